@@ -1,7 +1,7 @@
 """``python -m tools.new_rule ZC249 steps-never-end --module batch/accumulation --severity error``: a rule to fill in.
 
-Writes its page, and its function at the end of the module; lists it there and in tests/rules/codes.txt. Every place to
-fill says FILL; the tests fail until none is left.
+Writes its page, and its function at the end of the module; lists it in tests/rules/codes.txt. Every place to fill says
+FILL; the tests fail until none is left.
 """
 
 from __future__ import annotations
@@ -12,23 +12,21 @@ import re
 import subprocess
 from pathlib import Path
 
-from zerocfg.rules.pages import page_folder
+from zerocfg.rulebook.pages import page_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 CODES = ROOT / "tests" / "rules" / "codes.txt"
 NEEDED = {
     "collections.abc": ("Iterator",),
-    "zerocfg.rules.api": ("Finding", "Location", "Severity", "rule"),
-    "zerocfg.rules.effects": ("section",),
+    "zerocfg.rules.api": ("Finding", "Severity", "rule"),
+    "zerocfg.rules.key": ("deepspeed",),
     "zerocfg.run.model": ("Run",),
 }
 RULE = """@rule("{code}", "{name}", Severity.{upper})
 def {function}(run: Run) -> Iterator[Finding]:
-    if run.deepspeed is None or section(run).get("FILL") is not True:
-        return
-    yield Finding(Location(run.deepspeed, ("FILL",)), "FILL: what is set, and the consequence", "FILL: what to do")
-
-
+    key = deepspeed(run, "FILL")
+    if key.value is True:
+        yield key.finding("FILL: what is set, and the consequence", "FILL: what to do")
 """
 PAGE = """# {code} {name}
 
@@ -74,27 +72,19 @@ raises: 'FILL: the error, or shows: what is seen'
 
 
 def with_rule(text: str, code: str, name: str, severity: str) -> str:
-    """The text of a module of rules with one more, before its tuple RULES and as the last in it."""
-    function = name.replace("-", "_")
-    tree = ast.parse(text)
-    (listed,) = (node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "RULES")
-    imported = {name.name: node for node in tree.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    """The text of a module of rules with one more at its end."""
+    imported = {
+        name.name: node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom) for name in node.names
+    }
     missing = [
         f"from {module} import {name}\n" for module, names in NEEDED.items() for name in names if name not in imported
     ]
     last_import = max(node.end_lineno or 0 for node in imported.values())
     lines = text.splitlines(keepends=True)
-    rules = [*(ast.unparse(one) for one in getattr(listed.value, "elts", [])), function]
-    return "".join(
-        [
-            *lines[:last_import],
-            *missing,
-            *lines[last_import : listed.lineno - 1],
-            RULE.format(code=code, name=name, severity=severity, upper=severity.upper(), function=function),
-            f"RULES = ({', '.join(rules)},)\n",
-            *lines[listed.end_lineno :],
-        ]
+    function = RULE.format(
+        code=code, name=name, severity=severity, upper=severity.upper(), function=name.replace("-", "_")
     )
+    return "".join([*lines[:last_import], *missing, *lines[last_import:], "\n\n", function])
 
 
 def main() -> None:

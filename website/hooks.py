@@ -13,6 +13,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from zerocfg.rulebook.pages import page_of
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -33,7 +35,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The keys' pages are made once, and stand in the navigation where mkdocs.yml has ``Keys: []``."""
     from zerocfg.catalog.changes import known_libraries
     from zerocfg.catalog.versions import library_name
-    from zerocfg.rules.docs import FAMILIES
+    from zerocfg.rulebook.rendering import FAMILIES
     from zerocfg.rules.registry import ALL
 
     codes = rules_of_keys()
@@ -114,17 +116,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def _shown(code: str) -> str:
     """A rule's page with what follows from it: severity, safety of the fix, releases."""
     from zerocfg.cli.linting.examples import as_shown, fix_safety
-    from zerocfg.rules.docs import as_markdown
+    from zerocfg.rulebook.rendering import as_markdown
     from zerocfg.rules.registry import find
 
     rule = find(code)
     assert rule is not None, code
-    return as_markdown(rule, as_shown(rule.page), fix_safety(rule))
+    return as_markdown(rule, as_shown(page_of(rule)), fix_safety(rule))
 
 
 def _by_family() -> str:
     from zerocfg.cli.linting.examples import fix_safety
-    from zerocfg.rules.docs import index
+    from zerocfg.rulebook.rendering import index
     from zerocfg.rules.registry import ALL
 
     return index(ALL, {rule.code: fix_safety(rule) for rule in ALL})

@@ -10,6 +10,8 @@ import hashlib
 import json
 from pathlib import Path
 
+from zerocfg.rulebook.pages import page_of
+
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "website"
 GENERAL = "01"
@@ -45,7 +47,7 @@ def _lint_examples() -> list[tuple[str, str, list[str]]]:
     for rule in ALL:
         if rule.code[2] in GENERAL:
             continue
-        for example in rule.page.bad:
+        for example in page_of(rule).bad:
             for diagnostic in lint_example(example).diagnostics:
                 if diagnostic.code != rule.code:
                     continue

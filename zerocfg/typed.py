@@ -15,6 +15,7 @@ from zerocfg.catalog.check import refusal
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.catalog.values import kind_of, show
 from zerocfg.errors import Error, Refusal, ValidationError
+from zerocfg.lint.engine import Diagnostic, lint_runs
 from zerocfg.models.accelerate import ClusterConfig, SageMakerConfig
 from zerocfg.models.base import Section, keys_of, spellings
 from zerocfg.models.deepspeed import DeepSpeedConfig
@@ -22,11 +23,10 @@ from zerocfg.models.training_arguments import TrainingArguments
 from zerocfg.models.trl import Recipe
 from zerocfg.rules.api import Severity
 from zerocfg.rules.arguments import reader
-from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import display_name
-from zerocfg.run.effective import settled
 from zerocfg.run.kinds import guess_unread, sniff
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.load import load_as, load_bytes, read_bytes
 from zerocfg.source.node import Document, Mapping, Node, Problem, Scalar, Sequence, dotted
 from zerocfg.source.node import Path as KeyPath
@@ -120,8 +120,8 @@ def _read(path: Path, name: str, kind: Kind | None) -> tuple[Kind, Document]:
 def _run(file: SourceFile, kind: Kind) -> Run:
     run = Run(file.name)
     if kind == "deepspeed":
-        return settled(replace(run, deepspeed=file))
-    return settled(replace(run, accelerate=file) if kind == "accelerate" else replace(run, recipe=file))
+        return with_settings(replace(run, deepspeed=file))
+    return with_settings(replace(run, accelerate=file) if kind == "accelerate" else replace(run, recipe=file))
 
 
 def _model(run: Run, kind: Kind, document: Document) -> type[Section]:

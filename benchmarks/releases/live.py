@@ -15,7 +15,7 @@ from typing import Any
 from tests.proofs.claims import Claim
 from tools.facts.play import Set
 from tools.facts.sets import SETS
-from zerocfg.rules.proof import Proof, shows
+from zerocfg.rulebook.proof import Proof, shows
 
 RESULTS = Path(__file__).with_name("results.md")
 _PLAIN = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}
@@ -32,7 +32,8 @@ REFUSED = "refused"
 @dataclass(frozen=True)
 class Change:
     """``beside``: the release set whose other libraries are used. ``seen``: the name of what is looked at, as in
-    ``zerocfg.rules.proof``; "" where it is whether the engine is built. ``before`` and ``after``: release and value."""
+    ``zerocfg.rulebook.proof``; "" where it is whether the engine is built. ``before`` and ``after``: release and
+    value."""
 
     what: str
     config: dict[str, Any]

@@ -6,15 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from zerocfg.catalog.history import histories
+from zerocfg.lint.engine import spot
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import arguments, methods, own_option, reader
-from zerocfg.rules.engine import spot
 from zerocfg.run.model import UNKNOWN, Call, Run
 from zerocfg.run.script.arguments import is_arguments
-from zerocfg.source.text import Place
+from zerocfg.source.load import load_as
+from zerocfg.source.text import Place, SourceText
 
 OF_THE_MACHINE = frozenset(
     "bf16 fp16 tf32 bf16_full_eval fp16_full_eval deepspeed fsdp fsdp_config torch_compile torch_compile_backend "
@@ -27,10 +29,12 @@ OF_THE_MACHINE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Arguments that are stated together. ``kind``: file, line or call; ``place``: the file and which one there."""
+    """Arguments that are stated together. ``kind``: file, line or call; ``place``: the file and which one there;
+    ``at``: where a call begins, None of the others."""
 
     kind: str
     place: tuple[str, int]
+    at: tuple[str, Place] | None
     library: str
     config: str
     names: tuple[str, ...]
@@ -48,18 +52,42 @@ def recipes(runs: Iterable[Run]) -> Iterator[tuple[Recipe, Run]]:
     counted: Counter[str] = Counter()
     for run in runs:
         for kind, path, mark, library, config, stated in _stated(run):
-            names = tuple(name for name in stated if _ever(name, library, config) and not own_option(run, name))
-            if (path, mark) in seen or len(names) < 2:
+            own = {name: held for name, held in stated.items() if not own_option(run, name)}
+            if (path, mark) in seen or len(_names(own, library, config)) < 2:
                 continue
             seen.add((path, mark))
             counted[f"{kind} {path}"] += 1
-            told = {
-                name: stated[name].value
-                for name in names
-                if stated[name].value is not UNKNOWN and name not in OF_THE_MACHINE
-            }
-            places = {name: stated[name].place for name in names}
-            yield Recipe(kind, (path, counted[f"{kind} {path}"]), library, config, names, told, places), run
+            at = _where(mark) if isinstance(mark, Location) else None
+            yield _recipe(kind, (path, counted[f"{kind} {path}"]), at, library, config, own), run
+
+
+def rewritten(recipe: Recipe, run: Run, text: str) -> Recipe:
+    """A recipe in a file of its own, of which another text says now what it holds. It may have too few arguments left
+    to be taken for one where nothing tells who reads it."""
+    path = Path(recipe.place[0])
+    data = load_as(SourceText(path.name, text), "json" if path.suffix == ".json" else "yaml").data()
+    assert isinstance(data, dict)
+    own = {str(name): value for name, value in data.items() if not own_option(run, str(name))}
+    stated = {name: _Held(value if _plain(value) else UNKNOWN, _NOWHERE) for name, value in own.items()}
+    return _recipe(recipe.kind, recipe.place, None, recipe.library, recipe.config, stated)
+
+
+def _recipe(
+    kind: str,
+    place: tuple[str, int],
+    at: tuple[str, Place] | None,
+    library: str,
+    config: str,
+    stated: Mapping[str, _Held],
+) -> Recipe:
+    names = _names(stated, library, config)
+    known = {name: stated[name].value for name in names if stated[name].value is not UNKNOWN}
+    told = {name: value for name, value in known.items() if name not in OF_THE_MACHINE}
+    return Recipe(kind, place, at, library, config, names, told, {name: stated[name].place for name in names})
+
+
+def _names(stated: Mapping[str, _Held], library: str, config: str) -> tuple[str, ...]:
+    return tuple(name for name in stated if _ever(name, library, config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +96,16 @@ class _Held:
     place: tuple[str, Place]
 
 
+_NOWHERE = ("", Place(0, 0))
+
+
 def _held(value: Any, at: Location) -> _Held:
+    return _Held(value if _plain(value) else UNKNOWN, _where(at))
+
+
+def _where(at: Location) -> tuple[str, Place]:
     here = spot(at)
-    return _Held(value if _plain(value) else UNKNOWN, (here.file.name, here.start))
+    return here.file.name, here.start
 
 
 def _stated(run: Run) -> Iterator[tuple[str, str, object, str, str, dict[str, _Held]]]:
@@ -88,7 +123,7 @@ def _stated(run: Run) -> Iterator[tuple[str, str, object, str, str, dict[str, _H
         if is_arguments(call.name) and not call.derived and call.file.path is not None:
             of, _, config = call.name.rpartition(".")
             if config in ("TrainingArguments", "Seq2SeqTrainingArguments") or of == "trl":
-                yield "call", str(call.file.path), call.span, of, config, _of_call(call)
+                yield "call", str(call.file.path), Location(call.file, span=call.span), of, config, _of_call(call)
 
 
 def _of_call(call: Call) -> dict[str, _Held]:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from benchmarks.releases.recipe_finding import Recipe, recipes
+from benchmarks.releases.recipe_finding import Recipe, recipes, rewritten
 from tools.facts.environment import CACHE, install
 from tools.facts.environment import releases as known
 from zerocfg.catalog.history import histories
-from zerocfg.catalog.versions import Release, release
-from zerocfg.migrate.defaults import changed_arguments
-from zerocfg.migrate.migration import migrate
+from zerocfg.catalog.versions import release
+from zerocfg.migrate.migration import Done, migrate
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run
@@ -29,8 +28,9 @@ OLD = {
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A recipe before and after. ``old``: the release that it is migrated from; ``left``: names that are left to a
-    person, with the reason; ``listed``: arguments whose default is told to be another one, and those
-    that a class of the script's own states."""
+    person, with the reason; ``listed``: arguments whose default the migration tells to be another one, or writes out
+    elsewhere, and those that a class of the script's own states; ``again``: whether a second migration changes its
+    file again."""
 
     tree: str
     before: Recipe
@@ -38,6 +38,7 @@ class Judged:
     old: str
     left: Mapping[str, str]
     listed: frozenset[str]
+    again: bool
 
 
 def old_of(recipe: Recipe) -> str:
@@ -90,28 +91,36 @@ def judged(tree: Path) -> list[Judged]:
     for source, group in by_old.items():
         own = list({id(run): run for _, run in group}.values())
         moved = migrate(own, TODAY, dict(source))
-        again, _ = find_runs(list(map(Path, moved.texts)), files.with_texts(moved.texts), root=tree, scripts=True)
+        again, _ = find_runs([tree], files.with_texts(moved.texts), root=tree, scripts=True)
         after = {one.place: one for one, _ in recipes(again)}
+        changed = migrate(again, TODAY, dict(source)).texts.keys() & moved.texts.keys()
         reasons = {(one.spot.file.name, one.spot.start): one.why for one in moved.left}
         for one, run in group:
-            changes = changed_arguments(run, _releases(dict(source)), _releases(TODAY))
+            path = one.place[0]
+            told = migrate([run], TODAY, dict(source))
+            told_of = {name for each in (*told.done, *told.left) if _of(each, one) for name in each.names}
+            now = after.get(one.place) if path in moved.texts else one
+            if path in moved.texts and one.kind == "file":
+                now = rewritten(one, run, moved.texts[path])
             found.append(
                 Judged(
                     tree.name,
                     one,
-                    after.get(one.place) if one.place[0] in moved.texts else one,
+                    now,
                     dict(source)[one.library],
                     {name: reasons[place] for name, place in one.places.items() if place in reasons},
-                    frozenset(each.name for each in changes) | run.arguments.keys() - set(one.names),
+                    frozenset(told_of | run.arguments.keys() - set(one.names)),
+                    path in changed,
                 )
             )
     return found
 
 
+def _of(each: Done, recipe: Recipe) -> bool:
+    """Whether a step speaks of a recipe, among all that its run takes part in."""
+    return recipe.at is None or recipe.at == (each.spot.file.name, each.spot.start)
+
+
 def _source(recipe: Recipe) -> dict[str, str]:
     old = old_of(recipe)
     return {"trl": old, "transformers": beside(old)} if recipe.library == "trl" else {"transformers": old}
-
-
-def _releases(named: Mapping[str, str]) -> dict[str, Release]:
-    return {library: release(version) for library, version in named.items()}

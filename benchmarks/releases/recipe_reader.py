@@ -26,6 +26,9 @@ import yaml
 transformers.logging.set_verbosity_error()
 _HERE = {"output_dir": "out", "use_cpu": True}
 _ELSE = {"dataset_name": "x"}
+_GENERATIONS = 8
+"""TRL's default. With as many processes the batch can be divided by them: where it cannot, older releases stop once the
+trainer is made, and newer ones at the config."""
 
 
 def classes(config: str) -> tuple[Any, ...]:
@@ -46,6 +49,8 @@ def said(recipe: dict[str, Any]) -> dict[str, Any]:
     values = {name: value for name, value in recipe["values"].items() if name in fields}
     values = {name: value for name, value in _ELSE.items() if name in fields} | values
     values |= {name: value for name, value in _HERE.items() if name in fields}
+    if "num_generations" in fields and "generation_batch_size" not in values:
+        kinds[0].world_size = int(values.get("num_generations", _GENERATIONS))
     told = io.StringIO()
     try:
         with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):

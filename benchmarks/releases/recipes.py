@@ -77,6 +77,8 @@ def differing(one: Judged, then: Said, now: Said) -> dict[str, tuple[Any, Any]]:
     if old.get("group_by_length") is True and "group_by_length" not in new:
         old["train_sampling_strategy"] = "group_by_length"
     for both in (old, new):
+        if both.get("include_num_input_tokens_seen") is True:
+            both["include_num_input_tokens_seen"] = "all"
         both.pop("warmup_steps", None)
         both.pop("warmup_ratio", None)
     found = {
@@ -172,10 +174,16 @@ def main() -> int:
     options = parser.parse_args()
     trees = sorted(tree for folder in options.folders for tree in folder.iterdir() if tree.is_dir())
     rows = list(compared([one for tree in trees if options.only in tree.name for one in judged(tree)]))
-    wrong = [row for row in rows if row.unnamed or row.worse or row.unlisted]
+    wrong = [row for row in rows if row.unnamed or row.worse or row.unlisted or row.judged.again]
     for row in wrong:
         place = f"{row.judged.tree} {row.judged.before.place}, of {row.judged.before.library} {row.judged.old}"
-        print(place, *sorted(row.unnamed), row.now.error if row.worse and row.now else "", row.unlisted or "")
+        print(
+            place,
+            *sorted(row.unnamed),
+            row.now.error if row.worse and row.now else "",
+            row.unlisted or "",
+            "AGAIN" * row.judged.again,
+        )
     text = report(rows, len(trees))
     if options.only:
         print(text)
@@ -195,6 +203,7 @@ def report(rows: Sequence[Row], trees: int) -> str:
         ("... those that are refused are left to a person", lambda row: row.now_refuses and not row.unnamed),
         ("... one is refused that nothing is said of", lambda row: row.unnamed),
         ("values that are refused and were not before", lambda row: row.worse),
+        ("in a file that a second migration changes again", lambda row: row.judged.again),
         ("settings compared at both releases", lambda row: row.both_read),
         ("... none means something else", lambda row: row.both_read and not row.differs),
         ("... what means something else is listed", lambda row: row.differs and not row.unlisted),

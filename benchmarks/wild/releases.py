@@ -26,11 +26,11 @@ from packaging.version import Version
 
 from benchmarks.wild import data
 from benchmarks.wild.repositories import commit_of
-from zerocfg.run.companions import holding
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Origin, Run
 from zerocfg.run.releases import with_versions
+from zerocfg.run.requirements.companions import limiting_package
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl")
 Verdict = Literal["same", "choice", "held back", "not comparable", "wrong"]
@@ -105,7 +105,7 @@ def _where(place: Origin, library: str) -> str:
     if place.file is None or place.span is None:
         return place.note.replace(" ", "-")
     line = f"{place.file.name}:{place.file.source.place(place.span.start).line}".replace(" ", "%20")
-    package = holding(place, library)
+    package = limiting_package(place, library)
     return f"{line}#{package}" if package else line
 
 

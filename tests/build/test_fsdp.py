@@ -19,8 +19,8 @@ from tests.proofs.harness import observe
 from zerocfg.memory.options import TorchOptions
 from zerocfg.models.spec import RunSpec
 from zerocfg.resolve.model.setup import setup_of
-from zerocfg.run.fsdp import plugin_settings
 from zerocfg.run.model import UNKNOWN, Origin, Setting
+from zerocfg.run.stages.fsdp import plugin_settings
 
 FULL = "FULL_STATE_DICT"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.rules.held import Held
+from zerocfg.lint.release_range import Held
 
 Cli = Callable[..., Outcome]
 KNOWN = ("0.1", "0.2", "0.3", "0.4")

@@ -10,7 +10,8 @@ import pytest
 
 from tests.cli.conftest import Outcome
 from zerocfg.cli.linting import apply_fixes
-from zerocfg.rules.fixing import fix_all
+from zerocfg.lint.fixing import fix_all
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
 
 Cli = Callable[..., Outcome]
@@ -90,7 +91,7 @@ def test_a_fix_of_two_files_is_written_to_both_or_to_neither(
 ) -> None:
     rule = find("ZC456")
     assert rule is not None
-    before = rule.page.bad[0].files
+    before = page_of(rule).bad[0].files
     for name, text in before.items():
         (tmp_path / name).write_text(text)
     replace, calls = Path.replace, iter(range(99))

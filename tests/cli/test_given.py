@@ -158,7 +158,7 @@ def test_migrate_changes_only_these_files(zerocfg: Cli, tmp_path: Path) -> None:
     for name in ("a", "old"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "args.yaml").write_text(
-            "output_dir: out\nevaluation_strategy: steps\neval_steps: 5\nper_device_train_batch_size: 1\nlearning_rate: 1.0e-4\n"
+            "output_dir: out\nevaluation_strategy: steps\nper_device_train_batch_size: 1\nlearning_rate: 1.0e-4\n"
         )
 
     def diffed(*words: str) -> list[str]:

@@ -208,8 +208,8 @@ def test_a_default_that_changed_is_written_out_where_the_script_tells_of_no_othe
     )
 
 
-def test_a_default_is_not_given_to_a_parser_of_the_scripts_own(zerocfg: Cli, tmp_path: Path) -> None:
-    """It would stop at the option: the script states its arguments itself."""
+def test_a_default_goes_into_the_call_that_states_the_arguments(zerocfg: Cli, tmp_path: Path) -> None:
+    """The script's own parser would stop at the option."""
     script = (
         "import argparse\nfrom transformers import Trainer, TrainingArguments\n"
         "p = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\nopt = p.parse_args()\n"
@@ -218,8 +218,76 @@ def test_a_default_is_not_given_to_a_parser_of_the_scripts_own(zerocfg: Cli, tmp
     )
     files = {"run.sh": "torchrun train.py --lr 1e-5\n", "train.py": script}
     old = ("--from", "transformers==4.53.0")
-    assert migrated(zerocfg, tmp_path, files, *old) == files
-    assert [place for place, why in left(zerocfg, *old) if "`optim`" in why] == ["train.py:1"]
+    after = migrated(zerocfg, tmp_path, files, *old)
+    added = "report_to='none', average_tokens_across_devices=False, optim=\"adamw_torch\")"
+    assert after == {**files, "train.py": script.replace("report_to='none')", added)}
+    assert left(zerocfg, *old) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "after"),
+    [
+        ("    output_dir='o',  # here\n", "    output_dir='o',  # here\n    optim=\"adamw_torch\",\n"),
+        ("    output_dir='o'\n", "    output_dir='o',\n    optim=\"adamw_torch\"\n"),
+        ("    *more\n", None),  # what stands by its position is not told
+        ("    output_dir='o', **more\n", None),
+        (
+            "    output_dir='o',\n    overwrite_output_dir=True,\n",
+            "    output_dir='o',\n    optim=\"adamw_torch\",\n",
+        ),
+        ("    output_dir='o', optim='lion_32bit'\n", "    output_dir='o', optim='lion_32bit'\n"),
+    ],
+)
+def test_a_default_behind_the_last_argument_of_a_call(
+    zerocfg: Cli, tmp_path: Path, arguments: str, after: str | None
+) -> None:
+    script = (
+        "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(\n"
+        "    average_tokens_across_devices=False, report_to='none',\n%s)\nTrainer(m, args)\n"
+    )
+    old = ("--from", "transformers==4.53.0")
+    text = migrated(zerocfg, tmp_path, {"train.py": script % arguments}, *old)["train.py"]
+    if after is None:
+        assert "optim" not in text
+        assert [place for place, why in left(zerocfg, *old) if "`optim`" in why] == ["train.py:2"]
+    else:
+        assert text == script % after
+        assert left(zerocfg, *old) == []
+
+
+def test_defaults_of_configs_of_trl(zerocfg: Cli, tmp_path: Path) -> None:
+    """A word that was the default of TRL may be refused by now; a class that is no trainer's has no such arguments."""
+    script = "from trl import ModelConfig, SFTConfig, SFTTrainer\nargs = SFTConfig(output_dir='o', bf16=True)\n"
+    script += "model = ModelConfig(model_name_or_path='m')\nSFTTrainer(m, args=args).train()\n"
+    old = ("--from", "transformers==4.53.0,trl==0.19.1")
+    text = migrated(zerocfg, tmp_path, {"train.py": script}, *old)["train.py"]
+    assert "ModelConfig(model_name_or_path='m')" in text and 'optim="adamw_torch"' in text
+    assert "packing_strategy" not in text
+    told = [(place, why) for place, why in left(zerocfg, *old) if "`packing_strategy`" in why]
+    assert [place for place, _ in told] == ["train.py:2"] and "is 'bfd'" in told[0][1] and "was 'ffd'" in told[0][1]
+
+
+def test_defaults_of_a_recipe_whose_script_is_not_known_are_listed(zerocfg: Cli, tmp_path: Path) -> None:
+    """Together, and of a recipe that several trainers of TRL may read those of each."""
+    (tmp_path / "recipe.yaml").write_text(RECIPE + "beta: 0.1\nmax_length: 1024\n")
+    found = left(zerocfg, "--from", "transformers==4.53.0,trl==0.19.1")
+    assert [place for place, _ in found] == ["recipe.yaml:1"]
+    assert found[0][1].startswith("where the script does not say otherwise, the default of `")
+    assert "`optim` is 'adamw_torch_fused' from transformers 4.54.0 on and was 'adamw_torch'" in found[0][1]
+    assert "`truncation_mode` of DPOConfig is 'keep_start'" in found[0][1]
+
+
+def test_a_default_does_not_stand_behind_an_option_that_goes(zerocfg: Cli, tmp_path: Path) -> None:
+    line = "torchrun train.py --output_dir o --average_tokens_across_devices False --report_to a b%s\n"
+    files = {"run.sh": line % " --overwrite_output_dir True", "train.py": SCRIPT}
+    after = migrated(zerocfg, tmp_path, files, "--from", "transformers==4.53.0")["run.sh"]
+    assert after == (line % "").replace("devices False", "devices False --optim adamw_torch")
+
+
+def test_a_folder_without_anything_to_migrate(zerocfg: Cli, tmp_path: Path) -> None:
+    outcome = zerocfg("migrate", "--to", TODAY)
+    assert (outcome.code, outcome.out) == (0, "Nothing to migrate.\n")
+    assert "no configs found below '.'" in outcome.err and "zerocfg looks for:" in outcome.err
 
 
 def test_what_is_left_is_told_once(zerocfg: Cli, tmp_path: Path) -> None:

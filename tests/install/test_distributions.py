@@ -25,7 +25,7 @@ def _files(folder: str) -> set[str]:
 def test_the_wheel_holds_every_file(dist: Distributions) -> None:
     names = set(zipfile.ZipFile(dist.wheel).namelist())
     schemas = {f"zerocfg/{name}" for name in _files("schemas")}
-    pages = {f"zerocfg/rules/pages/{name.rpartition('/')[2]}" for name in _files("docs/rules")}
+    pages = {f"zerocfg/rulebook/pages/{name.rpartition('/')[2]}" for name in _files("docs/rules")}
     missing = (_files("zerocfg") | schemas | pages) - names
     assert not missing
     assert {"zerocfg/py.typed", "zerocfg/run/widths.json", "zerocfg/page/templates/page.html"} <= names

@@ -27,7 +27,7 @@ from tests.parity.test_generated import (
     texts_of_people,
 )
 from tests.parity.verdicts import ABOUT_THE_MACHINE, Real, accelerate_run, claims, deepspeed_run, lint
-from zerocfg.run.effective import settled
+from zerocfg.run.resolve_settings import with_settings
 
 _BATCH = "train_micro_batch_size_per_gpu"
 WORLDS = (1, 2, 8)
@@ -78,7 +78,7 @@ def _accelerate(corpus: bool) -> list[str]:
 
 
 def _deepspeed_differs(versions: Versions, config: Config, error: Said) -> Iterator[str]:
-    diagnostics = lint(settled(replace(deepspeed_run(*config), versions=versions)))
+    diagnostics = lint(with_settings(replace(deepspeed_run(*config), versions=versions)))
     sure, maybe = claims(diagnostics, "read", "parse")
     newer = any(one.code == "ZC865" and one.severity.value == "error" for one in diagnostics)
     if error is None:
@@ -91,7 +91,7 @@ def _deepspeed_differs(versions: Versions, config: Config, error: Said) -> Itera
 def _accelerate_differs(versions: Versions, config: str, said: Said) -> Iterator[str]:
     real = Real(**said)
     if not real.here:
-        run = settled(replace(accelerate_run(config), versions=versions))
+        run = with_settings(replace(accelerate_run(config), versions=versions))
         yield from launch_differs(run, lint(run), real)
 
 

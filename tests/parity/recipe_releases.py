@@ -17,9 +17,10 @@ from tests.parity.released import Comparison, Said, Versions, drawn
 from tests.parity.verdicts import claims, lint
 from zerocfg.catalog import fields
 from zerocfg.catalog.history import histories
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Run, Script, SourceFile
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
@@ -55,7 +56,9 @@ def _made(examples: int) -> list[Recipe]:
 
 def texts_of_people(*, corpus: bool) -> list[str]:
     """The recipes of the corpus, where there is one, and else those of the rules' examples, too."""
-    texts = [example.files.get("recipe.yaml", "") for rule in ALL for example in (*rule.page.bad, *rule.page.good)]
+    texts = [
+        example.files.get("recipe.yaml", "") for rule in ALL for example in (*page_of(rule).bad, *page_of(rule).good)
+    ]
     return [*([] if corpus else texts), *texts_of_corpus("trainer-recipe", "other")]
 
 
@@ -101,7 +104,7 @@ def _pinned(versions: Versions, recipe: Recipe) -> Run:
         script=PARSER,
         arguments_whole=True,
     )
-    return settled(run)
+    return with_settings(run)
 
 
 def _differs(versions: Versions, recipe: Recipe, error: Said) -> Iterator[str]:

@@ -18,11 +18,11 @@ import pytest
 
 from tests import warm
 from tests.parity.cases import Case, cases
-from zerocfg.run import engine
-from zerocfg.run.effective import compute
 from zerocfg.run.facts import ModelSummary
-from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, Run, Setting, SourceFile, Told
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, ReaderEvidence, Run, Setting, SourceFile
+from zerocfg.run.resolve_settings import resolve_settings
+from zerocfg.run.stages import engine
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 
@@ -107,7 +107,7 @@ def test_parity(played: list[tuple[Case, Any]], count: Callable[[str, int], None
     ends: Counter[str] = Counter()
     compared = 0
     for index, (case, real) in enumerate(played):
-        predicted = compute(run_of(case))
+        predicted = resolve_settings(run_of(case))
         if case["consumer"] is None:  # only the launcher was played
             at_launch = tuple(failure for failure in predicted.failures if failure.phase == "launch")
             predicted = replace(predicted, failures=at_launch)
@@ -142,7 +142,7 @@ def run_of(case: Case) -> Run:
     return Run(
         "case",
         consumer=case["consumer"],
-        told=Told("command"),
+        reader_evidence=ReaderEvidence("command"),
         deepspeed_route=case["route"],
         model=ModelSummary("tiny", hidden_size=16),
         accelerate=source("acc.yaml", "accelerate", case["yaml"], "yaml") if by_launcher else None,

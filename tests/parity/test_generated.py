@@ -36,8 +36,9 @@ from tests.parity.verdicts import (
     real_deepspeed,
 )
 from zerocfg.catalog.schema import load_schema
+from zerocfg.lint.engine import Diagnostic
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.model import Run
 
@@ -101,7 +102,10 @@ def texts_of_people(name: str) -> list[str]:
     """
     rules = [rule for rule in ALL if rule.code != "ZC014"]
     texts = [
-        example.files[name] for rule in rules for example in (*rule.page.bad, *rule.page.good) if name in example.files
+        example.files[name]
+        for rule in rules
+        for example in (*page_of(rule).bad, *page_of(rule).good)
+        if name in example.files
     ]
     return [*texts, *texts_of_corpus("deepspeed" if name == "ds.json" else "accelerate")]
 

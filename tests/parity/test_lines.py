@@ -11,9 +11,9 @@ from unittest import mock
 import pytest
 
 from tests.parity.worker import EXPORTED, launched
-from zerocfg.run.effective import settled
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.resolve_settings import with_settings
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.text import Span
 
 pytestmark = pytest.mark.libs
@@ -47,7 +47,7 @@ LINES = {
 @pytest.mark.parametrize("here", [2, 8])
 def test_on_several_accelerators(line: str, here: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     flags = line.split()
-    effective = settled(Run("line", launch=_line(), flags=_settings(flags))).effective
+    effective = with_settings(Run("line", launch=_line(), flags=_settings(flags))).effective
     environment, world = _played(flags, here, monkeypatch, tmp_path)
     processes, engine = (UNKNOWN if one == UNSAID else one for one in LINES[line])
     assert effective.value("num_processes") is processes or effective.value("num_processes") == processes

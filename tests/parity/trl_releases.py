@@ -14,8 +14,8 @@ from tests.parity.released import Comparison, Said, Versions
 from tests.parity.verdicts import claims, lint
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.versions import admits, release
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Run, Script, SourceFile
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
@@ -82,7 +82,7 @@ def _pinned(versions: Versions, config: str, recipe: Recipe) -> Run:
         script=script,
         arguments_whole=True,
     )
-    return settled(run)
+    return with_settings(run)
 
 
 def _differs(versions: Versions, case: Case, error: Said) -> Iterator[str]:

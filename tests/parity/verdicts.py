@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from zerocfg.catalog.schema import Section, load_schema
+from zerocfg.lint.engine import Diagnostic, lint_runs
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Rule, Severity
-from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.rules.registry import find
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Origin, Phase, Run, Setting, SourceFile
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.resolve_settings import with_settings
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 
@@ -47,7 +48,7 @@ class Real:
 
 def phases(rule: Rule) -> set[Phase]:
     """In which phases the rule's examples stop, by its executed proofs; empty when they show something else."""
-    proofs = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
+    proofs = [page_of(rule).proof, *(example.proof for example in page_of(rule).bad if example.proof is not None)]
     return {proof.phase for proof in proofs if proof.raises is not None and proof.status == "executed"}
 
 
@@ -97,7 +98,7 @@ def deepspeed_run(text: str, world: int) -> Run:
         launch=LaunchLine("deepspeed", (), None, (), (), {}, Span(0, 0)),
         flags={"num_gpus": Setting(str(world), Origin("flag", "--num_gpus"))},
     )
-    return settled(run)
+    return with_settings(run)
 
 
 def lint(run: Run) -> list[Diagnostic]:
@@ -224,7 +225,9 @@ def accelerate_run(text: str) -> Run:
     """The run of `accelerate launch --config_file acc.yaml train.py`, of whose script nothing is known."""
     read = SourceText("acc.yaml", text)
     file = SourceFile("acc.yaml", "accelerate", read, load_as(read, "yaml"))
-    return settled(Run("case", launch=LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0)), accelerate=file))
+    return with_settings(
+        Run("case", launch=LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0)), accelerate=file)
+    )
 
 
 def real_accelerate(text: str) -> Real:

@@ -18,14 +18,14 @@ import pytest
 from zerocfg.api import lint
 from zerocfg.cli.linting import add_ignores
 from zerocfg.emit import files as emitted
+from zerocfg.lint import baseline
+from zerocfg.lint.engine import Diagnostic, Result
+from zerocfg.lint.selection import names
 from zerocfg.report import checkout, sarif
 from zerocfg.report.gitlab import render_gitlab
-from zerocfg.rules import baseline
-from zerocfg.rules.engine import Diagnostic, Result
-from zerocfg.rules.selection import names
 from zerocfg.run import discover
 from zerocfg.source import paths
-from zerocfg.source.launch_files import read_launch_lines
+from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.text import SourceText
 
 CWD = "C:\\Users\\me\\repo"

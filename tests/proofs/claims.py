@@ -8,10 +8,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocfg.rules.proof import Between, Printed
+from zerocfg.rulebook.proof import Between, Printed
 
 if TYPE_CHECKING:
-    from zerocfg.rules.proof import Proof
+    from zerocfg.rulebook.proof import Proof
 
     from .harness import Observation
 

@@ -68,7 +68,7 @@ class Observation:
     ranks: list[dict[str, Any]] = field(default_factory=list)
 
     def value(self, name: str) -> Any:
-        """The observed value of a name of zerocfg/rules/proof.py; ABSENT when nothing of that name was
+        """The observed value of a name of zerocfg/rulebook/proof.py; ABSENT when nothing of that name was
         seen."""
         return self.log if name == "log" else self.values.get(name, ABSENT)
 

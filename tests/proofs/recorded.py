@@ -13,7 +13,7 @@ import itertools
 import re
 from typing import Any
 
-from zerocfg.rules.proof import Between, Printed
+from zerocfg.rulebook.proof import Between, Printed
 
 from .claims import Claim, same
 from .harness import Failed, Observation

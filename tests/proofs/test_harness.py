@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.rules.proof import Between, at_least, at_most, crashes, printed, shows, unprinted
+from zerocfg.rulebook.proof import Between, at_least, at_most, crashes, printed, shows, unprinted
 
 from .claims import contradictions, same
 from .harness import ABSENT, HarnessError, Observation, collect, observe

@@ -12,7 +12,7 @@ import pytest
 from tests.ledger import inputs
 from tests.ledger.entries import Ledger, Played
 from tests.ledger.plugin import State, Tier
-from zerocfg.rules.proof import Between, Printed, at_least, at_most, crashes, printed, shows, unprinted
+from zerocfg.rulebook.proof import Between, Printed, at_least, at_most, crashes, printed, shows, unprinted
 
 from . import judging
 from .claims import Claim

@@ -17,6 +17,7 @@ from tests.conftest import COUNT
 from tests.ledger.entries import digest
 from tests.ledger.plugin import FILE, SEEN, TIER
 from tests.rules.examples import fixed
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
 
 from .claims import Claim, measured
@@ -28,22 +29,24 @@ pytestmark = [pytest.mark.libs, pytest.mark.proof]
 PLAYED = f"{COUNT}proofs executed on the real libraries"
 JUDGED = f"{COUNT}proofs judged by what {FILE} has of them"
 RULES = {rule.code: rule for rule in ALL}
-EXECUTED = sorted(code for code, rule in RULES.items() if rule.page.proof.status == "executed")
+EXECUTED = sorted(code for code, rule in RULES.items() if page_of(rule).proof.status == "executed")
 
 
 def ids(kind: Literal["bad", "good"], *, fixable: bool = False) -> list[str]:
     """ "ZC103-1" for each example of a kind of the rules with an executed proof."""
-    codes = [code for code in EXECUTED if RULES[code].page.fixable or not fixable]
-    return [f"{code}-{at}" for code in codes for at in range(1, len(getattr(RULES[code].page, kind)) + 1)]
+    codes = [code for code in EXECUTED if page_of(RULES[code]).fixable or not fixable]
+    return [f"{code}-{at}" for code in codes for at in range(1, len(getattr(page_of(RULES[code]), kind)) + 1)]
 
 
 def alone(example: str) -> bool:
     """Whether a bad example shows something of its own, of which no good example says that it is not shown."""
     code, _, number = example.partition("-")
     rule = RULES[code]
-    own = rule.page.bad[int(number) - 1].proof
+    own = page_of(rule).bad[int(number) - 1].proof
     return (
-        own is not None and own.raises is None and own not in [good.proof or rule.page.proof for good in rule.page.good]
+        own is not None
+        and own.raises is None
+        and own not in [good.proof or page_of(rule).proof for good in page_of(rule).good]
     )
 
 
@@ -51,12 +54,12 @@ def claim_of(example: str, side: Literal["bad", "good", "fixed", "answer"], fold
     """What the rule says of its example; ``folder`` is for the fix."""
     code, _, number = example.partition("-")
     rule = RULES[code]
-    one = (rule.page.good if side == "good" else rule.page.bad)[int(number) - 1]
-    proof = one.proof or rule.page.proof
-    if side == "answer" and not rule.page.fixable:
-        one = rule.page.good[0]
+    one = (page_of(rule).good if side == "good" else page_of(rule).bad)[int(number) - 1]
+    proof = one.proof or page_of(rule).proof
+    if side == "answer" and not page_of(rule).fixable:
+        one = page_of(rule).good[0]
     files = one.files
-    if side == "fixed" or (side == "answer" and rule.page.fixable):
+    if side == "fixed" or (side == "answer" and page_of(rule).fixable):
         files = fixed(one, code, folder)
         assert files != one.files, "the fix changed nothing"
     return Claim(f"{example} {side}", "good" if side == "answer" else side, proof, files, one.consumer)

@@ -21,8 +21,9 @@ from tests.parity.verdicts import real_accelerate
 from tests.proofs.claims import contradictions, measured
 from tests.proofs.harness import HarnessError, Observation, observe
 from tests.real_files.oracle import accelerate_error, deepspeed_error, fill
-from zerocfg.rules.engine import Diagnostic
-from zerocfg.rules.proof import Proof, crashes
+from zerocfg.lint.engine import Diagnostic
+from zerocfg.rulebook.pages import page_of
+from zerocfg.rulebook.proof import Proof, crashes
 from zerocfg.rules.registry import find
 
 
@@ -54,7 +55,7 @@ def proofs(code: str) -> list[Proof]:
     """What a rule claims, by itself and in each of its bad examples, where it is executed."""
     rule = find(code)
     assert rule is not None
-    claimed = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
+    claimed = [page_of(rule).proof, *(example.proof for example in page_of(rule).bad if example.proof is not None)]
     return [proof for proof in claimed if proof.status == "executed"]
 
 

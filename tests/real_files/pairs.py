@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from zerocfg.run.options import OPTIONS
+from zerocfg.run.stages.options import OPTIONS
 
 LINE = "train.sh"
 _NAMED = re.compile(r"^\s*(?:deepspeed_config_file|deepspeed):\s*['\"]?([\w./-]+\.json)", re.MULTILINE)

@@ -11,9 +11,9 @@ import pytest
 from tests.real_files.confirm import Played, confirmed
 from tests.real_files.pairs import LINE, Pair, pairs
 from tests.rules.examples import lint_example
+from zerocfg.lint.engine import Diagnostic
+from zerocfg.rulebook.example import Example
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic
-from zerocfg.rules.example import Example
 from zerocfg.run.discover import Files
 
 pytestmark = pytest.mark.libs

@@ -80,7 +80,9 @@ def test_recipes_of_other_programs_stay_as_they_are(corpus: Path, count: Callabl
     seen = 0
     for name in ("hiyouga__LLaMA-Factory", "NovaSky-AI__SkyThought", "open-thoughts__open-thoughts"):
         runs, _ = find_runs([corpus / name], Files(), root=corpus / name)
-        recipes_of_others = {run.neighbour.path for run in runs if run.neighbour is not None and run.neighbour.path}
+        recipes_of_others = {
+            run.framework_recipe.path for run in runs if run.framework_recipe is not None and run.framework_recipe.path
+        }
         found = migrate(runs, {**TODAY, "deepspeed": "0.19.8", "accelerate": "1.15.0"}, {})
         assert not {str(path.resolve()) for path in recipes_of_others} & found.texts.keys()
         seen += len(recipes_of_others)

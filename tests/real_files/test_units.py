@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zerocfg.rules.engine import Diagnostic, lint_runs
+from zerocfg.lint.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run, files_of
@@ -31,8 +31,8 @@ def test_every_file_stands_for_its_runs(corpus: Path) -> None:
             for file in files_of(run):
                 if file.path is not None:
                     by_file.setdefault(file.path.resolve(), set()).add(run.name)
-            if run.started is not None:
-                by_file.setdefault(run.started.resolve(), set()).add(run.name)
+            if run.entry_point is not None:
+                by_file.setdefault(run.entry_point.resolve(), set()).add(run.name)
         for path, names in by_file.items():
             files_named += 1
             alone, _ = find_runs([path], files, root=repository, scripts=True)

@@ -12,8 +12,9 @@ import pytest
 
 from tests.conftest import corpus_folder
 from tests.real_files.oracle import accelerate_error, deepspeed_error
+from zerocfg.lint.engine import Diagnostic, lint_runs
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.rules.registry import find
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
@@ -47,8 +48,8 @@ LEFT_TO_THE_LINE = ("ZC104", "ZC701")
 def _claims_rejection(diagnostic: Diagnostic) -> bool:
     rule = find(diagnostic.code)
     assert rule is not None
-    early = rule.page.proof.phase in ("read", "launch", "parse")
-    return diagnostic.severity is Severity.ERROR and rule.page.proof.raises is not None and early
+    early = page_of(rule).proof.phase in ("read", "launch", "parse")
+    return diagnostic.severity is Severity.ERROR and page_of(rule).proof.raises is not None and early
 
 
 def _names_the_reason(diagnostics: list[Diagnostic], error: str) -> bool:

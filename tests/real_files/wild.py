@@ -17,9 +17,9 @@ from tests.real_files.confirm import confirmed
 from tests.real_files.pairs import Pair
 from tests.real_files.test_confirmed import launches, played
 from tests.rules.examples import lint_example
+from zerocfg.lint.engine import Diagnostic
+from zerocfg.rulebook.example import Example
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic
-from zerocfg.rules.example import Example
 
 PAGE = Path(__file__).parents[2] / "docs" / "found-in-the-wild.md"
 TOLD = ("ZC102", "ZC401")

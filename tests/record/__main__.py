@@ -23,6 +23,8 @@ from typing import Any
 import click
 from click.testing import CliRunner
 
+from zerocfg.rulebook.pages import page_of
+
 CONSUMER = "consumer"
 """File beside an example's that names who reads its config."""
 SHOWN = 5
@@ -45,7 +47,7 @@ def main() -> None:
 def inputs(folder: Path, count: int) -> None:
     """Write the examples of all rules and generated configs into a new FOLDER."""
     from tests.rules.examples import write
-    from zerocfg.rules.example import Example
+    from zerocfg.rulebook.example import Example
     from zerocfg.rules.registry import ALL
 
     def put(name: str, example: Example) -> None:
@@ -54,7 +56,7 @@ def inputs(folder: Path, count: int) -> None:
             (folder / name / CONSUMER).write_text(example.consumer)
 
     for rule in ALL:
-        for kind, examples in (("bad", rule.page.bad), ("good", rule.page.good)):
+        for kind, examples in (("bad", page_of(rule).bad), ("good", page_of(rule).good)):
             for number, example in enumerate(examples):
                 put(f"rules/{rule.code}-{kind}-{number}", example)
     shares = {"ds.json": count // 2, "accelerate.yaml": count // 4, "recipe.yaml": count - count // 2 - count // 4}

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.linting.job import assume_consumer
+from zerocfg.lint.engine import Result, lint_runs
+from zerocfg.lint.fixing import fix_all
+from zerocfg.lint.selection import Selection
 from zerocfg.resolve.facts import with_facts
-from zerocfg.rules.engine import Result, lint_runs
-from zerocfg.rules.example import Expected
-from zerocfg.rules.fixing import fix_all
-from zerocfg.rules.selection import Selection
+from zerocfg.rulebook.example import Expected
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from zerocfg.rules.engine import Diagnostic, Spot
-    from zerocfg.rules.example import Example
+    from zerocfg.lint.engine import Diagnostic, Spot
+    from zerocfg.rulebook.example import Example
 
 
 def write(example: Example, folder: Path) -> None:

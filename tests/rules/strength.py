@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 
 from tests.proofs.claims import same
+from zerocfg.rulebook.proof import Between, Printed
 from zerocfg.rules.api import Severity
-from zerocfg.rules.proof import Between, Printed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zerocfg.rules.example import Example
-    from zerocfg.rules.pages import Page
-    from zerocfg.rules.proof import Proof
+    from zerocfg.rulebook.example import Example
+    from zerocfg.rulebook.pages import Page
+    from zerocfg.rulebook.proof import Proof
 
 Kind = Literal["indistinct", "empty pattern", "bare error", "echo", "rate", "needless extent"]
 """indistinct: no value that one of the examples must have is forbidden to the other. empty pattern: one that every log

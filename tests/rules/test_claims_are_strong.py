@@ -10,10 +10,9 @@ import pytest
 
 from tests.proofs.claims import contradictions
 from tests.proofs.harness import Failed, Observation
-from zerocfg.rules.api import Rule, Severity
-from zerocfg.rules.example import Example
-from zerocfg.rules.pages import Page
-from zerocfg.rules.proof import (
+from zerocfg.rulebook.example import Example
+from zerocfg.rulebook.pages import Page, page_of
+from zerocfg.rulebook.proof import (
     ABSENT,
     Between,
     Printed,
@@ -26,6 +25,7 @@ from zerocfg.rules.proof import (
     shows,
     unprinted,
 )
+from zerocfg.rules.api import Rule, Severity
 from zerocfg.rules.registry import ALL, find
 
 from .strength import Kind, alternatives, distinguishes, own_words, weaknesses
@@ -37,7 +37,7 @@ from .strength import Kind, alternatives, distinguishes, own_words, weaknesses
 def test_claims_are_strong(code: str) -> None:
     rule = find(code)
     assert rule is not None
-    assert list(weaknesses(rule.page, rule.severity)) == []
+    assert list(weaknesses(page_of(rule), rule.severity)) == []
 
 
 def proofs() -> list[Any]:
@@ -47,7 +47,7 @@ def proofs() -> list[Any]:
         of_examples = {
             f"{kind}-{at + 1}": example.proof for kind in ("bad", "good") for at, example in examples(rule, kind)
         }
-        for name, proof in {"": rule.page.proof, **of_examples}.items():
+        for name, proof in {"": page_of(rule).proof, **of_examples}.items():
             if proof is not None and proof.status == "executed":
                 test = f"{rule.code}-{name}".rstrip("-")
                 found[test] = pytest.param(rule.code, proof, id=test)
@@ -55,7 +55,7 @@ def proofs() -> list[Any]:
 
 
 def examples(rule: Rule, kind: str) -> list[tuple[int, Example]]:
-    return list(enumerate(getattr(rule.page, kind)))
+    return list(enumerate(getattr(page_of(rule), kind)))
 
 
 @pytest.mark.parametrize(("code", "proof"), proofs())

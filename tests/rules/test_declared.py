@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zerocfg.rules.example import Example
+from zerocfg.rulebook.example import Example
 
 from .examples import lint_example
 

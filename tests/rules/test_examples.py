@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from zerocfg.lint.fixing import fix_all
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Severity
 from zerocfg.rules.codes import REMOVED
-from zerocfg.rules.fixing import fix_all
 from zerocfg.rules.registry import ALL
 
 from .examples import lint, lint_example, told, write
@@ -18,7 +19,7 @@ from .examples import lint, lint_example, told, write
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zerocfg.rules.engine import Result
+    from zerocfg.lint.engine import Result
 
 RULES = {rule.code: rule for rule in ALL}
 
@@ -28,33 +29,33 @@ def cases(kind: str, only: set[str] | None = None) -> list[Any]:
     return [
         pytest.param(code, at, id=f"{code}-{at + 1}")
         for code, rule in RULES.items()
-        for at in range(len(getattr(rule.page, kind)))
+        for at in range(len(getattr(page_of(rule), kind)))
         if only is None or code in only
     ]
 
 
 @pytest.mark.parametrize(("code", "at"), cases("bad"))
 def test_bad_example_is_found(code: str, at: int, tmp_path: Path) -> None:
-    result = lint_example(RULES[code].page.bad[at], tmp_path)
+    result = lint_example(page_of(RULES[code]).bad[at], tmp_path)
     found = [diagnostic for diagnostic in result.diagnostics if diagnostic.code == code]
     assert found, [(d.code, d.message) for d in result.diagnostics]
-    if RULES[code].page.fixable:
+    if page_of(RULES[code]).fixable:
         assert any(diagnostic.fix is not None for diagnostic in found)
     else:
         assert all(diagnostic.fix is None for diagnostic in found), "has a fix but is not declared fixable"
-    example = RULES[code].page.bad[at]
+    example = page_of(RULES[code]).bad[at]
     assert [told(diagnostic, example.files) for diagnostic in found] == list(example.expected)
 
 
 @pytest.mark.parametrize("code", RULES)
 def test_declared_severity_is_the_gravest_that_is_shown(code: str) -> None:
-    shown = {expected.severity for example in RULES[code].page.bad for expected in example.expected}
+    shown = {expected.severity for example in page_of(RULES[code]).bad for expected in example.expected}
     assert RULES[code].severity.value == next(level for level in ("error", "warning", "note") if level in shown)
 
 
 @pytest.mark.parametrize(("code", "at"), cases("good"))
 def test_good_example_is_clean(code: str, at: int, tmp_path: Path) -> None:
-    result = lint_example(RULES[code].page.good[at], tmp_path)
+    result = lint_example(page_of(RULES[code]).good[at], tmp_path)
     assert [(d.code, d.message) for d in result.diagnostics if d.severity is not Severity.NOTE] == []
     assert code not in [d.code for d in result.diagnostics]
 
@@ -70,16 +71,16 @@ TWO_CAUSES = {
 
 @pytest.mark.parametrize(("code", "at"), cases("bad"))
 def test_a_cause_is_told_by_one_rule(code: str, at: int, tmp_path: Path) -> None:
-    found = lint_example(RULES[code].page.bad[at], tmp_path).diagnostics
+    found = lint_example(page_of(RULES[code]).bad[at], tmp_path).diagnostics
     places = {(d.spot.file.name, d.spot.start) for d in found if d.code == code}
     others = {d.code for d in found if d.code != code and (d.spot.file.name, d.spot.start) in places}
     pairs = {(min(code, other), max(code, other)) for other in others}
     assert pairs <= set(TWO_CAUSES), "say it once, or name the two causes in TWO_CAUSES"
 
 
-@pytest.mark.parametrize(("code", "at"), cases("bad", {code for code, rule in RULES.items() if rule.page.fixable}))
+@pytest.mark.parametrize(("code", "at"), cases("bad", {code for code, rule in RULES.items() if page_of(rule).fixable}))
 def test_fix_removes_the_finding(code: str, at: int, tmp_path: Path) -> None:
-    example = RULES[code].page.bad[at]
+    example = page_of(RULES[code]).bad[at]
     write(example, tmp_path)
     before = lint(tmp_path, example.consumer)
 
@@ -113,14 +114,14 @@ def test_rule_is_declared(code: str) -> None:
     rule = RULES[code]
     assert re.fullmatch(r"ZC[0-9]\d\d", code)
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
-    assert rule.page.summary.endswith(".") and len(rule.page.summary) <= 120
-    assert rule.page.bad and rule.page.good
+    assert page_of(rule).summary.endswith(".") and len(page_of(rule).summary) <= 120
+    assert page_of(rule).bad and page_of(rule).good
     assert (rule.status == "deprecated") or not rule.replaced_by
 
 
 def undocumented(code: str) -> list[str]:
     """What the page of a rule leaves open."""
-    page = RULES[code].page
+    page = page_of(RULES[code])
     wanted = {"why it is bad": page.why, "What happens": page.happens}
     if page.proof.raises is None:
         wanted["When to ignore"] = page.ignore

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint, write
+from zerocfg.lint.fixing import fix_all
+from zerocfg.rulebook.example import Example
 from zerocfg.rules.api import Intent
-from zerocfg.rules.example import Example
 from zerocfg.rules.fixes import edited
-from zerocfg.rules.fixing import fix_all
 from zerocfg.run.discover import Files
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from zerocfg.rules.engine import Diagnostic
+    from zerocfg.lint.engine import Diagnostic
     from zerocfg.source.edit import Edit
 
 DS = (

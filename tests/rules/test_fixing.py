@@ -15,11 +15,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from zerocfg.rules.engine import Result
-from zerocfg.rules.example import Example
-from zerocfg.rules.fixing import fix_all
+from zerocfg.lint.engine import Result
+from zerocfg.lint.fixing import fix_all
+from zerocfg.lint.selection import Selection
+from zerocfg.rulebook.example import Example
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL, find
-from zerocfg.rules.selection import Selection
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Document
 from zerocfg.source.text import BOM, SourceText
@@ -27,7 +28,7 @@ from zerocfg.source.text import BOM, SourceText
 from .examples import lint, write
 
 KEPT = "kept by every fix"
-FIXABLE = [(rule.code, at) for rule in ALL if rule.page.fixable for at in range(len(rule.page.bad))]
+FIXABLE = [(rule.code, at) for rule in ALL if page_of(rule).fixable for at in range(len(page_of(rule).bad))]
 
 
 def parsed(name: str, text: str) -> Document | None:
@@ -148,7 +149,7 @@ def check_kept(name: str, before: str, after: str) -> None:
 def test_fixes_keep_the_rest(which: tuple[str, int], ways: frozenset[str], unsafe: bool) -> None:
     rule = find(which[0])
     assert rule is not None
-    bad = rule.page.bad[which[1]]
+    bad = page_of(rule).bad[which[1]]
     files = replace(bad, files={name: mutated(name, text, ways) for name, text in bad.files.items()})
     with written(files) as folder:
         texts, _, count = fixed(files, folder, unsafe)
@@ -169,7 +170,8 @@ def test_a_fix_holds_in_every_writing(code: str, at: int, tmp_path: Path) -> Non
     assert rule is not None
     ways = frozenset(("comments", "indent", "CRLF"))
     files = replace(
-        rule.page.bad[at], files={name: mutated(name, text, ways) for name, text in rule.page.bad[at].files.items()}
+        page_of(rule).bad[at],
+        files={name: mutated(name, text, ways) for name, text in page_of(rule).bad[at].files.items()},
     )
     write(files, tmp_path)
     before = lint(tmp_path, files.consumer)

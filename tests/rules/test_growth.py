@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from zerocfg.lint.engine import lint_runs
 from zerocfg.report import frame as frames
 from zerocfg.report.full import render_full
 from zerocfg.rules import issues
-from zerocfg.rules.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.rules.example import Example
+from zerocfg.rulebook.example import Example
 from zerocfg.rules.zero.stages import more_sharding_than_needed
 from zerocfg.run.discover import Files
 from zerocfg.run.facts import HardwareSummary, MemorySummary, ModelSummary

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zerocfg.rules.adding import ignores_for
+from zerocfg.lint.add_ignores import ignores_for
+from zerocfg.lint.engine import Result
+from zerocfg.lint.fixing import fix_all
+from zerocfg.lint.selection import Selection
+from zerocfg.rulebook.example import Example
 from zerocfg.rules.codes import REMOVED, Removed
-from zerocfg.rules.engine import Result
-from zerocfg.rules.example import Example
-from zerocfg.rules.fixing import fix_all
-from zerocfg.rules.selection import Selection
 
 from .examples import lint, lint_example, write
 

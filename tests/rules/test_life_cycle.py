@@ -11,7 +11,8 @@ import pytest
 
 from tests.cli.conftest import Outcome
 from tests.cli.conftest import zerocfg as zerocfg  # the command line, as a fixture
-from zerocfg.rules import engine, registry
+from zerocfg.lint import engine
+from zerocfg.rules import registry
 from zerocfg.rules.codes import REMOVED, Removed
 
 Cli = Callable[..., Outcome]

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.rules.examples import write
-from zerocfg.catalog.played import Outcome, Played, played
+from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes, rule_outcomes
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
+from zerocfg.lint.selection import Selection
+from zerocfg.rulebook.older_releases import key_of, keys_of
+from zerocfg.rulebook.pages import page_of
+from zerocfg.rulebook.proof import printed, unprinted
 from zerocfg.rules.api import Rule
-from zerocfg.rules.older_releases import key_of, keys_of
-from zerocfg.rules.proof import printed, unprinted
 from zerocfg.rules.registry import find
-from zerocfg.rules.selection import Selection
 
 ACCEPTED = ("runs", "other")
 """Outcomes of examples that do not do what their rule claims."""
@@ -44,7 +45,7 @@ LESS = {
 def outcomes(*kinds: str) -> list[tuple[str, str, int, Outcome]]:
     return [
         (code, name, number, outcome)
-        for code, of in played().rules.items()
+        for code, of in rule_outcomes().rules.items()
         for number, key in enumerate(keys_of(the(code)))
         for name, outcome in of.get(key, {}).items()
         if outcome.kind in kinds
@@ -52,10 +53,10 @@ def outcomes(*kinds: str) -> list[tuple[str, str, int, Outcome]]:
 
 
 def severities(code: str, name: str, number: int, folder: Path) -> list[str]:
-    example = the(code).page.bad[number]
+    example = page_of(the(code)).bad[number]
     folder.mkdir(exist_ok=True)
     write(example, folder)
-    pinned = {library: f"=={release}" for library, release in played().sets[name].items()}
+    pinned = {library: f"=={release}" for library, release in rule_outcomes().sets[name].items()}
     settings = Settings(consumer=example.consumer, versions=pinned)
     found = Job([folder], settings, Selection(select=(code,)), root=folder).lint()
     return [one.severity.value for one in found.diagnostics if one.code == code]
@@ -75,7 +76,7 @@ def test_what_a_release_takes_is_no_error_there(code: str, name: str, number: in
     assert "error" not in severities(code, name, number, tmp_path)
 
 
-@pytest.mark.parametrize("name", played().sets)
+@pytest.mark.parametrize("name", rule_outcomes().sets)
 def test_what_holds_there_is_told(name: str, tmp_path: Path) -> None:
     silent = {
         f"{code}-{number + 1}"
@@ -87,19 +88,19 @@ def test_what_holds_there_is_told(name: str, tmp_path: Path) -> None:
 
 def test_the_data_speaks_of_rules_and_examples_that_exist() -> None:
     stale = []
-    for code, of in played().rules.items():
+    for code, of in rule_outcomes().rules.items():
         rule = find(code)
-        if rule is None or rule.page.proof.status != "executed" or not of.keys() <= {*keys_of(rule)}:
+        if rule is None or page_of(rule).proof.status != "executed" or not of.keys() <= {*keys_of(rule)}:
             stale.append(code)
-        assert all(set(on) <= set(played().sets) for on in of.values()), code
+        assert all(set(on) <= set(rule_outcomes().sets) for on in of.values()), code
     assert not stale, f"examples changed since: python -m tools.facts.play --rules {','.join(stale)}"
 
 
 def test_an_example_goes_by_what_is_run_and_claimed() -> None:
     rule = the("ZC201")
-    one = rule.page.bad[0]
+    one = page_of(rule).bad[0]
     key = key_of(rule, one)
-    proof = one.proof or rule.page.proof
+    proof = one.proof or page_of(rule).proof
     assert key_of(rule, dataclasses.replace(one, note="other words", expected=())) == key
     assert key_of(rule, dataclasses.replace(one, proof=dataclasses.replace(proof, extent="less"))) == key
     for other in (
@@ -110,7 +111,7 @@ def test_an_example_goes_by_what_is_run_and_claimed() -> None:
         dataclasses.replace(one, proof=dataclasses.replace(proof, shows={"log": (printed("no"), unprinted("no"))})),
     ):
         assert key_of(rule, other) != key
-    assert len({*keys_of(rule)}) == len(rule.page.bad)
+    assert len({*keys_of(rule)}) == len(page_of(rule).bad)
 
 
 def test_each_exception_is_one() -> None:
@@ -120,7 +121,7 @@ def test_each_exception_is_one() -> None:
 def test_a_rule_is_known_back_to_where_all_newer_sets_show_it() -> None:
     same, runs, unknown = Outcome("same"), Outcome("runs"), Outcome("unplayable", "why")
     every = {"1": same, "2": same, "3": same}
-    found = Played(
+    found = RuleOutcomes(
         {"1": {}, "2": {}, "3": {}},
         {
             "all": {"a": every, "b": every},

@@ -15,12 +15,12 @@ from tests.cli.conftest import Outcome
 from tests.cli.conftest import zerocfg as zerocfg  # the command line, as a fixture
 from tests.conftest import ROOT
 from zerocfg.cli.linting.examples import as_shown, fix_safety
+from zerocfg.lint.engine import DOCS
+from zerocfg.rulebook.example import Expected
+from zerocfg.rulebook.pages import COMMON, PageError, page_of, read_page
+from zerocfg.rulebook.proof import at_least, at_most, crashes, printed, shows, unprinted
+from zerocfg.rulebook.rendering import FAMILIES, RELEASES, as_markdown, as_text
 from zerocfg.rules.api import Rule
-from zerocfg.rules.docs import FAMILIES, RELEASES, as_markdown, as_text
-from zerocfg.rules.engine import DOCS
-from zerocfg.rules.example import Expected
-from zerocfg.rules.pages import COMMON, PageError, read_page
-from zerocfg.rules.proof import at_least, at_most, crashes, printed, shows, unprinted
 from zerocfg.rules.registry import ALL, find
 
 FOLDER = ROOT / "docs" / "rules"
@@ -43,7 +43,7 @@ def page(code: str) -> str:
     """The page of one rule; all of them take seconds."""
     rule = find(code)
     assert rule is not None
-    return as_markdown(rule, as_shown(rule.page), fix_safety(rule))
+    return as_markdown(rule, as_shown(page_of(rule)), fix_safety(rule))
 
 
 def test_every_rule_has_its_page_and_there_is_no_other() -> None:
@@ -53,7 +53,7 @@ def test_every_rule_has_its_page_and_there_is_no_other() -> None:
 
 @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.code)
 def test_page_and_rule_have_one_code_and_name(rule: Rule) -> None:
-    assert (rule.page.code, rule.page.name) == (rule.code, rule.name)
+    assert (page_of(rule).code, page_of(rule).name) == (rule.code, rule.name)
 
 
 def test_a_shared_file_is_one_that_several_examples_use() -> None:
@@ -69,7 +69,7 @@ def test_the_headings_are_fixed(code: str) -> None:
     rule = find(code)
     assert rule is not None
     assert code[2] in FAMILIES
-    assert [line for line in as_text(rule, rule.page, "none").splitlines() if line in HEADINGS] == list(HEADINGS)
+    assert [line for line in as_text(rule, page_of(rule), "none").splitlines() if line in HEADINGS] == list(HEADINGS)
 
 
 def test_every_diagnostic_leads_to_its_page(zerocfg: Cli, tmp_path: Path) -> None:

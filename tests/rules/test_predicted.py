@@ -13,10 +13,10 @@ from zerocfg.rules.memory.capacity import host_memory_exceeded, offload_not_need
 from zerocfg.rules.memory.limits import nvme_drive_too_small, optimizer_step_does_not_fit, run_does_not_fit
 from zerocfg.rules.memory.workload import all_logits_at_once, parameters_gathered_for_small_batches
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import settled
 from zerocfg.run.facts import HardwareSummary, MemorySummary, ModelSummary
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
@@ -45,7 +45,7 @@ def make(tmp_path: Path) -> Make:
         path.write_text(json.dumps(config))
         (run,), _ = find_runs([path], Files(), root=tmp_path)
         model = ModelSummary("model", parameters=16_000_000_000, largest_parameter=80_000_000, vocab_size=128_256)
-        return replace(settled(replace(run, consumer="deepspeed")), model=model, hardware=CARD, memory=memory)
+        return replace(with_settings(replace(run, consumer="deepspeed")), model=model, hardware=CARD, memory=memory)
 
     return made
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import inside, lint, write
-from zerocfg.rules.example import Example
-from zerocfg.rules.fixing import edited
-from zerocfg.rules.readers import possible
+from zerocfg.lint.fixing import edited
+from zerocfg.lint.reader_agreement import possible
+from zerocfg.rulebook.example import Example
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
@@ -21,9 +22,13 @@ if TYPE_CHECKING:
     from zerocfg.run.model import Run
 
 EXAMPLES = [
-    (rule.code, at) for rule in ALL if rule.page.fixable for at, one in enumerate(rule.page.bad) if one.consumer is None
+    (rule.code, at)
+    for rule in ALL
+    if page_of(rule).fixable
+    for at, one in enumerate(page_of(rule).bad)
+    if one.consumer is None
 ]
-BAD = {rule.code: rule.page.bad for rule in ALL}
+BAD = {rule.code: page_of(rule).bad for rule in ALL}
 DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
 POINTS = "deepspeed_config: {deepspeed_config_file: ds.json}\n"
 YAML = "distributed_type: %s\nnum_processes: 2\n"

@@ -15,12 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.parity.generated import entries, json_text, mistaken, yaml_text
+from zerocfg.lint.engine import lint_runs
 from zerocfg.resolve.facts import with_facts
-from zerocfg.rules.engine import lint_runs
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import settled
 from zerocfg.run.link import find_runs
+from zerocfg.run.resolve_settings import with_settings
 
 from .examples import inside, write
 
@@ -35,7 +36,7 @@ def seeds() -> list[tuple[int, int, str]]:
     """(rule, bad example, file) of every config in the examples that a plain parser reads as a mapping."""
     found = []
     for number, rule in enumerate(ALL):
-        for at, example in enumerate(rule.page.bad):
+        for at, example in enumerate(page_of(rule).bad):
             for name, text in example.files.items():
                 if name.endswith((".json", ".yaml")) and isinstance(_read(name, text), dict):
                     found.append((number, at, name))
@@ -53,7 +54,7 @@ def _read(name: str, text: str) -> Any:
 @given(data=st.data())
 def test_no_rule_raises(data: st.DataObject, tmp_path_factory: Any) -> None:
     number, at, name = data.draw(st.sampled_from(seeds()))
-    example = ALL[number].page.bad[at]
+    example = page_of(ALL[number]).bad[at]
     tree = data.draw(mistaken([_read(name, example.files[name])], 2))
     places = list(entries(tree))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -96,7 +97,7 @@ per_device_train_batch_size: 1
 def test_found_before(code: str, name: str, text: str, tmp_path: Path) -> None:
     """What random values showed once."""
     rule = next(rule for rule in ALL if rule.code == code)
-    example = [example for example in rule.page.bad if name in example.files][-1]
+    example = [example for example in page_of(rule).bad if name in example.files][-1]
     if name == "zerocfg.yaml":
         text = example.files[name].replace("sequence_length: 512", text)
     write(type(example)({**example.files, name: text}), tmp_path)
@@ -109,5 +110,5 @@ def _check(folder: Path) -> None:
         runs, asked = find_runs([folder], files, root=folder)
         for run in runs:
             for consumer in (run.consumer, "deepspeed", "accelerate", "transformers", "trl"):
-                read = settled(replace(run, consumer=consumer))
+                read = with_settings(replace(run, consumer=consumer))
                 lint_runs(with_facts([read], files), None, asked)

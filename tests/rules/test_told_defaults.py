@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.examples import lint
-from zerocfg.rules.selection import Selection
+from zerocfg.lint.selection import Selection
 
 
 @pytest.mark.parametrize(("zero", "default"), [({"stage": 2}, "false"), ({"stage": 3}, "true"), ({}, "false")])

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zerocfg.rules.engine import Result
-from zerocfg.rules.fixing import edited, fix_all
-from zerocfg.rules.selection import Selection
+from zerocfg.lint.engine import Result
+from zerocfg.lint.fixing import edited, fix_all
+from zerocfg.lint.selection import Selection
 
 from .examples import lint
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from zerocfg.run.arguments import Arguments, arguments_of
 from zerocfg.run.model import UNKNOWN, Consumer, Run, SourceFile
+from zerocfg.run.stages.arguments import Arguments, arguments_of
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zerocfg.run.effective import compute
 from zerocfg.run.facts import ModelSummary
 from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.resolve_settings import resolve_settings
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 
@@ -47,7 +47,7 @@ def ignored(effective: Effective) -> list[str]:
 
 def test_trainer_fills_what_the_launcher_leaves_open() -> None:
     recipe = "per_device_train_batch_size: 2\ngradient_accumulation_steps: 8\nbf16: true\n"
-    effective = compute(run(consumer="transformers", accelerate=ACCELERATE, recipe=recipe))
+    effective = resolve_settings(run(consumer="transformers", accelerate=ACCELERATE, recipe=recipe))
     assert effective.failures == ()
     assert effective.value("train_batch_size") == 64
     steps = effective.get("gradient_accumulation_steps")
@@ -62,7 +62,7 @@ def test_trainer_fills_what_the_launcher_leaves_open() -> None:
 
 def test_flags_win_over_sections_and_sections_over_the_top_level() -> None:
     text = ACCELERATE + "  num_processes: 8\n  gradient_clipping: 0.5\n"
-    effective = compute(run(accelerate=text, flags={"gradient-clipping": "2"}))
+    effective = resolve_settings(run(accelerate=text, flags={"gradient-clipping": "2"}))
     processes = effective.get("num_processes")
     assert processes is not None
     assert (processes.value, [old.value for old in processes.overridden]) == (8, [4])
@@ -76,8 +76,8 @@ def test_auto_of_two_precisions_where_nobody_knows_the_reader() -> None:
     """DeepSpeed before 0.17.1 takes the word for true, and a Trainer or accelerate puts a value in its place."""
     both = '{"train_batch_size": 8, "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}}'
     open_ = run(deepspeed=both, versions={"deepspeed": "==0.15.4"})
-    assert "ds-fp16-and-bf16" not in kinds(compute(replace(open_, consumer=None)))
-    assert "ds-fp16-and-bf16" in kinds(compute(replace(open_, consumer="deepspeed", deepspeed_route="engine")))
+    assert "ds-fp16-and-bf16" not in kinds(resolve_settings(replace(open_, consumer=None)))
+    assert "ds-fp16-and-bf16" in kinds(resolve_settings(replace(open_, consumer="deepspeed", deepspeed_route="engine")))
 
 
 def test_dead_keys() -> None:
@@ -86,7 +86,7 @@ def test_dead_keys() -> None:
         "deepspeed_config:\n  reduce_bucket_size: 5e8\n  offload_param_nvme_path: /x\n"
         "fsdp_config:\n  fsdp_version: 2\n"
     )
-    found = ignored(compute(run(accelerate=text)))
+    found = ignored(resolve_settings(run(accelerate=text)))
     assert found == ["dead-top-key", "section-not-used", "dead-sub-key", "nvme-path-dead", "use-cpu-ignored"]
 
 
@@ -102,14 +102,14 @@ def test_launch_refusals() -> None:
         "- a\n": "not-a-mapping",
         "": "not-a-mapping",
     }.items():
-        effective = compute(run(accelerate=text))
+        effective = resolve_settings(run(accelerate=text))
         assert kinds(effective) == [kind], text
         assert effective.failures[0].phase == "launch"
 
 
 def test_mismatch_names_both_places() -> None:
     config = '{"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}'
-    effective = compute(
+    effective = resolve_settings(
         run(
             consumer="transformers",
             deepspeed=config,
@@ -128,20 +128,24 @@ def test_unknown_values_refuse_nothing() -> None:
         ' "optimizer": {"type": "AdamW", "params": {"lr": 0.1}}, "zero_optimization": {"stage": 3}}'
     )
     unknown = dict.fromkeys(("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"), UNKNOWN)
-    effective = compute(run(consumer="transformers", deepspeed=config, deepspeed_route="trainer", arguments=unknown))
+    effective = resolve_settings(
+        run(consumer="transformers", deepspeed=config, deepspeed_route="trainer", arguments=unknown)
+    )
     assert effective.failures == ()
-    effective = compute(run(consumer="deepspeed", deepspeed=config, deepspeed_route="engine"))
+    effective = resolve_settings(run(consumer="deepspeed", deepspeed=config, deepspeed_route="engine"))
     assert effective.failures == ()
 
 
 def test_script_decides_without_trainer_options() -> None:
-    effective = compute(run(consumer="transformers", accelerate=ACCELERATE + "  gradient_accumulation_steps: 4\n"))
+    effective = resolve_settings(
+        run(consumer="transformers", accelerate=ACCELERATE + "  gradient_accumulation_steps: 4\n")
+    )
     assert effective.failures == ()
     assert effective.value("train_batch_size") is UNKNOWN
 
 
 def test_lone_deepspeed_json_keeps_its_autos() -> None:
-    effective = compute(run(deepspeed='{"zero_optimization": {"stage": "auto"}, "train_batch_size": "auto"}'))
+    effective = resolve_settings(run(deepspeed='{"zero_optimization": {"stage": "auto"}, "train_batch_size": "auto"}'))
     assert effective.value("zero_optimization.stage") == "auto"
     assert effective.value("train_batch_size") == "auto"
     assert "gradient_clipping" not in effective.settings
@@ -150,7 +154,7 @@ def test_lone_deepspeed_json_keeps_its_autos() -> None:
 
 def test_engine_drops_autos_of_strict_sections() -> None:
     config = '{"zero_optimization": {"stage": "auto"}, "bf16": {"enabled": "auto"}, "train_batch_size": 8}'
-    effective = compute(run(consumer="deepspeed", deepspeed=config, deepspeed_route="engine"))
+    effective = resolve_settings(run(consumer="deepspeed", deepspeed=config, deepspeed_route="engine"))
     stage = effective.get("zero_optimization.stage")
     assert stage is not None
     assert (stage.value, stage.overridden[0].value) == (0, "auto")
@@ -166,16 +170,16 @@ def test_hidden_size_in_text_config_only() -> None:
     model = ModelSummary("multimodal", text_hidden_size=32)
     parts: dict[str, Any] = {"consumer": "transformers", "deepspeed_route": "trainer", "model": model}
     parts["arguments"] = {"output_dir": "out"}
-    three = compute(run(deepspeed=config % 3, **parts))
+    three = resolve_settings(run(deepspeed=config % 3, **parts))
     assert three.failures == ()
     assert three.value("zero_optimization.reduce_bucket_size") == 1024
     parts["arguments"] = {"output_dir": "out"}
-    two = compute(run(deepspeed=config % 2, **parts))
+    two = resolve_settings(run(deepspeed=config % 2, **parts))
     assert kinds(two) == ["hidden-size-missing"]
 
 
 def test_use_cpu_variable_turns_deepspeed_off() -> None:
-    effective = compute(
+    effective = resolve_settings(
         run(
             consumer="transformers",
             accelerate=ACCELERATE,
@@ -190,7 +194,7 @@ def test_inline_deepspeed_of_a_recipe() -> None:
     recipe = (
         "bf16: true\ndeepspeed:\n  zero_optimization: {stage: 2}\n  train_batch_size: auto\n  bf16: {enabled: auto}\n"
     )
-    effective = compute(run(consumer="transformers", recipe=recipe))
+    effective = resolve_settings(run(consumer="transformers", recipe=recipe))
     stage = effective.get("zero_optimization.stage")
     assert stage is not None
     assert (stage.value, stage.origin.path) == (2, ("deepspeed", "zero_optimization", "stage"))
@@ -199,9 +203,9 @@ def test_inline_deepspeed_of_a_recipe() -> None:
 
 def test_readers_convert_differently() -> None:
     recipe = "learning_rate: 1e-5\nbf16: false\n"
-    trl = compute(run(consumer="trl", recipe=recipe, recipe_reader="trl"))
+    trl = resolve_settings(run(consumer="trl", recipe=recipe, recipe_reader="trl"))
     assert trl.failures == ()
-    plain = compute(run(consumer="transformers", recipe=recipe, recipe_reader="hf"))
+    plain = resolve_settings(run(consumer="transformers", recipe=recipe, recipe_reader="hf"))
     assert kinds(plain) == ["argument-type"]
 
 
@@ -209,14 +213,16 @@ def test_deepspeed_file_in_a_section_that_nobody_reads() -> None:
     text = "distributed_type: MULTI_GPU\nnum_processes: 4\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
     config = '{"zero_optimization": {"stage": 3}}'
     for consumer in (None, "accelerate"):
-        effective = compute(run(consumer=consumer, accelerate=text, deepspeed=config, deepspeed_route="accelerate"))
+        effective = resolve_settings(
+            run(consumer=consumer, accelerate=text, deepspeed=config, deepspeed_route="accelerate")
+        )
         assert effective.value("engine") == "ddp"
         assert "zero_optimization.stage" not in effective.settings
 
 
 def test_accelerate_script_with_a_deepspeed_file_and_no_launch() -> None:
     config = '{"zero_optimization": {"stage": "auto"}, "train_micro_batch_size_per_gpu": 2}'
-    effective = compute(run(consumer="accelerate", deepspeed=config, deepspeed_route="accelerate"))
+    effective = resolve_settings(run(consumer="accelerate", deepspeed=config, deepspeed_route="accelerate"))
     assert effective.value("engine") == "deepspeed"
     assert effective.value("zero_optimization.stage") == 2
 
@@ -230,6 +236,8 @@ def test_processes_of_the_other_launchers() -> None:
     for name, (flags, count) in lines.items():
         launched = run(consumer="transformers", recipe="bf16: true\n", flags=flags)
         line = LaunchLine(name, (), None, (), (), {}, Span(0, 0))  # type: ignore[arg-type]
-        assert compute(replace(launched, launch=line)).value("num_processes") == count
+        assert resolve_settings(replace(launched, launch=line)).value("num_processes") == count
     line = LaunchLine("torchrun", (), None, (), (), {}, Span(0, 0))
-    assert compute(replace(run(flags={"nproc_per_node": "gpu"}), launch=line)).value("num_processes") is UNKNOWN
+    assert (
+        resolve_settings(replace(run(flags={"nproc_per_node": "gpu"}), launch=line)).value("num_processes") is UNKNOWN
+    )

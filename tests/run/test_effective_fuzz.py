@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.run.test_effective import file
-from zerocfg.run.arguments import DECISIVE
-from zerocfg.run.effective import compute
-from zerocfg.run.engine import ABSENT, REMOVED
 from zerocfg.run.facts import ModelSummary
 from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting
-from zerocfg.run.options import DISTRIBUTED_TYPES, OPTIONS, TOP_LEVEL
+from zerocfg.run.resolve_settings import resolve_settings
+from zerocfg.run.stages.arguments import DECISIVE
+from zerocfg.run.stages.engine import ABSENT, REMOVED
+from zerocfg.run.stages.options import DISTRIBUTED_TYPES, OPTIONS, TOP_LEVEL
 
 scalars = st.one_of(
     st.none(),
@@ -82,7 +82,7 @@ def test_never_raises(
         flags={name: Setting(value, Origin("flag", name)) for name, value in flags.items()},
         arguments={name: Setting(value, Origin("flag", name)) for name, value in arguments.items()},
     )
-    effective = compute(run)
+    effective = resolve_settings(run)
     assert isinstance(effective, Effective)
     assert all(isinstance(setting, Setting) for setting in effective.settings.values())
     assert all(failure.kind and failure.message for failure in effective.failures)

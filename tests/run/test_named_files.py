@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.rules.engine import lint_runs
+from zerocfg.lint.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import files_of
@@ -46,7 +46,7 @@ def test_every_file_of_a_run_stands_for_it(case: str, tmp_path: Path, monkeypatc
     (run,) = (one for one in runs if one.deepspeed is not None and (one.launch or one.script))
     expected = {(one.code, one.spot.path) for one in lint_runs([run]).diagnostics}
     assert ("ZC102", "gradient_clippin") in expected
-    named = {file.path for file in files_of(run) if file.path is not None} | {run.started}
+    named = {file.path for file in files_of(run) if file.path is not None} | {run.entry_point}
     assert len(named) >= 2
     for path in sorted(filter(None, named)):
         alone, _ = find_runs([path], Files(), root=tmp_path, scripts=True)

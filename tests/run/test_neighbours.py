@@ -9,10 +9,10 @@ import pytest
 
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
-from zerocfg.rules.selection import Selection
+from zerocfg.lint.selection import Selection
 from zerocfg.run.discover import Files
+from zerocfg.run.frameworks import FRAMEWORKS, recognise, ships
 from zerocfg.run.link import find_runs
-from zerocfg.run.neighbours import NEIGHBOURS, recognise, ships
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def test_a_launch_line_tells_the_reader(tmp_path: Path, line: str, recipe: str, 
     assert run.launch is not None
     assert (run.consumer, run.deepspeed_route) == (reader, "trainer")
     assert run.deepspeed is not None
-    assert run.neighbour is not None
+    assert run.framework_recipe is not None
     assert run.recipe is None
 
 
@@ -144,7 +144,7 @@ def test_what_is_recognised() -> None:
     assert recognise({"model_name_or_path": "m", "per_device_train_batch_size": 1, "stage": 2}) is None
     assert recognise({"base_model": "m", "output_dir": "out"}) is None
     assert recognise({"model": "m", "dataset": "d"}) is None
-    assert set(NEIGHBOURS) == {"llamafactory", "axolotl", "swift"}
+    assert set(FRAMEWORKS) == {"llamafactory", "axolotl", "swift"}
     assert ships("swift", "zero3_offload")
     assert not ships("swift", "ds.json")
     assert not ships("transformers", "zero3")

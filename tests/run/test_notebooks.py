@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from zerocfg.lint.engine import lint_runs
 from zerocfg.report.full import render_full
-from zerocfg.rules.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.source.notebook import cell_at, environment_of, python_of, shell_of
+from zerocfg.source.launch.notebook import cell_at, environment_of, python_of, shell_of
 from zerocfg.source.text import SourceText
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zerocfg.run.model import Origin, SourceFile
-from zerocfg.run.origins import place_of, said, span_of
+from zerocfg.run.origins import origin_label, place_of, span_of
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span, Where
 
@@ -28,7 +28,7 @@ FILE = SourceFile("ds.json", "deepspeed", TEXT, load_as(TEXT, "json"))
     ],
 )
 def test_words(origin: Origin, words: str) -> None:
-    assert said(origin) == words
+    assert origin_label(origin) == words
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from zerocfg.catalog.beside import beside
 from zerocfg.catalog.history import histories
+from zerocfg.catalog.install_limits import install_limits
 from zerocfg.catalog.versions import release
-from zerocfg.rules.engine import lint_runs
+from zerocfg.lint.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run
 from zerocfg.run.releases import with_versions
-from zerocfg.source.pythons import read_image, read_setup, read_version_file
+from zerocfg.source.requirements.python import read_image, read_setup, read_version_file
 from zerocfg.source.text import SourceText
 
 SCRIPT = (
@@ -196,7 +196,7 @@ def test_a_range_says_nothing_of_a_script_that_is_not_there(
 
 
 def test_the_facts_go_upwards() -> None:
-    for library, packages in beside().items():
+    for library, packages in install_limits().items():
         known = set(histories(library.partition("[")[0]).names)
         for edges in packages.values():
             assert list(edges) == sorted(edges, key=release)
@@ -211,8 +211,10 @@ def test_the_installed_release_needs_more_than_every_bound(library: str) -> None
     held = metadata(library)
     needs = {one.name: one.specifier for one in map(Requirement, held.get_all("Requires-Dist") or ()) if not one.marker}
     needs["python"] = SpecifierSet(held["Requires-Python"])
-    for package, edges in beside()[library].items():
+    for package, edges in install_limits()[library].items():
         lowest = next((one.version for one in needs.get(package, ()) if one.operator == ">="), None)
         if lowest is not None:  # the others are needed by what it needs
             assert max(map(release, edges)) <= release(lowest)
-    assert max(map(release, beside()[library]["python"])) == release(needs["python"].__iter__().__next__().version)
+    assert max(map(release, install_limits()[library]["python"])) == release(
+        needs["python"].__iter__().__next__().version
+    )

@@ -15,15 +15,15 @@ from packaging.markers import Marker
 from packaging.specifiers import SpecifierSet
 
 from zerocfg.catalog.versions import both, bounds, either, release
-from zerocfg.run.ceilings import ALLOWED, allowed
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run
 from zerocfg.run.releases import versions_for, with_versions
-from zerocfg.source.installs import read_dockerfile, read_installs
-from zerocfg.source.manifests import read_lock, read_pipfile, read_pyproject, read_setup_cfg
-from zerocfg.source.markers import PLACES, holds_in
-from zerocfg.source.setup_script import read_setup_script
+from zerocfg.run.requirements.ceilings import ALLOWED, allowed
+from zerocfg.source.requirements.installs import read_dockerfile, read_installs
+from zerocfg.source.requirements.manifests import read_lock, read_pipfile, read_pyproject, read_setup_cfg
+from zerocfg.source.requirements.markers import ENVIRONMENTS, environments_where
+from zerocfg.source.requirements.setup_script import read_setup_script
 from zerocfg.source.text import SourceText
 
 LISTED = """
@@ -182,16 +182,16 @@ def test_markers_hold_where_packaging_says(marker: str) -> None:
     linux = {"sys_platform": "linux", "platform_system": "Linux", "extra": ""}
     places = {
         (python, machine)
-        for python, machine in PLACES
+        for python, machine in ENVIRONMENTS
         if Marker(marker).evaluate(
             {**linux, "python_version": python, "python_full_version": f"{python}.0", "platform_machine": machine}
         )
     }
-    assert holds_in(marker) == places
+    assert environments_where(marker) == places
 
 
 def test_a_marker_that_nobody_can_read_may_hold() -> None:
-    assert holds_in("python_version <> 3") == holds_in("a") == PLACES
+    assert environments_where("python_version <> 3") == environments_where("a") == ENVIRONMENTS
 
 
 CLAUSES = st.tuples(
@@ -311,7 +311,7 @@ def run_in(folder: Path, files: Mapping[str, str], monkeypatch: pytest.MonkeyPat
     write(folder, files)
     monkeypatch.chdir(folder)
     runs, _ = find_runs([folder], Files(), root=folder, scripts=True)
-    (run,) = [one for one in with_versions(runs, {}) if one.launch is not None or one.neighbour is not None]
+    (run,) = [one for one in with_versions(runs, {}) if one.launch is not None or one.framework_recipe is not None]
     return run
 
 

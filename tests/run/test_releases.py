@@ -16,8 +16,8 @@ from zerocfg.cli.main import cli
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import versions_for, with_versions
-from zerocfg.source.manifests import read_environment, read_lock, read_pyproject, read_setup_cfg
-from zerocfg.source.requirements import read_requirements
+from zerocfg.source.requirements.manifests import read_environment, read_lock, read_pyproject, read_setup_cfg
+from zerocfg.source.requirements.pip import read_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from zerocfg.lint.engine import Diagnostic, lint_runs
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run
@@ -116,7 +116,7 @@ def test_a_recipe_beside_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "recipes/x/dpo/c.yaml": "trl",
         "more/dpo/d.yaml": None,
     }
-    told = alone["recipes/x/dpo/c.yaml"].told
+    told = alone["recipes/x/dpo/c.yaml"].reader_evidence
     assert told is not None and told.place is not None and told.place.file is not None
     assert (told.by, told.place.file.name) == ("sibling", "recipes/dpo/a.yaml")
     assert [(one.code, one.spot.file.name) for one in diagnostics] == [

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from zerocfg.run.admitted import guessed
-from zerocfg.run.effective import admitting, compute
 from zerocfg.run.model import UNKNOWN, Effective, Run, SourceFile
-from zerocfg.run.parser import parser_of
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.resolve_settings import resolve_settings, with_releases
+from zerocfg.run.stages.admitted import guessed
+from zerocfg.run.stages.parser import parser_of
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 
@@ -25,14 +25,16 @@ def engine(declared: str | None, more: str = "") -> Effective:
     source = SourceText("ds.json", "{" + BASE + more + "}")
     file = SourceFile("ds.json", "deepspeed", source, load_as(source, "json"))
     versions = {} if declared is None else {"deepspeed": declared}
-    return compute(Run("", consumer="deepspeed", deepspeed_route="engine", deepspeed=file, versions=versions))
+    return resolve_settings(Run("", consumer="deepspeed", deepspeed_route="engine", deepspeed=file, versions=versions))
 
 
 def launched(declared: str | None, text: str) -> Effective:
     source = SourceText("acc.yaml", text)
     file = SourceFile("acc.yaml", "accelerate", source, load_as(source, "yaml"))
     line = LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0))
-    return compute(Run("", launch=line, accelerate=file, versions={} if declared is None else {"accelerate": declared}))
+    return resolve_settings(
+        Run("", launch=line, accelerate=file, versions={} if declared is None else {"accelerate": declared})
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,9 +183,9 @@ def test_a_run_whose_project_admits_other_releases_is_computed_again() -> None:
     source = SourceText("ds.json", "{" + BASE + "}")
     file = SourceFile("ds.json", "deepspeed", source, load_as(source, "json"))
     run = Run("", consumer="deepspeed", deepspeed_route="engine", deepspeed=file)
-    run = replace(run, effective=compute(run))
-    assert admitting(run, {"deepspeed": "==0.14.5"}, {}).effective.value(CLIPPING) == 0.0
-    same = admitting(run, {"deepspeed": "==0.19.8", "torch": "2.4"}, {})
+    run = replace(run, effective=resolve_settings(run))
+    assert with_releases(run, {"deepspeed": "==0.14.5"}, {}).effective.value(CLIPPING) == 0.0
+    same = with_releases(run, {"deepspeed": "==0.19.8", "torch": "2.4"}, {})
     assert same.effective is run.effective
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.rules.engine import Diagnostic, lint_runs
+from zerocfg.lint.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run
@@ -191,7 +191,8 @@ def test_a_folder_without_scripts_loads_nothing_that_reads_them(tmp_path: Path) 
     look = (
         "import sys\nfrom pathlib import Path\nfrom zerocfg.run.discover import Files\n"
         "from zerocfg.run.link import find_runs\nfound = find_runs([Path('.')], Files(), scripts=True)[0]\n"
-        "print(len(found), 'zerocfg.run.alone' in sys.modules, 'zerocfg.run.script.reading' in sys.modules)\n"
+        "print(len(found), 'zerocfg.run.linking.standalone_scripts' in sys.modules, "
+        "'zerocfg.run.script.reading' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", look], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "False", "False"]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.rules.engine import lint_runs
+from zerocfg.lint.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.source.launch_files import read_launch_lines
+from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.text import SourceText
 
 LINE = "accelerate launch --num_processes 2 train.py --lr 1"

@@ -14,8 +14,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests.proofs.harness import observe
-from zerocfg.rules.example import Example
-from zerocfg.rules.proof import Proof
+from zerocfg.rulebook.example import Example
+from zerocfg.rulebook.pages import page_of
+from zerocfg.rulebook.proof import Proof
 from zerocfg.rules.registry import ALL
 
 FILE = Path(__file__).with_name("library_errors.json")
@@ -28,10 +29,10 @@ PATHS = re.compile(r"/[\w.-]+/[^\s'\",;:)\]]*")
 def crashes() -> Iterator[tuple[str, Example, Proof]]:
     """Name, example and proof of every bad example that stops with an error."""
     for rule in ALL:
-        if rule.page.proof.status != "executed":
+        if page_of(rule).proof.status != "executed":
             continue
-        for at, example in enumerate(rule.page.bad):
-            proof = example.proof or rule.page.proof
+        for at, example in enumerate(page_of(rule).bad):
+            proof = example.proof or page_of(rule).proof
             if proof.raises is not None:
                 yield f"{rule.code}-{at}", example, proof
 

@@ -29,7 +29,7 @@ FILES = {
 }
 REFUSED = Check(
     "training arguments",
-    "taken by the parser",
+    "accepted by the parser",
     "refused: max_prompt_length, warmup_ratio, overwrite_output_dir",
     False,
 )
@@ -50,7 +50,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, releases: dict[str, str]) -> None
 
 
 def checks(folder: RunFolder) -> list[Check]:
-    return check(lint_findings.findings_of(lint_findings.seen_by_lint(folder)))
+    return check(lint_findings.lint_findings(lint_findings.linted_run(folder)))
 
 
 def test_what_the_project_builds_for_is_not_what_is_installed(

@@ -12,14 +12,14 @@ from zerocfg.memory.outside import Band
 from zerocfg.resolve.plan import Decision
 from zerocfg.rules.api import Location
 from zerocfg.run.model import SourceFile
-from zerocfg.smoke.judge import checks, measured, requested_settings, settings, training, weights
+from zerocfg.smoke.judge import measured, requested_settings, settings, training, weights
 from zerocfg.smoke.judge.expected_settings import ZERO, expected, optimizer_class
 from zerocfg.smoke.judge.figures import GIB, Figures
 from zerocfg.smoke.judge.rendering import together
+from zerocfg.smoke.judge.verdict import run_checks
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.model.certificate import Check
-from zerocfg.smoke.model.reduced import Reduced
-from zerocfg.smoke.model.reduction import Kind, Reduction
+from zerocfg.smoke.model.reduction import Kind, Reduced, Reduction
 from zerocfg.smoke.prepare.requested_settings import Claim
 from zerocfg.source.text import SourceText
 
@@ -583,7 +583,7 @@ class TestAsked:
     def test_what_is_asked_for_takes_the_place_of_the_plan(self) -> None:
         found = [Check("ZeRO stage", "3", "2", False), Check("world size", "2", "2", True)]
         claims = {"stage": self.claims(2)}
-        assert requested_settings.instead(found, claims, reduced(), [{"seen": {"stage": 2}}]) == [
+        assert requested_settings.replace_planned(found, claims, reduced(), [{"seen": {"stage": 2}}]) == [
             Check("ZeRO stage", "2", "2", True),
             Check("world size", "2", "2", True),
         ]
@@ -643,11 +643,11 @@ def test_rows_as_data() -> None:
 def test_all_rows_in_the_order_of_the_table() -> None:
     run, less = by_settings.make({f"{ZERO}stage": 3}, {"zero_optimization": {"stage": 3}})
     one = by_training.report(seen=by_settings.report()["seen"], weights=TestWeights.GOOD, parts={})
-    names = [row.name for row in checks.check(run, less, Outcome([one, one]), 3) if not row.further]
+    names = [row.name for row in run_checks(run, less, Outcome([one, one]), 3) if not row.further]
     assert names[:2] == ["engine", "ZeRO stage"] and names[-1] == "loaded by from_pretrained"
     assert names.index("device") + 1 == names.index("optimizer steps, loss finite")
-    run.handwritten = SimpleNamespace(asked={"stage": TestAsked().claims(2)})  # type: ignore[assignment]
-    found = {row.name: row for row in checks.check(run, less, Outcome([one, one]), 3)}
+    run.handwritten = SimpleNamespace(requested={"stage": TestAsked().claims(2)})  # type: ignore[assignment]
+    found = {row.name: row for row in run_checks(run, less, Outcome([one, one]), 3)}
     assert found["ZeRO stage"] == Check("ZeRO stage", "key: 2 (ds.json:1)", "3", False), "not what the lock says"
 
 
@@ -655,4 +655,4 @@ def test_a_run_without_reports_tells_what_changed(tmp_path: Any) -> None:
     run, less = by_settings.make({f"{ZERO}stage": 3}, {"zero_optimization": {"stage": 3}})
     run.changed |= {"b.yaml": "", "a.json": ""}
     changed = [Check(f"{name} as built", "unchanged", "changed since", False) for name in ("a.json", "b.yaml")]
-    assert checks.check(run, less, Outcome([by_training.report(), {}]), 3) == changed
+    assert run_checks(run, less, Outcome([by_training.report(), {}]), 3) == changed

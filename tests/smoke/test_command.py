@@ -303,14 +303,14 @@ def test_saving_that_was_not_seen_is_told() -> None:
 def test_without_a_run_nothing_is_planned_but_the_ranks_are_together() -> None:
     reports = [told(stopped=False), told(stopped=False)]
     outcome = process.Outcome(reports)
-    reduced = commands._expected(commands.nobody(), reports, None)
-    checks = {one.name: one for one in commands._checks(commands.nobody(), reduced, outcome, 3)}
+    reduced = commands._expected(commands.without_plan(), reports, None)
+    checks = {one.name: one for one in commands._checks(commands.without_plan(), reduced, outcome, 3)}
     assert (checks["ZeRO stage"].planned, checks["ZeRO stage"].seen, checks["ZeRO stage"].ok) == ("-", "2", None)
     assert checks["world size"].ok is True
     assert checks["optimizer steps, loss finite"].ok is True, "it ended by itself after 2 steps"
     assert checks["loss falls"].ok is not False, "its own batches differ"
     reports[1]["seen"]["world_size"] = 1
-    alone = commands._checks(commands.nobody(), reduced, outcome, 3)
+    alone = commands._checks(commands.without_plan(), reduced, outcome, 3)
     assert [one.name for one in alone if one.ok is False] == ["world size"]
 
 
@@ -348,7 +348,7 @@ def trained(
     assert certificates.read(folder / "smoke.json").result.passed, "the gate can read it"
     certificate = json.loads((folder / "smoke.json").read_text())
     assert certificate["passed"] is True and certificate["command"]["line"] == line.format(folder)
-    assert certificate["reductions"] == verdict.reduced.words
+    assert certificate["reductions"] == verdict.reduced.descriptions
     return verdict
 
 
@@ -364,7 +364,7 @@ def test_a_launch_script_of_the_trainer(tmp_path: Path, monkeypatch: pytest.Monk
     assert checks["ZeRO stage"] == ("3", "3", True) and checks["world size"] == ("2", "2", True)
     assert checks["saved parameters"] == ("100,672", "100,672 in model.safetensors", True)
     assert checks["accelerate.yaml of the run"][2] and checks["ds_config.json of the run"][2]
-    assert verdict.reduced.words == []
+    assert verdict.reduced.descriptions == []
     notes = "\n".join(data(verdict)["command"]["notes"])
     assert "training: the Trainer, stopped by zerocfg after 3 optimizer steps" in notes
     assert "use_cpu: true was added" in notes
@@ -379,7 +379,7 @@ def test_a_launch_script_of_an_own_loop(
     verdict = trained(f"{library}-loop", "loop", tmp_path, monkeypatch)
     checks = seen(verdict)
     assert checks["engine"] == ("deepspeed", "deepspeed", True) and checks["world size"] == ("2", "2", True)
-    assert verdict.reduced.words == ["saving: not reached, zerocfg ended the script after 3 optimizer steps"]
+    assert verdict.reduced.descriptions == ["saving: not reached, zerocfg ended the script after 3 optimizer steps"]
     notes = data(verdict)["command"]["notes"]
     assert f"training: a loop around {loop}, stopped by zerocfg after 3 optimizer steps" in notes
 

@@ -16,7 +16,7 @@ from zerocfg.cli.screens.smoke_picture import draw
 from zerocfg.smoke import compare
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.model.error import SmokeError
-from zerocfg.smoke.model.reduced import Reduced
+from zerocfg.smoke.model.reduction import Reduced
 from zerocfg.smoke.prepare.folder import RunFolder, read
 from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.smoke import Options

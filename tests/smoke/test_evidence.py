@@ -59,11 +59,11 @@ def test_what_was_seen_is_proven(make_run: MakeRun, tmp_path: Path) -> None:
     found = evidence(verdict_of(make_run(3), tmp_path, CPU))
     assert found.proven == (
         "ZeRO-3 trains 3 optimizer steps in bf16 on 2 ranks of a processor, and the loss falls",
-        "each of 2 ranks keeps its part of the parameters and optimizer states",
+        "each of 2 ranks holds its shard of the parameters and optimizer states",
         "gradients are synchronised: all ranks hold the same parameters after the steps",
         "losses and gradients are those of ZeRO-0 (0 % apart at most)",
-        "one more setting is as planned in the parts of the engine that act on it",
-        "saving gives whole weights with the values of the live model (100 in model.safetensors), and from_pretrained "
+        "one more setting is as planned where the engine uses them",
+        "saved weights are complete and equal those of the live model (100 in model.safetensors), and from_pretrained "
         "loads them",
         "a checkpoint resumes with the same next loss",
     )
@@ -97,18 +97,18 @@ def test_what_was_smaller_is_not_proven(make_run: MakeRun, tmp_path: Path) -> No
     verdict.reduced.plan["zero_optimization.offload_optimizer.device"] = "cpu"
     text = told(evidence(verdict))
     for said in (
-        "that 16 ranks on 2 nodes talk to each other: 2 on one machine did, over gloo",
+        "communication between 16 ranks on 2 nodes: 2 on one machine communicated, over gloo",
         "memory, kernels and speed of A100-SXM-80GB: a processor ran",
-        "that the model runs in its sizes: a small one of the same architecture did, with 2 of 80 layers",
+        "that the model runs at full size: a small one of the same architecture did, with 2 of 80 layers",
         "that 70,553,706,496 parameters fit into the 79 GiB of A100-SXM-80GB: ",
-        "GiB of a rank are predicted",
+        "GiB per rank are predicted",
         "samples of 4096 tokens: 32 ran",
         "fp16 and its loss scale: bf16 ran",
-        "offload_optimizer to NVMe: the host's memory took its place",
+        "offload_optimizer to NVMe: host memory was used instead",
         "LoRA adapters: all parameters were trained",
         "attention by flash_attention_2: the model's default ran",
         "TRL's trainer",
-        "a setting that the engine does not show: b",
+        "a setting that the engine does not expose: b",
         "train.py and its data: zerocfg trained random weights on one batch in the Trainer's own loop",
     ):
         assert said in text, (said, text)
@@ -123,7 +123,7 @@ def test_as_planned_on_its_card(make_run: MakeRun, tmp_path: Path) -> None:
     )
     verdict = verdict_of(folder, tmp_path, Device("cuda", "NVIDIA H200", 4, 140 * GIB), ranks=4)
     assert told(evidence(verdict)).splitlines() == [
-        "a setting that the engine does not show: b",
+        "a setting that the engine does not expose: b",
         "your script and its data: zerocfg trained random weights on one batch in the Trainer's own loop",
     ]
 
@@ -133,8 +133,8 @@ def test_a_shared_card_says_nothing_of_times(make_run: MakeRun, tmp_path: Path) 
     run = {"ranks": 2, "card": "NVIDIA H200", "collectives": "gloo"}
     verdict.reduced.changes.append(Reduction(Kind.SHARED_CARD, run=run))
     text = told(evidence(verdict))
-    assert "times, and ranks with a card of their own: they shared one" in text
-    assert "that 4 ranks talk to each other: 2 on one machine did, over gloo" in text
+    assert "times, and ranks with one card each: they shared one" in text
+    assert "communication between 4 ranks: 2 on one machine communicated, over gloo" in text
     assert "memory and speed of A100-SXM-80GB: NVIDIA H200 ran" in text
 
 
@@ -143,4 +143,4 @@ def test_told_in_text_and_json(make_run: MakeRun, tmp_path: Path) -> None:
     text, content = render(verdict), data(verdict)
     shown = evidence(verdict)
     assert content["proven"] == list(shown.proven) and content["not_proven"] == list(shown.not_proven)
-    assert "\nproven:\n  ZeRO-3 trains 3" in text and "\nnot proven:\n  that 4 ranks talk" in text
+    assert "\nproven:\n  ZeRO-3 trains 3" in text and "\nnot proven:\n  communication between 4 ranks" in text

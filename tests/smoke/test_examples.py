@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from tests.conftest import ROOT
 from zerocfg.cli.main import cli
-from zerocfg.gate.builds import fresh
-from zerocfg.gate.certificates import proven
+from zerocfg.gate.builds import check_builds
+from zerocfg.gate.certificates import check_certificate
 from zerocfg.gate.policy import Policy
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.smoke import Options, smoke
@@ -76,9 +76,9 @@ def test_an_example_runs_as_planned(run: str, tmp_path: Path, request: pytest.Fi
 
 def asked_for_by_the_gate(folder: Path) -> None:
     """The certificate that was written is what the gate asks for, and of this run alone."""
-    targets, wrong = fresh(folder.parents[1] / "zerocfg.yaml", [folder.parent])
+    targets, wrong = check_builds(folder.parents[1] / "zerocfg.yaml", [folder.parent])
     policy = Policy(folder, max_age_days=1, versions=())
-    reasons = {target.name: proven(target, policy, datetime.now(timezone.utc)) for target in targets}
+    reasons = {target.name: check_certificate(target, policy, datetime.now(timezone.utc)) for target in targets}
     assert not wrong and reasons.pop(folder.name) == [] and all(reasons.values())
 
 

@@ -152,7 +152,7 @@ def test_a_killed_rank(struck: bool, tmp_path: Path, monkeypatch: pytest.MonkeyP
     outcome = play(f"if rank == 1:\n    {more}\n    os.kill(os.getpid(), signal.SIGKILL)\nother_ranks()")
     assert outcome.rank == 1 and outcome.kind == ("memory" if struck else "killed")
     assert "rank 1 was killed by signal 9 (SIGKILL) in 'step 1'; the kernel" in (outcome.failure or "")
-    assert ("too little host memory" in (outcome.failure or "")) is struck
+    assert ("this run needs more host memory" in (outcome.failure or "")) is struck
 
 
 def test_counts_of_both_kinds_of_control_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_counts_of_both_kinds_of_control_groups(tmp_path: Path, monkeypatch: pyt
 
 def test_ranks_that_do_their_work_but_never_end() -> None:
     outcome = hang("report.content['done'] = True\nreport.phase('done')\nother_ranks()", phase="done")
-    assert outcome.failure == "not finished within 60 s: every rank did its work, but their processes do not end"
+    assert outcome.failure == "not finished within 60 s: every rank finished its work, but the processes do not exit"
     assert all("other_ranks" in line for line in outcome.detail) and len(outcome.detail) == 2
 
 
@@ -270,7 +270,7 @@ def test_a_launcher_that_crashes_is_told_by_its_last_error() -> None:
 def test_a_launcher_that_ends_well_though_a_rank_did_not() -> None:
     with scratch() as folder:
         outcome = process.run([sys.executable, "-c", "print('hello')"], folder, 2, "cpu", 20)
-    assert outcome.failure == "the launcher ended with exit code 0 though not every rank came to its end"
+    assert outcome.failure == "the launcher ended with exit code 0 although not every rank finished"
     assert outcome.detail == ["hello"]
 
 
@@ -316,7 +316,7 @@ def test_no_space_for_a_report_at_all() -> None:
         outcome = play("report.path = Path('/proc/none')\nos._exit(1)", ranks=1)
     finally:
         shutil.disk_usage = before
-    assert outcome.kind == "space" and "no space is left in" in (outcome.failure or "")
+    assert outcome.kind == "space" and "no space left in" in (outcome.failure or "")
 
 
 def test_no_temporary_folder(monkeypatch: pytest.MonkeyPatch, make_run: MakeRun) -> None:
@@ -331,7 +331,7 @@ def test_no_temporary_folder(monkeypatch: pytest.MonkeyPatch, make_run: MakeRun)
 def test_a_place_to_keep_that_cannot_be_made(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zerocfg.smoke.smoke._require", lambda run: None)
     folder = make_run(3)
-    with pytest.raises(SmokeError, match="the folder of --keep cannot be made"):
+    with pytest.raises(SmokeError, match="cannot create the folder of --keep"):
         smoke(folder, Options(device="cpu", keep=folder / "ds_config.json" / "kept"))
 
 

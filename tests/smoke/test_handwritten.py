@@ -21,7 +21,7 @@ from zerocfg.smoke.launch.job_folder import prepare, variables
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.model.certificate import Check
 from zerocfg.smoke.model.error import SmokeError
-from zerocfg.smoke.model.reduced import Reduced
+from zerocfg.smoke.model.reduction import Reduced
 from zerocfg.smoke.prepare.device import Device
 from zerocfg.smoke.prepare.folder import RunFolder, read
 from zerocfg.smoke.prepare.reduce import reduce
@@ -41,7 +41,7 @@ def made(folder: Path, files: dict[str, str], consumer: str | None = None) -> Ru
 
 def asked(run: RunFolder) -> dict[str, list[str]]:
     assert run.handwritten is not None
-    return {name: [str(one) for one in found] for name, found in run.handwritten.asked.items()}
+    return {name: [str(one) for one in found] for name, found in run.handwritten.requested.items()}
 
 
 # -- which run --------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_every_place_that_asks(tmp_path: Path) -> None:
 def test_what_nobody_reads_is_asked_all_the_same(name: str, key: str, value: Any, tmp_path: Path) -> None:
     run = read(BROKEN[name].write(tmp_path), BROKEN[name].consumer)
     assert run.handwritten is not None
-    assert [one.value for one in run.handwritten.asked[key]] == [value]
+    assert [one.value for one in run.handwritten.requested[key]] == [value]
 
 
 def test_a_misspelt_key_asks_for_what_it_was_meant_to_be(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_both_places_are_named_when_they_differ(tmp_path: Path) -> None:
     run = made(tmp_path, trainer(zero(2, gradient_clipping=1.0)))
     assert run.handwritten is not None
     reduced = Reduced(1, {}, None, None, {}, {})
-    checks = {one.name: one for one in check(run.handwritten.asked, reduced, seen(gradient_clipping=1.0, stage=2))}
+    checks = {one.name: one for one in check(run.handwritten.requested, reduced, seen(gradient_clipping=1.0, stage=2))}
     one = checks["gradient clipping"]
     assert one.ok is False and one.seen == "1"
     assert "max_grad_norm: 0.5" in one.planned and "gradient_clipping: 1.0" in one.planned
@@ -260,6 +260,13 @@ def test_nothing_is_invented(tmp_path: Path) -> None:
 def test_causes_outside_of_the_configs(error: str, name: str, tmp_path: Path) -> None:
     (found,) = diagnose(read(GOOD["deepspeed-loop"].write(tmp_path)), [], failing(error, "step 1"))
     assert (found.code, found.name, found.file) == ("", name, None) and found.fix
+
+
+@pytest.mark.parametrize(("kind", "name"), [("port", "port-in-use"), ("space", "no-space"), ("launcher", None)])
+def test_an_outcome_of_a_kind_names_its_cause_whatever_the_text(kind: str, name: str | None, tmp_path: Path) -> None:
+    outcome = Outcome([{"rank": 0}], failure="the launcher ended with exit code 1", kind=kind)
+    found = diagnose(read(GOOD["deepspeed-loop"].write(tmp_path)), [], outcome)
+    assert [one.name for one in found] == ([name] if name else [])
 
 
 def test_words_of_python_name_no_rule_alone() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from zerocfg.smoke import max_batch
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.prepare.folder import RunFolder, read
-from zerocfg.smoke.smoke import Options, play
+from zerocfg.smoke.smoke import Options, launch_once
 
 from .launched import MIB, no_memory, report, verdict
 
@@ -146,7 +146,7 @@ def test_a_real_lack_of_memory_bounds_the_search(make_run: MakeRun) -> None:
     """8000 samples need more than 2 GiB, of which a rank may have 1; what is tried next is smaller."""
     run = max_batch.with_batch(read(make_run(3)), 8000)
     options = Options(ranks=1, device="cpu", steps=2, memory_limit=1 << 30, parts=("train",))
-    found = max_batch.find(run, options, play, upper=8000, launches=2)
+    found = max_batch.find(run, options, launch_once, upper=8000, launches=2)
     assert found.problem is None, found.problem
     first, second = found.tries
     assert not first.fits and first.why == "rank 0 ran out of the host's memory"

@@ -73,7 +73,7 @@ def test_only_ranks_of_this_machine_are_waited_for() -> None:
         seen([{}, {}, {"rank": 2, "phase": "step 1"}, {"rank": 3, "phase": "step 2"}, {}, {}], 25)
     )
     assert found is not None and found.text == "not finished within 25 s: rank 2 in 'step 1', rank 3 in 'step 2'"
-    assert "other nodes are told of there" in found.detail[-1]
+    assert "other nodes report their own ranks" in found.detail[-1]
 
 
 def test_nodes_that_never_came() -> None:

@@ -51,7 +51,7 @@ def test_what_fits_is_not_reduced(make_run: MakeRun, tmp_path: Path) -> None:
     reduced = reduce(run, CARD, 4, tmp_path)
     assert reduced.model == run.lock.model_config
     assert reduced.deepspeed == run.deepspeed
-    assert reduced.words == ["sequence length: nobody says it; 64 tokens"]
+    assert reduced.descriptions == ["sequence length: not stated; 64 tokens"]
 
 
 def test_reductions_are_told(make_run: MakeRun, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_reductions_are_told(make_run: MakeRun, tmp_path: Path) -> None:
     run = read(folder)
     run.plan.update({"bf16.enabled": False, "fp16.enabled": True})
     reduced = reduce(run, CPU, 2, tmp_path)
-    text = "\n".join(reduced.words)
+    text = "\n".join(reduced.descriptions)
     for part in ("num_hidden_layers 80 to 2", "num_key_value_heads 8 to 2", "world size: 4 to 2", "fp16 to bf16"):
         assert part in text
     for part in ("reduce_bucket_size: 500000000 to", "zero_hpz_partition_size: 4 to 2", "offload_optimizer"):
@@ -98,28 +98,28 @@ def test_small_models_keep_their_shape() -> None:
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (Reduction(Kind.WORLD_SIZE, None, 2), "world size: the files do not tell; 2"),
+        (Reduction(Kind.WORLD_SIZE, None, 2), "world size: not in the files; 2"),
         (Reduction(Kind.WORLD_SIZE, 8, 2), "world size: 8 to 2"),
         (Reduction(Kind.SEQUENCE, 4096, 32), "sequence length: 4096 to 32 tokens"),
         (Reduction(Kind.REDUCE_BUCKET, 5e8, 10), "reduce_bucket_size: 500000000 to 10 elements, allocated in full"),
         (Reduction(Kind.LAYERS, 32, 3, why="time"), "layers: 32 to 3, all widths as planned; 4 would take time"),
-        (Reduction(Kind.MODEL, None, why="is big"), "model: a size that is not known is big; nothing could be cut"),
+        (Reduction(Kind.MODEL, None, why="is big"), "model: an unknown number of parameters is big; nothing to cut"),
         (Reduction(Kind.MODEL, 1000, cuts=(Cut("a", 4, 2),), why="is big"), "model: 1,000 parameters is big; a 4 to 2"),
-        (Reduction(Kind.MODEL, None, "a Llama", why="unknown"), "model: unknown; a Llama stands in"),
+        (Reduction(Kind.MODEL, None, "a Llama", why="unknown"), "model: unknown; a Llama runs instead"),
         (Reduction(Kind.PRECISION, "fp16", "bf16", why="because"), "precision: fp16 to bf16, because"),
         (
             Reduction(Kind.PARAM_DRIVE, "/nvme", "/tmp"),
-            "offload_param.nvme_path: /nvme is not here; a temporary folder",
+            "offload_param.nvme_path: /nvme does not exist; a temporary folder instead",
         ),
         (Reduction(Kind.SAVING, why="not reached"), "saving: not reached"),
         (Reduction(Kind.LAUNCH, keys=("--x", "$Y")), "--x $Y: its value is not in the files; left out"),
         (
             Reduction(Kind.NODES, run={"count": 2, "rank": 1, "address": "a", "port": 1, "each": 4}),
-            "nodes: 2 with 4 ranks each; this is number 1, they meet at a:1",
+            "nodes: 2 with 4 ranks each; this is node 1, rendezvous at a:1",
         ),
         (
             Reduction(Kind.SHARED_CARD, run={"ranks": 2, "card": "H200", "collectives": "nccl"}),
-            "shared card: 2 ranks on one H200, collectives by nccl; times say nothing",
+            "shared card: 2 ranks on one H200, collectives by nccl; times are not meaningful",
         ),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_card_keeps_every_width(make_run: MakeRun, tmp_path: Path, monkeypatch
     fit = fit_of(run, reduced.plan, 1, H100, 2048)
     more = fit.size(fewer_layers(LLAMA_8B, layers + 1))
     assert more is not None and more.device > here.device
-    (words,) = (words for words in reduced.words if words.startswith("layers: "))
+    (words,) = (words for words in reduced.descriptions if words.startswith("layers: "))
     assert words.startswith(f"layers: 32 to {layers}, all widths as planned; {layers + 1} would take up to 8")
     assert words.endswith("of 80.0 GiB of a card")
 
@@ -164,7 +164,7 @@ def test_what_there_is_too_little_of(
 ) -> None:
     room(monkeypatch, **less)
     reduced = reduce(read(big(make_run, 2)), H100, 1, tmp_path)
-    assert [words for words in reduced.words if words.startswith("layers: ") and words.endswith(said)]
+    assert [words for words in reduced.descriptions if words.startswith("layers: ") and words.endswith(said)]
     assert not reduced.narrow
 
 
@@ -174,8 +174,8 @@ def test_widths_are_cut_only_when_one_layer_is_too_much(
     room(monkeypatch, device=10)
     reduced = reduce(read(big(make_run)), H100, 1, tmp_path)
     assert reduced.narrow and reduced.model["hidden_size"] == 64 and reduced.layers == (32, 2)
-    (words,) = (words for words in reduced.words if words.startswith("model: "))
-    assert "too much here even with 1 layers (up to " in words and "of 10.0 GiB of a card" in words
+    (words,) = (words for words in reduced.descriptions if words.startswith("model: "))
+    assert "do not fit even with 1 layers (up to " in words and "of 10.0 GiB of a card" in words
 
 
 def test_a_late_layer_is_better_than_other_widths(
@@ -226,8 +226,8 @@ def test_the_spec_says_it_while_it_is_the_one_that_was_built(make_run: MakeRun, 
     run = read(make_run(3, spec_folder="../..", inputs={"spec": entry}))
     assert sequence_of(run) == (48, "sequence_length of the spec")
     reduced = reduce(run, CPU, 1, tmp_path)
-    assert reduced.sequence == 32 and "sequence length: 48 to 32 tokens" in reduced.words
-    assert not [words for words in reduce(run, CARD, 1, tmp_path).words if words.startswith("sequence length")]
+    assert reduced.sequence == 32 and "sequence length: 48 to 32 tokens" in reduced.descriptions
+    assert not [words for words in reduce(run, CARD, 1, tmp_path).descriptions if words.startswith("sequence length")]
     (tmp_path / "zerocfg.yaml").write_text(text.replace("48", "49"))
     assert sequence_of(run)[0] is None
 

@@ -90,8 +90,8 @@ def test_zero3_on_two_ranks(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, 
     assert all(report["seen"]["partitioned"] > 0 for report in verdict.outcome.reports)
     losses = verdict.outcome.reports[0]["losses"]
     assert len(losses) == 6 and losses[-1] < losses[0], "a repeated batch is learnt"
-    assert any(words.startswith("world size: 4 to 2") for words in verdict.reduced.words)
-    assert any(words.startswith("train_batch_size: 16 to 8") for words in verdict.reduced.words)
+    assert any(words.startswith("world size: 4 to 2") for words in verdict.reduced.descriptions)
+    assert any(words.startswith("train_batch_size: 16 to 8") for words in verdict.reduced.descriptions)
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name in before} == before
     assert (tmp_path / "kept" / "weights" / "model.safetensors").is_file()
     certificate = json.loads((folder / "smoke.json").read_text())
@@ -273,7 +273,7 @@ def test_torchrun_on_a_port_that_is_taken(busy: int) -> None:
     with scratch() as folder:
         outcome = process.run(torchrun(2, busy, folder, "print()"), folder, 2, "cpu", 60)
     assert outcome.kind == "port", outcome
-    assert outcome.failure == "the port that the ranks meet at is taken by another program"
+    assert outcome.failure == "another program uses the rendezvous port"
 
 
 def test_a_library_that_is_broken_on_import(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from zerocfg.smoke.judge.settings import check, same
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.model.certificate import Check
-from zerocfg.smoke.model.reduced import Reduced
+from zerocfg.smoke.model.reduction import Reduced
 from zerocfg.smoke.prepare.device import Device
 from zerocfg.smoke.prepare.folder import RunFolder
 from zerocfg.smoke.prepare.reduce import reduce
@@ -235,7 +235,7 @@ def test_the_table_counts_what_is_as_planned() -> None:
     # train_batch_size and lr_scheduler_type are planned too, and not in these reports
     assert ["2", "further", "settings", "as", "planned", "read", "where", "they", "act", "ok"] in rows
     assert ["1", "further", "setting", "as", "planned", "as", "parsed", "ok"] in rows
-    assert ["3", "further", "settings", "as", "planned", "not", "to", "be", "seen"] in rows
+    assert ["3", "further", "settings", "as", "planned", "not", "observable"] in rows
     assert [BUCKET, "4", "5", "FAIL"] in rows
     assert rows[-1][0] == "optimizer" and not any(row[0] in ("a", "b", "c", "d") for row in rows)
 

@@ -59,7 +59,7 @@ def test_the_first_way_that_works_is_taken(tmp_path: Path, monkeypatch: pytest.M
         assert one["variables"]["CUDA_VISIBLE_DEVICES"] == "3", "all ranks see the same card"
         assert one["command"][-2:-1] == ["zerocfg_worker.sharing"] and "--nproc_per_node" in one["command"]
         assert (one["ranks"], one["limit"], one["device"]) == (2, sharing.PATIENCE, "cuda")
-    assert sharing.known(2) == found and sharing.known(3) is None
+    assert sharing.cached(2) == found and sharing.cached(3) is None
     assert str(found.reduction(2, "NVIDIA H200")).startswith(
         "shared card: 2 ranks on one NVIDIA H200, collectives by gloo"
     )
@@ -77,7 +77,7 @@ def test_where_no_way_works_every_reason_is_told(tmp_path: Path, monkeypatch: py
 def test_a_processor_is_no_card(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smoking, "_require", lambda _: None)
     with pytest.raises(SmokeError, match="--share-gpu needs an NVIDIA card"):
-        smoking.play(read(make_run(3)), smoking.Options(device="cpu", share_gpu=True))
+        smoking.launch_once(read(make_run(3)), smoking.Options(device="cpu", share_gpu=True))
 
 
 def test_a_command_starts_its_own_ranks() -> None:
@@ -113,14 +113,14 @@ def test_ranks_that_share_are_launched_so(make_run: MakeRun, monkeypatch: pytest
     monkeypatch.setattr(smoking, "_require", lambda _: None)
     monkeypatch.setattr(smoking, "choose", lambda _: CARD)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    verdict = smoking.play(read(make_run(3)), smoking.Options(share_gpu=True))
+    verdict = smoking.launch_once(read(make_run(3)), smoking.Options(share_gpu=True))
     assert launched["ranks"] == verdict.reduced.ranks == 2
     assert launched["job"].share == "nccl"
     assert launched["job"].memory_limit == 139 * GIB // 2 - GIB
     assert launched["variables"]["CUDA_VISIBLE_DEVICES"] == "0"
-    assert any(words.startswith("shared card: 2 ranks on one NVIDIA H200") for words in verdict.reduced.words)
+    assert any(words.startswith("shared card: 2 ranks on one NVIDIA H200") for words in verdict.reduced.descriptions)
     with pytest.raises(SmokeError, match="or --share-gpu"):
-        smoking.play(verdict.run, smoking.Options(ranks=2))
+        smoking.launch_once(verdict.run, smoking.Options(ranks=2))
 
 
 def test_others_are_launched_as_ever(make_run: MakeRun, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zerocfg.source.launch import LaunchLine
-from zerocfg.source.launch_files import read_launch_lines
-from zerocfg.source.launchers import GRAMMARS, spelled
+from zerocfg.source.launch.files import read_launch_lines
+from zerocfg.source.launch.launchers import GRAMMARS, spelled
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.text import SourceText
 
 
@@ -366,7 +366,7 @@ def test_tables_agree_with_the_installed_launchers(monkeypatch: pytest.MonkeyPat
 
 def test_reading_imports_nothing_heavy() -> None:
     code = (
-        "import sys, zerocfg.source.load, zerocfg.source.shell, zerocfg.source.edit\n"
+        "import sys, zerocfg.source.load, zerocfg.source.launch.shell, zerocfg.source.edit\n"
         "print([m for m in ('difflib', 'tempfile', 'pydantic', 'subprocess') if m in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, check=True, text=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.source.launch import LaunchLine
-from zerocfg.source.launch_files import read_launch_lines
+from zerocfg.source.launch.files import read_launch_lines
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.text import SourceText
 
 SCRIPT = "examples/scripts/run.sh"

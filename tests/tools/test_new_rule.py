@@ -12,17 +12,18 @@ import pytest
 from tests.conftest import ROOT
 from tests.rules.examples import lint_example, told
 from tools.new_rule import PAGE, with_rule
-from zerocfg.rules import engine, registry
+from zerocfg.lint import engine
+from zerocfg.rulebook.example import Example
+from zerocfg.rulebook.pages import page_folder, read_page
+from zerocfg.rules import registry
 from zerocfg.rules.api import Rule, Severity
-from zerocfg.rules.example import Example
-from zerocfg.rules.pages import page_folder, read_page
 
 INSTRUMENTS = ROOT / "zerocfg" / "rules" / "zero" / "instruments.py"
 MODULES = sorted(path for path in (ROOT / "zerocfg" / "rules").glob("*/*.py") if path.name != "__init__.py")
 
 
 def rules_of(text: str, folder: Path) -> tuple[Rule, ...]:
-    """RULES of a module with this text."""
+    """The rules of a module with this text."""
     path = folder / "written.py"
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("written", path)
@@ -33,8 +34,7 @@ def rules_of(text: str, folder: Path) -> tuple[Rule, ...]:
         spec.loader.exec_module(module)
     finally:
         del sys.modules["written"]
-    found: tuple[Rule, ...] = module.RULES
-    return found
+    return tuple(one for one in vars(module).values() if isinstance(one, Rule))
 
 
 def codes(rule: Rule, examples: tuple[Example, ...], folder: Path) -> list[str]:

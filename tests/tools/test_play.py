@@ -15,9 +15,9 @@ from tools.facts.outcome import judged, lacks_an_operator
 from tools.facts.played import together, written
 from tools.facts.set_zygote import NOT_COMPILED
 from tools.facts.sets import SETS, versions
-from zerocfg.catalog import played as reader
-from zerocfg.catalog.played import Outcome, Played
-from zerocfg.rules.proof import Proof, crashes, printed, shows, unprinted
+from zerocfg.catalog import rule_outcomes as reader
+from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes
+from zerocfg.rulebook.proof import Proof, crashes, printed, shows, unprinted
 
 STOPS = crashes("parse", "must be positive")
 SHOWS = shows("init", {"engine.stage": (3, 2)})
@@ -86,7 +86,7 @@ SETS_TOLD = {"1": {"deepspeed": "1", "trl": "0.1"}, "2": {"deepspeed": "2"}}
 
 def test_what_is_written_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Outcome("other", "engine.stage is 2")
-    held = Played(SETS_TOLD, {"ZC2": {"a": {"1": SAME}, "b": {"1": RUNS, "2": SAME}}, "ZC1": {"c": {"2": other}}})
+    held = RuleOutcomes(SETS_TOLD, {"ZC2": {"a": {"1": SAME}, "b": {"1": RUNS, "2": SAME}}, "ZC1": {"c": {"2": other}}})
     text = written(held)
     assert text.splitlines()[-3:-1] == [
         '"ZC1": {"c": {"2": ["other", "engine.stage is 2"]}},',
@@ -96,13 +96,15 @@ def test_what_is_written_is_read_again(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "releases" / "rules.json").write_text(text)
     monkeypatch.setattr(reader, "schema_folder", lambda: tmp_path)
     reader.played.cache_clear()
-    found = reader.played()
+    found = reader.rule_outcomes()
     reader.played.cache_clear()
     assert found == held
 
 
 def test_what_is_not_played_now_stays_while_its_example_and_its_set_do() -> None:
-    kept = Played(SETS_TOLD, {"ZC1": {"a": {"1": SAME, "2": SAME}, "gone": {"1": SAME}}, "ZC2": {"b": {"1": RUNS}}})
+    kept = RuleOutcomes(
+        SETS_TOLD, {"ZC1": {"a": {"1": SAME, "2": SAME}, "gone": {"1": SAME}}, "ZC2": {"b": {"1": RUNS}}}
+    )
     examples = {"ZC1": ["new", "a"], "ZC2": ["b"]}
     found = together(kept, {"1": SETS_TOLD["1"]}, {"ZC1": {"a": {"1": RUNS}, "new": {"1": SAME}}}, examples)
     assert found.sets == SETS_TOLD
@@ -113,7 +115,7 @@ def test_what_is_not_played_now_stays_while_its_example_and_its_set_do() -> None
 
 
 def test_the_data_is_of_these_sets() -> None:
-    found = reader.played()
+    found = reader.rule_outcomes()
     assert list(found.sets) == [one.deepspeed for one in SETS]
     for one in SETS:
         told = {**found.sets[one.deepspeed]}

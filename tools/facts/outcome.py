@@ -6,7 +6,7 @@ from tests.proofs.claims import Claim, same
 from tests.proofs.harness import ABSENT, Observation
 from tests.proofs.recorded import LENGTH, without_chance
 from tools.facts.set_zygote import NOT_COMPILED
-from zerocfg.catalog.played import Outcome
+from zerocfg.catalog.rule_outcomes import Outcome
 
 PROGRAM = "tests/proofs/"
 

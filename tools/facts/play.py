@@ -30,11 +30,12 @@ from tools.facts.outcome import judged, lacks_an_operator
 from tools.facts.played import FILE, together, written
 from tools.facts.set_zygote import COMPILE, OPERATORS
 from tools.facts.sets import SETS, ReleaseSet, alone, installed, versions
-from zerocfg.catalog.played import Outcome, played
+from zerocfg.catalog.rule_outcomes import Outcome, rule_outcomes
+from zerocfg.rulebook.older_releases import key_of, keys_of
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Rule
-from zerocfg.rules.older_releases import key_of, keys_of
-from zerocfg.rules.reach import OF_HISTORIES
 from zerocfg.rules.registry import ALL
+from zerocfg.rules.release_scope import OF_HISTORIES
 
 PLAYED = CACHE / "played"
 LIMIT = 120.0
@@ -118,15 +119,15 @@ class Set:
         return found
 
     def outcome(self, rule: Rule, number: int) -> Outcome:
-        example = rule.page.bad[number]
+        example = page_of(rule).bad[number]
         claim = _claim(rule, number, "bad")
         seen = self.play(claim)
         if isinstance(seen, str):
             return Outcome("unplayable", seen)
         if not claim.objections(seen):
             return judged(claim, seen, None)
-        proof = example.proof or rule.page.proof
-        near = [at for at, one in enumerate(rule.page.good) if (one.proof or rule.page.proof) == proof] or [0]
+        proof = example.proof or page_of(rule).proof
+        near = [at for at, one in enumerate(page_of(rule).good) if (one.proof or page_of(rule).proof) == proof] or [0]
         good = self.play(_claim(rule, near[0], "good", like=claim))
         return Outcome("unplayable", good) if isinstance(good, str) else judged(claim, seen, good)
 
@@ -142,18 +143,18 @@ def _failed(kept: dict[str, object]) -> Failed:
 
 
 def _claim(rule: Rule, number: int, side: str, like: Claim | None = None) -> Claim:
-    example = (rule.page.good if side == "good" else rule.page.bad)[number]
-    proof = like.proof if like is not None else example.proof or rule.page.proof
+    example = (page_of(rule).good if side == "good" else page_of(rule).bad)[number]
+    proof = like.proof if like is not None else example.proof or page_of(rule).proof
     name = f"{rule.code}-{number + 1} {side}"
     return Claim(name, "good" if side == "good" else "bad", proof, example.files, example.consumer)
 
 
 def playable(rule: Rule) -> bool:
-    return rule.page.proof.status == "executed" and rule.code not in OF_HISTORIES and "versions" not in rule.needs
+    return page_of(rule).proof.status == "executed" and rule.code not in OF_HISTORIES and "versions" not in rule.needs
 
 
 def effort(rule: Rule, number: int) -> tuple[int, int]:
-    proof = rule.page.bad[number].proof or rule.page.proof
+    proof = page_of(rule).bad[number].proof or page_of(rule).proof
     return PHASES.index(proof.phase), proof.ranks
 
 
@@ -181,7 +182,7 @@ def main() -> int:
             (effort(rule, number), rule, number)
             for rule in ALL
             if playable(rule) and (not codes or rule.code in codes)
-            for number in range(len(rule.page.bad))
+            for number in range(len(page_of(rule).bad))
             if PHASES.index(options.until) >= effort(rule, number)[0]
         ]
         left = 0
@@ -191,16 +192,16 @@ def main() -> int:
             except NotPlayedError:
                 left += 1
                 continue
-            found.setdefault(rule.code, {}).setdefault(key_of(rule, rule.page.bad[number]), {})[wanted.deepspeed] = (
-                outcome
-            )
+            found.setdefault(rule.code, {}).setdefault(key_of(rule, page_of(rule).bad[number]), {})[
+                wanted.deepspeed
+            ] = outcome
             if outcome.kind != "same":
                 print(f"{wanted.deepspeed} {rule.code}-{number + 1} {outcome.kind}: {outcome.seen}", flush=True)
         on.close()
         print(f"{wanted.deepspeed}: {len(work) - left} of {len(work)} examples played", flush=True)
     if not instead:
         examples = {rule.code: keys_of(rule) for rule in ALL if playable(rule)}
-        FILE.write_text(written(together(played(), known, found, examples)), encoding="utf-8")
+        FILE.write_text(written(together(rule_outcomes(), known, found, examples)), encoding="utf-8")
     return 0
 
 

@@ -3,8 +3,8 @@
     "sets": {"0.14.5": {"deepspeed": "0.14.5", "accelerate": "0.34.2", ...}}
     "rules": {"ZC201": {"1f0c36ab": {"0.14.5": "same", "0.15.4": ["runs"], "0.16.9": ["stops", "ValueError in parse"]}}}
 
-An entry for each bad example, by its content (`zerocfg.rules.older_releases.key_of`), and in it for each set on which
-it was played.
+An entry for each bad example, by its content (`zerocfg.rulebook.older_releases.key_of`), and in it for each set on
+which it was played.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 
 from tools.facts.environment import ROOT
-from zerocfg.catalog.played import Outcome, Played
+from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes
 
 FILE = ROOT / "schemas" / "releases" / "rules.json"
 Sets = Mapping[str, Mapping[str, str]]
@@ -21,7 +21,7 @@ Found = Mapping[str, Mapping[str, Mapping[str, Outcome]]]
 """By code, bad example and set."""
 
 
-def together(kept: Played, sets: Sets, found: Found, examples: Mapping[str, list[str]]) -> Played:
+def together(kept: RuleOutcomes, sets: Sets, found: Found, examples: Mapping[str, list[str]]) -> RuleOutcomes:
     """What is kept, with what was found on some sets. ``examples``: those that the rules have; what is kept of others,
     or of a set with other releases than it has now, is let go."""
     known = {**kept.sets, **sets}
@@ -34,10 +34,10 @@ def together(kept: Played, sets: Sets, found: Found, examples: Mapping[str, list
             outcomes |= found.get(code, {}).get(key, {})
             if outcomes:
                 rules.setdefault(code, {})[key] = {name: outcomes[name] for name in known if name in outcomes}
-    return Played(known, rules)
+    return RuleOutcomes(known, rules)
 
 
-def written(played: Played) -> str:
+def written(played: RuleOutcomes) -> str:
     lines = [
         f"{json.dumps(code)}: {json.dumps({key: _outcomes(of[key]) for key in of})}"
         for code, of in sorted(played.rules.items())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from zerocfg.catalog.history import histories
-from zerocfg.catalog.part import part_of
+from zerocfg.catalog.release_range import range_where
 from zerocfg.catalog.versions import Release, bounds
 
 
@@ -86,5 +86,5 @@ def where(holds: Callable[[Release], bool], among: Admitted, library: str) -> st
     held = [holds(one) for one in among.releases]
     if not any(held):
         return None
-    part = part_of(library, among.releases, held)
+    part = range_where(library, among.releases, held)
     return part.words if part is not None else ""

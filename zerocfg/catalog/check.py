@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from zerocfg.catalog.part import Part
+from zerocfg.catalog.release_range import ReleaseRange
 from zerocfg.catalog.schema import Key, Schema, Section
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import RefusedError, as_int, convert, kind_of, show, yaml_number
@@ -39,7 +39,7 @@ class Issue:
     key: Key | None = None
     section: Section | None = None
     suggestion: str | None = None
-    releases: Part | None = None
+    releases: ReleaseRange | None = None
     """Those of the admitted releases for which it holds; None: all of them."""
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal
 from zerocfg.catalog.schema import load_schema
 from zerocfg.compare.lock_table import rows
 from zerocfg.emit.lock import NAME, Lock, LockError, load, without_secrets
-from zerocfg.run import engine
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO, Config
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name, is_launch_file
 from zerocfg.run.link import find_runs, run_of_file, runs_from_spec
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.run.origins import place_of, said
-from zerocfg.run.parser import Parser, parser_of
+from zerocfg.run.origins import origin_label, place_of
+from zerocfg.run.stages import engine
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.parser import Parser, parser_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -297,4 +297,4 @@ def _arguments(run: Run) -> dict[str, Value]:
 
 def _where(origin: Origin) -> str:
     """``ds_config.json:3:5``, or in words where no file says it."""
-    return str(place_of(origin) or said(origin))
+    return str(place_of(origin) or origin_label(origin))

@@ -10,8 +10,8 @@ from zerocfg.emit.files import ACCELERATE, DEEPSPEED, LAUNCH, Emitted
 from zerocfg.resolve.collect_inputs import node_flags
 from zerocfg.resolve.engine.engine_selection import launch_of_ranks
 from zerocfg.resolve.plan import Problem
-from zerocfg.run.effective import settled
 from zerocfg.run.model import UNKNOWN, Kind, Run, SourceFile
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
@@ -40,7 +40,7 @@ def emitted_run(emitted: Emitted, built: Run) -> Run:
         run = replace(run, recipe=_file(emitted, emitted.recipe, "recipe"), arguments=arguments)
     if DEEPSPEED in emitted.files:
         run = replace(run, deepspeed=_file(emitted, DEEPSPEED, "deepspeed"))
-    return settled(run)
+    return with_settings(run)
 
 
 def _file(emitted: Emitted, name: str, kind: Kind) -> SourceFile:

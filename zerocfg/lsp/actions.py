@@ -16,11 +16,11 @@ from lsprotocol.types import (
 )
 from lsprotocol.types import Diagnostic as Shown
 
+from zerocfg.lint.add_ignores import ignores_for
+from zerocfg.lint.engine import Diagnostic, real_name
 from zerocfg.lsp.checking import Snapshot
 from zerocfg.lsp.diagnostics import UriOf, range_of
 from zerocfg.lsp.positions import lines_of
-from zerocfg.rules.adding import ignores_for
-from zerocfg.rules.engine import Diagnostic, real_name
 from zerocfg.source.text import Span
 
 FIX_ALL = f"{CodeActionKind.SourceFixAll.value}.zerocfg"

@@ -13,6 +13,7 @@ from lsprotocol.types import (
     Range,
 )
 
+from zerocfg.lint.engine import real_name
 from zerocfg.lsp.completion import complete
 from zerocfg.lsp.cursor import in_json, in_yaml
 from zerocfg.lsp.documents import Document, file_uri
@@ -21,9 +22,8 @@ from zerocfg.lsp.keys import place_in
 from zerocfg.lsp.links import links
 from zerocfg.lsp.positions import lines_of
 from zerocfg.lsp.session import Reading, Session
-from zerocfg.rules.engine import real_name
 from zerocfg.run.model import Run
-from zerocfg.source.launch import Option
+from zerocfg.source.launch.line import Option
 from zerocfg.source.node import Path, walk
 from zerocfg.source.text import Span
 

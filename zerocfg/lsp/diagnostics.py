@@ -14,12 +14,12 @@ from lsprotocol.types import (
 )
 from lsprotocol.types import Diagnostic as Shown
 
+from zerocfg.lint.engine import Diagnostic, Spot, real_name
 from zerocfg.lsp.checking import Snapshot
 from zerocfg.lsp.keys import key_at
 from zerocfg.lsp.pages import page
 from zerocfg.lsp.positions import lines_of
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, Spot, real_name
 from zerocfg.source.text import Place
 
 SOURCE = "zerocfg"

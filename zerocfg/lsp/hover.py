@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from zerocfg.catalog.schema import Key
 from zerocfg.catalog.values import show
+from zerocfg.lint.engine import real_name
 from zerocfg.lsp.keys import Place
-from zerocfg.rules.engine import real_name
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
-from zerocfg.run.origins import said, span_of
+from zerocfg.run.origins import origin_label, span_of
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Span
 
@@ -160,7 +160,7 @@ def _value(setting: Setting) -> str:
 
 def _origin(origin: Origin, uri_of: UriOf) -> str:
     if origin.file is None:
-        return f"the {said(origin)}" if origin.kind == "default" else said(origin)
+        return f"the {origin_label(origin)}" if origin.kind == "default" else origin_label(origin)
     line = origin.file.source.place(start_of(origin).start).line
     where = f"{origin.file.name}:{line}"
     if origin.file.path is not None:

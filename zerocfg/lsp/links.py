@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from zerocfg.rules.engine import real_name
+from zerocfg.lint.engine import real_name
 from zerocfg.run.expand import PATHS
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.source.launch import Option, Word
+from zerocfg.source.launch.line import Option, Word
 from zerocfg.source.node import Mapping, Scalar
 from zerocfg.source.text import Span
 

@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path
 
 from zerocfg.cli.linting.examples import as_shown, fix_safety
+from zerocfg.lint.engine import DOCS
 from zerocfg.lsp.documents import file_uri
-from zerocfg.rules.docs import as_markdown
-from zerocfg.rules.engine import DOCS
+from zerocfg.rulebook.pages import page_of
+from zerocfg.rulebook.rendering import as_markdown
 from zerocfg.rules.registry import find
 from zerocfg.source.write import write_atomic
 from zerocfg.version import __version__
@@ -39,7 +40,7 @@ def page(code: str) -> str | None:
     try:
         if not file.is_file():
             where.mkdir(parents=True, exist_ok=True)
-            write_atomic(file, as_markdown(rule, as_shown(rule.page), fix_safety(rule)).encode("utf-8"))
+            write_atomic(file, as_markdown(rule, as_shown(page_of(rule)), fix_safety(rule)).encode("utf-8"))
     except OSError:
         return None
     return file_uri(file.resolve())

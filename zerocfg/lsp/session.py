@@ -12,11 +12,11 @@ from typing import Literal, TypeVar
 
 from lsprotocol.types import Diagnostic as Shown
 
+from zerocfg.lint.engine import real_name
 from zerocfg.lsp.checking import Project, Snapshot
 from zerocfg.lsp.diagnostics import diagnostics
 from zerocfg.lsp.documents import LARGEST, Document, Documents, real_path
 from zerocfg.lsp.schedule import Schedule
-from zerocfg.rules.engine import real_name
 from zerocfg.run.discover import SPEC_NAMES, is_launch_file
 from zerocfg.run.kinds import guess_unread, sniff
 from zerocfg.run.model import Run

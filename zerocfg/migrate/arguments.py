@@ -1,4 +1,4 @@
-"""Training arguments that the new releases do not have, in recipes and on launch lines, and defaults that changed."""
+"""Training arguments that the new releases do not have, in recipes and on launch lines."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zerocfg.catalog.values import RefusedError
-from zerocfg.catalog.versions import Release, library_name
+from zerocfg.catalog.versions import Release
 from zerocfg.migrate.argument_history import Absent, absent_argument, has_argument
-from zerocfg.migrate.defaults import changed_arguments
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Drop, Left, Put, Rename, Step, editable
 from zerocfg.migrate.successors import SAME, Becomes, Gone, Outcome, Unclear, successor
 from zerocfg.rules import line
-from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import Argument, arguments, guessed, methods, own_option, reader
 from zerocfg.rules.effects import recipe_data
-from zerocfg.run.arguments import converted, parsed
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.run.script.arguments import is_arguments
+from zerocfg.run.stages.arguments import converted
 from zerocfg.source.edit import Edit
-from zerocfg.source.launch import Option
+from zerocfg.source.launch.line import Option
 
 
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
@@ -36,8 +33,6 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
         others = {name: value for name, value in values.items() if name != held.name}
         outcome = possible(successor(held.name, _value(held, absent), others, absent), plan)
         yield _placed(run, held, outcome, said(held.name, absent, plan))
-    if run.script is not None and run.arguments_whole is True:
-        yield from _defaults(run, plan)
 
 
 def lacking(run: Run, held: Argument, at: Mapping[str, Release]) -> Absent | None:
@@ -147,47 +142,3 @@ def _option(run: Run, held: Argument) -> Option | None:
     if run.launch is None or held.origin.file is not run.launch_file:
         return None
     return next((one for one in run.launch.script_options if one.span == held.origin.span), None)
-
-
-def _defaults(run: Run, plan: Plan) -> Iterator[Step | Left]:
-    """Arguments that nobody writes and that the new releases fill with something else: the old value is written out.
-
-    Only where the script was read: a class or a parser of its own may say another default than the library's.
-    """
-    for one in changed_arguments(run, plan.source, plan.target):
-        edge = f"{library_name(one.library)} {one.since}"
-        why = f"the default of `{one.name}` is {one.now!r} from {edge} on and was {one.then!r}"
-        # A word of TRL may be gone with its place as the default, as the packing by "ffd" is.
-        known = one.library != "trl" or not isinstance(one.then, str)
-        yield _kept(run, one.name, one.then, why) if known else Left(_stands(run), why)
-
-
-def _kept(run: Run, name: str, value: object, why: str) -> Step | Left:
-    if run.recipe is not None and editable(run.recipe):
-        return Step(Location(run.recipe), why, (Put((name,), value),))
-    options = run.launch.script_options if run.launch is not None else ()
-    last = options[-1] if options else None
-    if (
-        last is None
-        or value is None
-        or run.launch_file is None
-        or run.recipe is not None
-        or guessed(run)
-        or not any(map(is_arguments, parsed(run)))
-        or not _ends(run, last)
-    ):
-        return Left(_stands(run), why)
-    at = last.span.end
-    return Step(line.at_option(run, last), why, edits=(Edit(type(last.span)(at, at), f" --{name} {value}"),))
-
-
-def _stands(run: Run) -> Location:
-    """The file that states the arguments."""
-    assert run.script is not None
-    made = any(is_arguments(call.name) for call in run.script.calls)
-    return Location(run.script.file if made else run.launch_file or run.recipe or run.script.file)
-
-
-def _ends(run: Run, option: Option) -> bool:
-    """Whether the option is written whole in the line, so that words can stand behind it."""
-    return line.written(run, option) is not None

@@ -14,12 +14,12 @@ from zerocfg.migrate.program import program_of
 from zerocfg.migrate.steps import Drop, Left, Operation, Put, Rename, Step, editable
 from zerocfg.rules.api import Location
 from zerocfg.rules.effects import changed_before
+from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Run, SourceFile, original
-from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.source.node import dotted
 
 Names = tuple[str, ...]
-_TRAINERS = frozenset(("transformers", "trl", *NEIGHBOURS))
+_TRAINERS = frozenset(("transformers", "trl", *FRAMEWORKS))
 _NO_SIZE = -1
 """What sizes say that are not used, as `mics_shard_size`."""
 _LEAST_WARMUP = 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,7 @@ from zerocfg.catalog.versions import Release
 from zerocfg.migrate.argument_history import since
 from zerocfg.rules.arguments import methods, reader, trainer_configs
 from zerocfg.rules.effects import recipe_data
-from zerocfg.run.model import Run
+from zerocfg.run.model import Call, Run
 
 _Named = tuple[tuple[str, Release], ...]
 _MEANT = {"report_to": "all"}
@@ -22,23 +22,32 @@ _MEANT = {"report_to": "all"}
 @dataclass(frozen=True, slots=True)
 class ChangedDefault:
     """A training argument that nobody writes, and what two releases put in its place. ``since``: the release that
-    changed it."""
+    changed it. ``of``: the one config of TRL, among several that may read the recipe, that changed it."""
 
     library: str
     name: str
     then: Any
     now: Any
     since: str
+    of: str = ""
 
 
 def changed_arguments(run: Run, old: Mapping[str, Release], new: Mapping[str, Release]) -> Iterator[ChangedDefault]:
     """The defaults of a run's arguments that mean different things in two sets of releases. Of a recipe that may be for
-    several configs of TRL those that all of them change alike."""
+    several configs of TRL those that all of them change alike come first, then those of each."""
     who = reader(run)
     if who is None:
         return
     classes = tuple(sorted(methods(run) or trainer_configs())) if who == "trl" else ("",)
     written = recipe_data(run).keys() | run.arguments.keys()
+    yield from (one for one in _changed(classes, tuple(old.items()), tuple(new.items())) if one.name not in written)
+
+
+def changed_in_call(call: Call, old: Mapping[str, Release], new: Mapping[str, Release]) -> Iterator[ChangedDefault]:
+    """The same of what a call of TrainingArguments, or of a config of TRL, leaves out."""
+    library, _, name = call.name.rpartition(".")
+    classes = (name,) if library == "trl" else ("",)
+    written = call.arguments.keys()
     yield from (one for one in _changed(classes, tuple(old.items()), tuple(new.items())) if one.name not in written)
 
 
@@ -49,13 +58,15 @@ def _changed(classes: tuple[str, ...], old: _Named, new: _Named) -> tuple[Change
         of, _, name = key.rpartition(".")
         if of in classes:
             names[name] = None
-    found = []
+    alike, apart = [], []
     for name in names:
         of_each = [_of_class(name, of, dict(old), dict(new)) for of in classes]
         first = of_each[0]
         if first is not None and all(one == first for one in of_each):
-            found.append(first)
-    return tuple(found)
+            alike.append(first)
+        else:
+            apart += [replace(one, of=of) for one, of in zip(of_each, classes, strict=True) if one is not None]
+    return (*alike, *apart)
 
 
 def _of_class(name: str, of: str, old: Mapping[str, Release], new: Mapping[str, Release]) -> ChangedDefault | None:

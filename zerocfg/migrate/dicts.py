@@ -66,19 +66,11 @@ def _put(program: Program, document: Document, path: Path, value: object, gone: 
         return program.replaced(Span(inside, inside), written)
     last, beside = kept[-1]
     assert last is not None
-    key, end = program.span(last).start, program.span(beside).end
-    if program.text[end:].lstrip()[:1] not in (",", "}", "#"):
+    entry = Span(program.span(last).start, program.span(beside).end)
+    if program.text[entry.end :].lstrip()[:1] not in (",", "}", "#"):
         raise ValueError("the value before it stands in parentheses")
-    line = program.text.rfind("\n", 0, key) + 1
-    indent = program.text[line:key]
-    between = ", " if indent.strip() or not line else f",{_line_end(program.text, line)}{indent}"
-    return program.replaced(Span(end, end), between + written)
+    return program.added(entry, [written])
 
 
 def _among(program: Program, key: ast.expr | None, starts: Collection[int]) -> bool:
     return key is not None and any(program.stands_at(key, one) for one in starts)
-
-
-def _line_end(text: str, line: int) -> str:
-    """As the line before one ends."""
-    return "\r\n" if text[:line].endswith("\r\n") else "\n"

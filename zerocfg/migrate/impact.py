@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from zerocfg.catalog.history import Histories, histories, name_in
 from zerocfg.catalog.versions import Release, release
+from zerocfg.lint.engine import Diagnostic, Spot, spot
+from zerocfg.lint.selection import Selection
 from zerocfg.migrate.argument_history import since
 from zerocfg.migrate.arguments import lacking
 from zerocfg.migrate.configs import changed_accelerate, changed_deepspeed, is_gone, written_keys
@@ -16,8 +18,6 @@ from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
 from zerocfg.migrate.releases import at_releases, pinned_release
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import arguments, reader
-from zerocfg.rules.engine import Diagnostic, Spot, spot
-from zerocfg.rules.selection import Selection
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.node import Mapping as Tree
 from zerocfg.source.node import dotted
@@ -153,7 +153,7 @@ def _arguments(run: Run, old: dict[str, Release], new: dict[str, Release]) -> It
         return
     file = run.recipe or run.launch_file or (run.script.file if run.script is not None else None)
     for one in changed_arguments(run, old, new):
-        if file is not None:
+        if file is not None and not one.of:
             yield KeyChange(spot(Location(file)), one.library, one.name, "default", one.since, one.then, one.now)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zerocfg.migrate import arguments, code, configs, pins
+from zerocfg.lint.engine import Spot, real_name, spot
+from zerocfg.migrate import arguments, code, configs, kept, pins
 from zerocfg.migrate.dicts import dict_edits, dropped
 from zerocfg.migrate.plan import Plan, plan_of
 from zerocfg.migrate.steps import Left, Step, changed, editable
-from zerocfg.rules.engine import Spot, real_name, spot
 from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.node import dotted
@@ -19,15 +19,17 @@ _PARTS: tuple[Callable[[Run, Plan], Iterator[Step | Left]], ...] = (
     configs.deepspeed,
     configs.accelerate,
     code.steps,
+    kept.steps,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One change or one thing that is left, made concrete."""
+    """One change or one thing that is left, made concrete. ``names``: the arguments whose default it is about."""
 
     spot: Spot
     why: str
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,7 @@ def _subject(step: Step) -> object:
         document = step.at.file.document
         root = document.root if document is not None and not editable(step.at.file) else None
         return step.operations[0].path, root.span.start if root is not None else 0
-    first = step.edits[0]
-    return first.span if first.span.start < first.span.end else first
+    return step.edits[0].span
 
 
 def _made(file: SourceFile, steps: Sequence[Step]) -> tuple[str, list[Step], list[Left]]:
@@ -128,5 +129,6 @@ def _made(file: SourceFile, steps: Sequence[Step]) -> tuple[str, list[Step], lis
 
 def _told(found: Iterable[Step | Left]) -> tuple[Done, ...]:
     """Each once, in the order of files and lines."""
-    told = {(place.file.name, place.start, one.why): Done(place, one.why) for one in found if (place := spot(one.at))}
+    made = (Done(spot(one.at), one.why, one.names) for one in found)
+    told = {(one.spot.file.name, one.spot.start, one.why): one for one in made}
     return tuple(told[key] for key in sorted(told))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from zerocfg.compare.effective_diff import Difference, compare
 from zerocfg.compare.sides import ARGUMENTS, side_of
+from zerocfg.lint.engine import Diagnostic, Spot, lint_runs
+from zerocfg.lint.selection import Selection
 from zerocfg.migrate.migration import Migration
 from zerocfg.migrate.releases import at_releases, at_stated_releases, oldest
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, Spot, lint_runs
-from zerocfg.rules.selection import Selection
 from zerocfg.run.model import UNKNOWN, Run
 
 Key = tuple[str, str, str, int]

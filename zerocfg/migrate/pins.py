@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Left, Step
 from zerocfg.rules.api import Location
-from zerocfg.run.companions import holding
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.requirements.companions import limiting_package
 from zerocfg.source.edit import Edit
-from zerocfg.source.requirements import normal
+from zerocfg.source.requirements.pip import normalize_name
 from zerocfg.source.text import Span
 
 _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+(?:\[[^\]]*\])?)(?P<gap>\s*\(?)(?P<clauses>[=<>!~][^;#\"')\n]*)")
@@ -22,7 +22,7 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
         for place in run.version_places.get(library, ()):
             if place.file is None or place.span is None:
                 continue
-            package = holding(place, library)
+            package = limiting_package(place, library)
             if package:
                 at = Location(place.file, span=place.span)
                 yield Left(at, f"{package} holds {library} back here; see that {plan.new[library]} can be installed")
@@ -46,4 +46,4 @@ def _stated(file: SourceFile, place: Span, library: str, plan: Plan) -> Iterator
 
 
 def _named(name: str, library: str) -> bool:
-    return normal(name.partition("[")[0]) == library
+    return normalize_name(name.partition("[")[0]) == library

@@ -47,6 +47,11 @@ class Program:
         words = (word for call in calls for word in call.keywords if word.arg == name)
         return next((word for word in words if self.stands_at(word.value, value)), None)
 
+    def call(self, start: int) -> ast.Call | None:
+        """The call that begins there in the file: what is made of its result begins there, too."""
+        calls = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call) and self.stands_at(node, start)]
+        return calls[-1] if calls else None
+
     def entry(self, key: int) -> tuple[ast.expr, ast.expr] | None:
         """Key and value of a dict whose key begins there in the file."""
         pairs = ((one, value) for held in self._dicts() for one, value in zip(held.keys, held.values, strict=True))
@@ -69,6 +74,21 @@ class Program:
             return (Edit(Span(end, end), new),)
         strings = self._strings(span)
         return tuple(Edit(one, "" if at else new) for at, one in enumerate(strings))
+
+    def added(self, last: Span, texts: Sequence[str]) -> tuple[Edit, ...]:
+        """More keywords or entries behind one, each on a line of its own where that one begins its line. A comment that
+        stands behind it stays with it."""
+        line = self.text.rfind("\n", 0, last.start) + 1
+        indent = self.text[line : last.start]
+        if indent.strip() or not line:
+            return self.replaced(Span(last.end, last.end), "".join(f", {one}" for one in texts))
+        lines = f"{_line_end(self.text, line)}{indent}"
+        stop = self.text.find("\n", last.end)
+        tail = self.text[last.end : stop].removesuffix("\r")
+        if tail[:1] == "," and tail[1:].strip()[:1] in ("", "#"):
+            at = last.end + len(tail)
+            return self.replaced(Span(at, at), "".join(f"{lines}{one}," for one in texts))
+        return self.replaced(Span(last.end, last.end), "".join(f",{lines}{one}" for one in texts))
 
     def removed(self, start: int, end: int) -> tuple[Edit, ...]:
         """Without a keyword or an entry: its comma goes too, and the lines that it has for itself."""
@@ -115,7 +135,7 @@ def program_of(file: SourceFile) -> Program | None:
     if file.path is None or file.path.suffix not in (".py", ".ipynb"):
         return None
     if file.path.suffix == ".ipynb":
-        from zerocfg.source.notebook import python_of  # few scripts are notebooks
+        from zerocfg.source.launch.notebook import python_of  # few scripts are notebooks
 
         text, at = python_of(file.source)
     mark = len(text) - len(text.removeprefix(BOM))
@@ -138,6 +158,11 @@ def literal(value: object) -> str:
     return (
         f'"{value}"' if isinstance(value, str) and value.isprintable() and not {'"', "\\"} & {*value} else repr(value)
     )
+
+
+def _line_end(text: str, line: int) -> str:
+    """As the line before one ends."""
+    return "\r\n" if text[:line].endswith("\r\n") else "\n"
 
 
 def _with_comma(text: str, start: int, end: int) -> Span:

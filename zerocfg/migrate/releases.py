@@ -8,9 +8,9 @@ from dataclasses import replace
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import bounds, release, text
-from zerocfg.run.declared import LIBRARIES
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Run
+from zerocfg.run.requirements.declared import LIBRARIES
+from zerocfg.run.resolve_settings import with_settings
 
 Releases = Mapping[str, str]
 """By library: one release, "0.19.8"."""
@@ -80,7 +80,7 @@ def oldest(libraries: Iterable[str]) -> dict[str, str]:
 
 def _pinned(run: Run, pinned: Mapping[str, str]) -> Run:
     places = {library: place for library, place in run.version_places.items() if library not in pinned}
-    return settled(replace(run, versions={**run.versions, **pinned}, version_places=places))
+    return with_settings(replace(run, versions={**run.versions, **pinned}, version_places=places))
 
 
 def pinned_releases(runs: Collection[Run], libraries: Iterable[str]) -> dict[str, str]:

@@ -44,12 +44,14 @@ Operation = Rename | Put | Drop
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change that keeps the meaning: ``operations`` on the document at the place, or ``edits`` of its text."""
+    """One change that keeps the meaning: ``operations`` on the document at the place, or ``edits`` of its text.
+    ``names``: the arguments whose default it writes out."""
 
     at: Location
     why: str
     operations: tuple[Operation, ...] = ()
     edits: tuple[Edit, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def what(self) -> tuple[object, ...]:
@@ -59,10 +61,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A place that needs a person, and why."""
+    """A place that needs a person, and why. ``names``: the arguments whose default is another one."""
 
     at: Location
     why: str
+    names: tuple[str, ...] = ()
 
 
 def editable(file: SourceFile) -> bool:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerocfg.page.formatting import cut
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
 
 if TYPE_CHECKING:
+    from zerocfg.lint.engine import Diagnostic, Result, Spot
     from zerocfg.rules.api import Rule
-    from zerocfg.rules.engine import Diagnostic, Result, Spot
 
 WIDEST = 160
 """Columns of a source line that are shown; longer ones are cut around what is marked."""
@@ -80,7 +81,7 @@ def _frame(spot: Spot) -> Frame:
 
 
 def _rule(rule: Rule) -> RulePage:
-    page = rule.page
+    page = page_of(rule)
     texts = {
         "Why it is bad": page.why,
         "What happens": page.happens,

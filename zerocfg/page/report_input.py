@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
     from zerocfg.compare.check_outputs import Checked
     from zerocfg.emit.lock import Lock
+    from zerocfg.lint.engine import Result
     from zerocfg.resolve.build import Built
     from zerocfg.resolve.explain.alternatives import Alternative
     from zerocfg.resolve.explain.forecast import Forecast
-    from zerocfg.rules.engine import Result
     from zerocfg.run.model import Run
 
 

@@ -13,7 +13,7 @@ from zerocfg.compare.values import importance, same
 from zerocfg.emit.lock import without_secrets
 from zerocfg.page.formatting import cut
 from zerocfg.run.model import UNKNOWN
-from zerocfg.run.origins import place_of, said
+from zerocfg.run.origins import origin_label, place_of
 
 if TYPE_CHECKING:
     from zerocfg.compare.lock_table import Row
@@ -120,11 +120,11 @@ def _of_lock(row: Row) -> Shown:
 def _of_run(name: str, setting: Setting) -> Shown:
     value = without_secrets({name: setting.value})[name]
     replaced = tuple(
-        f"{text(without_secrets({name: old.value})[name])} ({said(old.origin)})"
+        f"{text(without_secrets({name: old.value})[name])} ({origin_label(old.origin)})"
         for old in setting.overridden
         if old.value != "auto"
     )
-    words = said(setting.origin)
+    words = origin_label(setting.origin)
     return Shown(
         name,
         text(value),

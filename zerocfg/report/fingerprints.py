@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
 
-from zerocfg.rules.baseline import fingerprint
-from zerocfg.rules.engine import Diagnostic
+from zerocfg.lint.baseline import fingerprint
+from zerocfg.lint.engine import Diagnostic
 
 
 def fingerprints(diagnostics: Iterable[Diagnostic]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zerocfg.rules.engine import Result
+from zerocfg.lint.engine import Result
 from zerocfg.source.foreign import harmless
 from zerocfg.source.secrets import masked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerocfg.rules.engine import Spot
+from zerocfg.lint.engine import Spot
 
 WIDEST = 160
 """Columns of a source line that are shown where nothing says how many there are."""

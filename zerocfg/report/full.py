@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zerocfg.catalog.versions import library_name
+from zerocfg.lint.engine import Diagnostic, Result, Spot
 from zerocfg.report.frame import frame
-from zerocfg.rules.engine import Diagnostic, Result, Spot
 
 _COLOURS = {"error": "31;1", "warning": "33;1", "note": "36;1", "blue": "34", "bold": "1", "green": "32"}
 MOST_UNREAD = 20
@@ -165,7 +165,7 @@ def _cell(spot: Spot) -> str:
     """The cell of a notebook, which is what its reader sees: the lines are those of the file."""
     if not spot.file.name.endswith(".ipynb"):
         return ""
-    from zerocfg.source.notebook import cell_at  # few findings stand in notebooks
+    from zerocfg.source.launch.notebook import cell_at  # few findings stand in notebooks
 
     source = spot.file.source
     found = cell_at(source, source.offset(spot.start.line - 1, spot.start.column - 1))

@@ -5,9 +5,9 @@ It shows ten of them for a step, so the summary is printed as well.
 
 from __future__ import annotations
 
+from zerocfg.lint.engine import Diagnostic, Result
 from zerocfg.report.checkout import GITHUB, in_checkout
 from zerocfg.report.full import Paint, summary, unread_lines
-from zerocfg.rules.engine import Diagnostic, Result
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 

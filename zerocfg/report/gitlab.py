@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from zerocfg.lint.engine import Result
 from zerocfg.report.checkout import GITLAB, in_checkout
 from zerocfg.report.fingerprints import fingerprints
-from zerocfg.rules.engine import Result
 
 _SEVERITIES = {"error": "critical", "warning": "major", "note": "info"}
 

@@ -6,11 +6,11 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from zerocfg.lint.engine import Diagnostic, Result, Spot
 from zerocfg.rules.api import Fix
-from zerocfg.rules.engine import Diagnostic, Result, Spot
 
 if TYPE_CHECKING:
-    from zerocfg.rules.held import Held
+    from zerocfg.lint.release_range import Held
 
 
 def render_json(result: Result) -> str:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from zerocfg.report.full import Paint
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.model import Origin, Run, SourceFile, Teller, Told, files_of
-from zerocfg.run.origins import place_of, said
+from zerocfg.run.model import EvidenceSource, Origin, ReaderEvidence, Run, SourceFile, files_of
+from zerocfg.run.origins import origin_label, place_of
+from zerocfg.run.reader import reader_evidence
 from zerocfg.run.releases import trained_with
-from zerocfg.run.telling import told_by
 from zerocfg.source.text import Where
 
 
@@ -60,7 +60,7 @@ class Held(NamedTuple):
     def words(self) -> str:
         if self.declared is None:
             return f"{VERSIONS[self.library]}, the newest known: no file tells which"
-        told = [str(place_of(one) or said(one)) for one in self.places]
+        told = [str(place_of(one) or origin_label(one)) for one in self.places]
         return f"{self.declared}, says {' and '.join(told) if told else 'the spec or the settings'}"
 
 
@@ -107,7 +107,7 @@ def _reader(run: Run) -> str:
 
 def why(run: Run) -> str:
     """Who says who reads a run: ``, says the spec at zerocfg.yaml:4:5``; empty where nobody does."""
-    told = told_by(run)
+    told = reader_evidence(run)
     if told is None:
         return ""
     where = place_of(told.place) if told.place is not None else None
@@ -115,7 +115,7 @@ def why(run: Run) -> str:
 
 
 _WAY_OUT = " (--consumer, or `consumers` in the settings, can say it)"
-_WORDS: dict[Teller, str] = {
+_WORDS: dict[EvidenceSource, str] = {
     "command": "--consumer",
     "path": "`consumers` in the settings for {}",
     "spec": "the spec",
@@ -128,7 +128,7 @@ _WORDS: dict[Teller, str] = {
 
 
 def _data(run: Run) -> dict[str, object]:
-    line, told = _line(run), told_by(run)
+    line, told = _line(run), reader_evidence(run)
     return {
         "name": run.name,
         "consumer": run.consumer,
@@ -152,7 +152,7 @@ def _held(held: Held) -> dict[str, object]:
     }
 
 
-def _told(told: Told) -> dict[str, object]:
+def _told(told: ReaderEvidence) -> dict[str, object]:
     where = place_of(told.place) if told.place is not None else None
     return {"by": told.by, "pattern": told.pattern or None, "place": None if where is None else _place(where)}
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from zerocfg.lint.engine import Diagnostic, Hidden, Result, Spot
 from zerocfg.report.checkout import GITHUB, in_checkout
 from zerocfg.report.fingerprints import fingerprints
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Fix, Rule
-from zerocfg.rules.engine import Diagnostic, Hidden, Result, Spot
 from zerocfg.rules.registry import find
 from zerocfg.run.model import SourceFile
 from zerocfg.source.text import Place
@@ -59,7 +60,7 @@ def _invocation(result: Result) -> dict[str, object]:
 
 
 def _rule(rule: Rule) -> dict[str, object]:
-    page = rule.page
+    page = page_of(rule)
     labelled = {"What happens": page.happens, "Instead": page.instead, "Fix": page.fix, "When to ignore": page.ignore}
     texts = [page.summary, page.why, *(f"{label}: {text}" for label, text in labelled.items() if text)]
     return {

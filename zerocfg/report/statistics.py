@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+from zerocfg.lint.engine import Result
 from zerocfg.report.full import Paint, summary, unread_lines
-from zerocfg.rules.engine import Result
 
 
 def render_statistics(result: Result, colour: bool = False) -> str:

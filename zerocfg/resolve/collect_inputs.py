@@ -16,10 +16,10 @@ from zerocfg.resolve.engine.engine_selection import engine_of, launch_of_ranks, 
 from zerocfg.resolve.inputs import Inputs
 from zerocfg.resolve.model.memory_summary import memory_summary
 from zerocfg.resolve.plan import Problem
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.facts import HardwareSummary
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
-from zerocfg.run.starters import launch_of
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.process_counts import launch_of
 from zerocfg.source.node import Mapping
 from zerocfg.source.text import Where
 

@@ -15,9 +15,9 @@ from zerocfg.resolve.collect_inputs import collect_inputs, with_memory
 from zerocfg.resolve.search.choose import gather_weights, with_open_values
 from zerocfg.resolve.spec.spec_file import check_spec
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import compute
 from zerocfg.run.model import Origin, Setting
-from zerocfg.run.plugin import STAGE
+from zerocfg.run.resolve_settings import resolve_settings
+from zerocfg.run.stages.plugin import STAGE
 
 if TYPE_CHECKING:
     from zerocfg.models.spec import RunSpec
@@ -57,7 +57,7 @@ def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
         return run
     if entry.goals is None:
         inputs = with_open_values(inputs)  # a stage that is open is the one that the build will choose
-    effective = compute(inputs.run)
+    effective = resolve_settings(inputs.run)
     gathering = gather_weights(effective, effective.value(STAGE), entry.consumer)
     computed = {name: Setting(one.value, Origin("computed", one.reason)) for name, one in gathering.items()}
     effective = replace(effective, settings={**effective.settings, **computed})

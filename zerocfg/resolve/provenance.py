@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.resolve.plan import Decision
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN
-from zerocfg.run.origins import place_of, said
-from zerocfg.run.trainer import PERSISTENCE, PREFETCH_BUCKET, REDUCE_BUCKET, hidden_size
+from zerocfg.run.origins import origin_label, place_of
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.trainer import PERSISTENCE, PREFETCH_BUCKET, REDUCE_BUCKET, hidden_size
 from zerocfg.source.node import dotted
 from zerocfg.source.paths import relative
 
@@ -59,8 +59,8 @@ class Provenance:
             key = dotted(origin.path)
             return f"{self.file(origin)}: {key}" if key else self.file(origin)
         if origin.kind == "default":
-            return f"nobody sets it; {said(origin)}"
-        return f"the variable {origin.note}" if origin.kind == "environment" and origin.note else said(origin)
+            return f"nobody sets it; {origin_label(origin)}"
+        return f"the variable {origin.note}" if origin.kind == "environment" and origin.note else origin_label(origin)
 
     def file(self, origin: Origin) -> str:
         file = origin.file

@@ -12,14 +12,14 @@ from zerocfg.resolve.engine.accelerate import accelerate_keys
 from zerocfg.resolve.plan import Decision, Plan, Problem
 from zerocfg.resolve.provenance import Provenance
 from zerocfg.resolve.search import choose
-from zerocfg.run.admitted import guessed
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO, VERSIONS
-from zerocfg.run.effective import settled
-from zerocfg.run.engine import current_name
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
-from zerocfg.run.parser import parser_of
 from zerocfg.run.releases import trained_with
+from zerocfg.run.resolve_settings import with_settings
+from zerocfg.run.stages.admitted import guessed
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.engine import current_name
+from zerocfg.run.stages.parser import parser_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def resolve(inputs: Inputs) -> tuple[Inputs, Plan | None]:
     if inputs.problems:
         return inputs, None
     inputs = choose.with_open_values(inputs)
-    inputs = replace(inputs, run=settled(inputs.run))
+    inputs = replace(inputs, run=with_settings(inputs.run))
     if inputs.problems:
         return inputs, None  # lint judges the run nevertheless, and has to know its hardware
     inputs = with_memory(inputs)

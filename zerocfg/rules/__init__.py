@@ -1,1 +1,1 @@
-"""The analyses: one file a family, each rule with its documentation, examples and proof in one place."""
+"""The analyses: one package a family, one module for what goes wrong in one place; a rule finds, its page explains."""

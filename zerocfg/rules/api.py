@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Path
 from zerocfg.source.text import Span
-
-if TYPE_CHECKING:
-    from zerocfg.rules.pages import Page
 
 
 class Severity(str, Enum):
@@ -120,7 +117,7 @@ Status = Literal["preview", "stable", "deprecated"]
 
 @dataclass(frozen=True)
 class Rule:
-    """``check`` and what linting must know of it; everything that is said about the rule stands on its ``page``.
+    """``check`` and what linting must know of it; what is said about the rule stands on its page (`zerocfg.rulebook`).
 
     ``consumers`` empty: holds whoever reads the file. ``needs``: what must be known for the rule to speak: "model",
     "hardware", "versions", "launch". ``versions``: the releases for which it holds, where not for all
@@ -137,13 +134,6 @@ class Rule:
     needs: frozenset[str] = frozenset()
     versions: str = ""
     replaced_by: str = ""
-
-    @property
-    def page(self) -> Page:
-        """Read when it is asked for: linting asks for none."""
-        from zerocfg.rules.pages import page_of
-
-        return page_of(self.code)
 
 
 def rule(

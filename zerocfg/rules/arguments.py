@@ -18,15 +18,15 @@ from zerocfg.rules.api import Fix, Intent, Location, at
 from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited
-from zerocfg.run.arguments import converted, mapping_of, parsed, recipe_untold
+from zerocfg.run.frameworks import FRAMEWORKS, has_defaults
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
+from zerocfg.run.stages.arguments import converted, mapping_of, parsed, recipe_untold
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.node import Path
 from zerocfg.source.text import Span
 
 if TYPE_CHECKING:
-    from zerocfg.source.launch import Option
+    from zerocfg.source.launch.line import Option
 
 _LARGEST = 10**15
 RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
@@ -101,7 +101,7 @@ def passed(run: Run) -> Mapping[str, Setting]:
     None without a Trainer, none where a framework around it judges what is written, and none of the line where the
     script is known and has a parser of its own.
     """
-    if run.consumer not in TRAINERS or run.consumer in NEIGHBOURS:
+    if run.consumer not in TRAINERS or run.consumer in FRAMEWORKS:
         return {}
     if run.script is None or run.script.reader is None or parsed(run):
         return run.arguments
@@ -111,7 +111,7 @@ def passed(run: Run) -> Mapping[str, Setting]:
 def guessed(run: Run) -> bool:
     """Whether nothing but the options of a launch line tells that a Trainer reads the arguments."""
     seen = run.script is not None and run.script.reader is not None
-    return run.launch is not None and run.recipe is None and run.told is None and not seen
+    return run.launch is not None and run.recipe is None and run.reader_evidence is None and not seen
 
 
 def own_option(run: Run, name: str) -> bool:

@@ -6,13 +6,13 @@ from functools import lru_cache
 from typing import Any
 
 from zerocfg.rules.api import Location, at
-from zerocfg.run.companions import holding
+from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, Run, SourceFile
-from zerocfg.run.neighbours import NEIGHBOURS
-from zerocfg.run.origins import ASSUMED, said
+from zerocfg.run.origins import ASSUMED, origin_label
+from zerocfg.run.requirements.companions import limiting_package
 from zerocfg.run.templates import is_template, opened_by_script
 
-TRAINERS = frozenset(("transformers", "trl", *NEIGHBOURS))
+TRAINERS = frozenset(("transformers", "trl", *FRAMEWORKS))
 """Those under whom the Trainer reads the DeepSpeed config."""
 
 
@@ -24,8 +24,8 @@ def describe_origin(origin: Origin) -> str:
         where = f" in {origin.file.name}" if origin.file is not None else ""
         return f"by `{origin.note}`{where}" if origin.note else f"on the launch line{where}"
     if origin.kind == "default":
-        return f"the {said(origin)}" if origin.note[-1:].isdigit() else f"by default: {origin.note}"
-    return said(origin)
+        return f"the {origin_label(origin)}" if origin.note[-1:].isdigit() else f"by default: {origin.note}"
+    return origin_label(origin)
 
 
 def effective_value(run: Run, name: str) -> Any:
@@ -51,9 +51,9 @@ def admitted(run: Run, library: str) -> str:
 def _stated_at(place: Origin, library: str) -> str:
     """Where it stands; with the name of another package that holds the library back, or of Python."""
     if place.file is None or place.span is None:
-        return said(place)
+        return origin_label(place)
     where = f"{place.file.name}:{place.file.source.place(place.span.start).line}"
-    package = holding(place, library)
+    package = limiting_package(place, library)
     return f"{package} ({where})" if package else where
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Intent
-from zerocfg.run.namespace import spelled
+from zerocfg.run.stages.namespace import spelled
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import dotted
 

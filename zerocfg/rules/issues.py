@@ -10,10 +10,10 @@ from functools import lru_cache
 from zerocfg.catalog.check import Issue, check
 from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.older import WALKED, differing, schema_at
-from zerocfg.catalog.part import part_of
+from zerocfg.catalog.release_range import range_where
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import LIBRARY_NAMES, Bounds, Release, bounds, release
-from zerocfg.rules import reach
+from zerocfg.rules import release_scope
 from zerocfg.rules.api import Finding, Location
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
@@ -80,7 +80,7 @@ def _together(releases: tuple[Release, ...], file: SourceFile, name: str) -> tup
             held.setdefault((issue.kind, issue.path), [False] * len(releases))[at] = True
             first.setdefault((issue.kind, issue.path), issue)
     told = (which for which in first if which[0] != "unknown-ignored" or ("unknown-crash", which[1]) not in first)
-    return tuple(replace(first[which], releases=part_of(name, releases, held[which])) for which in told)
+    return tuple(replace(first[which], releases=range_where(name, releases, held[which])) for which in told)
 
 
 def _known_today(name: str, issue: Issue) -> bool:
@@ -111,7 +111,7 @@ def limited(run: Run, issue: Issue, finding: Finding) -> Finding:
     if held is None:
         finding.assumes |= _assumed(run, issue, finding.location.file)
         return finding
-    return reach.limited(run, finding, held.library, held.words)
+    return release_scope.limited(run, finding, held.library, held.words)
 
 
 def _assumed(run: Run, issue: Issue, file: SourceFile) -> frozenset[str]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Fix, Intent, Location
 from zerocfg.run.model import Run, Setting, SourceFile
-from zerocfg.run.options import OPTIONS
+from zerocfg.run.stages.options import OPTIONS
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
 if TYPE_CHECKING:
-    from zerocfg.source.launch import Option
+    from zerocfg.source.launch.line import Option
 
 LOCAL = frozenset(("localhost", "127.0.0.1", "0.0.0.0", "::1", "[::1]"))
 _REST_OF_LINE = re.compile(r"[ \t]*\\\r?\n")

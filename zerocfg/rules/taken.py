@@ -14,11 +14,11 @@ from zerocfg.rules.api import Finding
 from zerocfg.rules.arguments import Argument, methods, reader
 from zerocfg.rules.effects import admitted as said_of
 from zerocfg.rules.effects import admitting
-from zerocfg.rules.reach import limited
-from zerocfg.run.arguments import parsed
+from zerocfg.rules.release_scope import limited
 from zerocfg.run.model import Call, Run
+from zerocfg.run.reader import reader_evidence
 from zerocfg.run.script.arguments import is_arguments
-from zerocfg.run.telling import told_by
+from zerocfg.run.stages.arguments import parsed
 
 _BESIDE = frozenset({"ScriptArguments", "ModelConfig", "DatasetMixtureConfig"})
 """TRL's dataclasses that all its scripts parse beside the config of a trainer, and its own ScriptArguments."""
@@ -124,7 +124,7 @@ def _sure(run: Run, held: Argument, lack: Lack | None) -> Lack | None:
         return lack
     if run.launch.script is None or run.launch.script.value is None:
         return lack
-    told = told_by(run)
+    told = reader_evidence(run)
     return None if told is not None and told.by == "option" else lack
 
 

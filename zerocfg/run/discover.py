@@ -17,7 +17,7 @@ from zerocfg.source.node import Document, Problem
 from zerocfg.source.text import SourceText, Span
 
 if TYPE_CHECKING:
-    from zerocfg.source.launch import LaunchFile, LaunchLine
+    from zerocfg.source.launch.line import LaunchFile, LaunchLine
 
 SCRIPT_SUFFIXES = (".py", ".ipynb")
 CONFIG_SUFFIXES = (".json", ".hjson", ".yaml", ".yml")
@@ -255,7 +255,7 @@ def _format(path: Path) -> Format:
 @lru_cache(maxsize=1024)
 def launches(file: SourceFile) -> LaunchFile:
     """The launch lines of a launch file or a notebook, and what it writes; read once."""
-    from zerocfg.source.launch_files import read_launch_lines
+    from zerocfg.source.launch.files import read_launch_lines
 
     return read_launch_lines(file.source)
 

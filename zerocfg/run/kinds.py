@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from zerocfg.catalog.schema import load_schema
+from zerocfg.run.frameworks import recognise
 from zerocfg.run.model import Kind
-from zerocfg.run.neighbours import recognise
 
 # Keys that only one format has at its top level, and keys that it shares with others but that add weight.
 _DEEPSPEED_SURE = frozenset(

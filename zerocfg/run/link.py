@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from zerocfg.run.discover import Files, launch_lines, walk
-from zerocfg.run.effective import settled
-from zerocfg.run.follow import Paths, get, of_neighbour
+from zerocfg.run.linking.follow import Paths, get, of_neighbour
 from zerocfg.run.model import Run, SourceFile, files_of, original
+from zerocfg.run.resolve_settings import with_settings
 
 MOST_FILES = 20_000
 """Candidates looked at when the partners of single files are searched for; larger trees are cut there."""
@@ -59,31 +59,31 @@ def find_runs(
     followed = Paths(files, root or Path.cwd())
     runs = _runs(followed, known, scripts)
     if scripts and (any(file.kind == "script" for file in known) or any(run.script is not None for run in runs)):
-        from zerocfg.run.alone import of_scripts  # few repositories need it
+        from zerocfg.run.linking.standalone_scripts import standalone_runs  # few repositories need it
 
-        runs += of_scripts(followed, known, runs)
+        runs += standalone_runs(followed, known, runs)
     named = {os.path.realpath(file.path) for file in asked.values() if file.kind == "script" and file.path}
     wanted = [
         run
         for run in runs
         if any(id(original(file)) in asked for file in files_of(run))
-        or (named and run.started is not None and os.path.realpath(run.started) in named)
+        or (named and run.entry_point is not None and os.path.realpath(run.entry_point) in named)
     ]
-    return [settled(run) for run in wanted], set(asked)
+    return [with_settings(run) for run in wanted], set(asked)
 
 
 def runs_from_spec(path: Path, files: Files | None = None) -> list[Run]:
     """The runs of one spec file, in its order. The paths in it are relative to its folder."""
     files = files or Files()
-    from zerocfg.run.specified import from_spec
+    from zerocfg.run.linking.spec_runs import from_spec
 
-    return [settled(run) for run in from_spec(Paths(files, path.resolve().parent), files.open(path))]
+    return [with_settings(run) for run in from_spec(Paths(files, path.resolve().parent), files.open(path))]
 
 
 def run_of_file(path: Path, files: Files) -> Run | None:
     """The run that one config file makes with what it points at; None where it is no config."""
     run = _alone(Paths(files, Path.cwd()), files.open(path))
-    return settled(run) if run is not None else None
+    return with_settings(run) if run is not None else None
 
 
 def _near(known: list[SourceFile], asked: Mapping[int, SourceFile]) -> list[SourceFile]:
@@ -124,23 +124,23 @@ def _runs(paths: Paths, pool: list[SourceFile], scripts: bool) -> list[Run]:
     runs: list[Run] = []
     for file in pool:
         if file.kind == "spec":
-            from zerocfg.run.specified import from_spec
+            from zerocfg.run.linking.spec_runs import from_spec
 
             runs += from_spec(paths, file)
-    specified = [run for run in runs if run.told is not None]
+    specified = [run for run in runs if run.reader_evidence is not None]
     for file in pool:
         if file.kind == "launch" or (scripts and file.kind == "script"):
-            from zerocfg.run.launched import from_line
+            from zerocfg.run.linking.launch_line_runs import from_line
 
             lines = [run for line in launch_lines(file) if (run := from_line(paths, file, line)) is not None]
             if specified:
-                from zerocfg.run.specified import as_specified
+                from zerocfg.run.linking.spec_runs import as_specified
 
                 lines = [as_specified(run, specified) for run in lines]
             runs += lines
             for line in launch_lines(file):
                 if line.written:
-                    from zerocfg.run.heredocs import either_way
+                    from zerocfg.run.linking.heredocs import either_way
 
                     runs += either_way(file, line)
     used = {id(original(file)) for run in runs for file in run.files}
@@ -157,12 +157,12 @@ def _runs(paths: Paths, pool: list[SourceFile], scripts: bool) -> list[Run]:
 
 
 def _like_its_siblings(paths: Paths, run: Run, known: Sequence[Run]) -> Run:
-    from zerocfg.run.siblings import as_siblings
+    from zerocfg.run.linking.sibling_recipes import as_siblings
 
     found = as_siblings(run, known, paths.root)
     if found.script is None:
         return found
-    from zerocfg.run.scripted import with_stated
+    from zerocfg.run.linking.script_runs import with_stated
 
     return with_stated(found)
 

@@ -1,7 +1,7 @@
 """The words of a run: source file, setting, origin, failure, run.
 
-A run is the set of source files used together for one training job, with its settings, which `zerocfg.run.effective`
-computes: what the training process finally gets, each value with where it came from.
+A run is the set of source files used together for one training job, with its effective settings, which
+`zerocfg.run.resolve_settings` computes: what the training process finally gets, each value with its provenance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
         MemorySummary,
         ModelSummary,
     )
-    from zerocfg.source.launch import LaunchLine  # its classes take time to make, and few configs have launch lines
+    from zerocfg.source.launch.line import (
+        LaunchLine,  # its classes take time to make, and few configs have launch lines
+    )
 
 Consumer = Literal["deepspeed", "accelerate", "transformers", "trl", "llamafactory", "axolotl", "swift"]
 Kind = Literal[
@@ -28,7 +30,7 @@ Kind = Literal[
 ]
 Route = Literal["accelerate", "trainer", "engine"]
 RecipeReader = Literal["trl", "hf"]
-Teller = Literal["command", "path", "spec", "script", "option", "recipe", "sibling", "settings"]
+EvidenceSource = Literal["command", "path", "spec", "script", "option", "recipe", "sibling", "settings"]
 Phase = Literal["read", "launch", "arguments", "parse", "init", "step", "save", "load"]
 
 
@@ -109,8 +111,8 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Why a run's consumer is the one it is.
+class ReaderEvidence:
+    """What shows which consumer reads a run.
 
     ``by``: "command" (`--consumer`), "path" (a pattern of the settings that fits a file of the run), "spec", "script"
     (the training script's code), "option" (of the launch line), "recipe", "sibling" (a recipe of the same tree, which a
@@ -118,7 +120,7 @@ class Told:
     file of the run; ``pattern``: the one that fits.
     """
 
-    by: Teller
+    by: EvidenceSource
     place: Origin | None = None
     pattern: str = ""
 
@@ -164,7 +166,7 @@ class Ignored:
 
 
 @dataclass(frozen=True, slots=True)
-class Mistaken:
+class MisplacedFile:
     """A file that is given where another kind belongs; nothing else can be said of it. ``named``: by what."""
 
     file: SourceFile
@@ -269,42 +271,47 @@ class Script:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """The files of one training job and what is known about it. A value: who knows or chooses more makes a new one.
+    """The files of one training job and what is known about it. Immutable: each step makes a new run by `replace`.
 
-    ``deepspeed_route`` tells how the DeepSpeed config reaches the engine: "accelerate" (deepspeed_config_file
-    of the accelerate config or --deepspeed_config_file), "trainer" (`deepspeed:` of a recipe or --deepspeed of
-    the script), "engine" (the script's --deepspeed_config, read by deepspeed.initialize), or None (the file
-    stands alone). ``recipe_reader`` tells who parses the recipe: TrlParser ("trl", converts strings),
-    HfArgumentParser ("hf", does not). ``neighbour`` is the recipe of a framework around the Trainer, which has keys of
-    its own (`zerocfg.run.neighbours`). ``arguments`` are the training script's own options by name without
-    dashes, UNKNOWN where the value is not known; ``flags`` the launcher's. ``script`` is what the training script's
-    code says; literal arguments of its TrainingArguments stand among ``arguments``, with their place in the code.
-    ``arguments_whole``: whether training arguments that are not among these have their library's default; None where
-    no script was read.
-    ``consumer`` None means nobody knows; ``told`` is who says it, where that does not follow from launch line and
-    files (`zerocfg.run.telling` knows). ``started`` is the file that the run starts. ``versions`` are the releases that
-    the project admits, by library, as clauses of PEP 440; ``version_places`` tells where those stand, or what sets
-    them, that were read from the project's own files. ``mistaken``: files of another kind than who is given them reads.
-    ``parts``: of the DeepSpeed config only some keys are known (a dict that the script goes on changing), so that
-    nothing follows from what is not among them.
-    ``unread`` are files that the launch line names and of which nothing can be told, because they cannot be read.
-    ``troubles`` are what keeps runs of a spec from being made of ``extends`` and ``matrix``: place, message, way out.
+    ``consumer``           who reads the configs; None where no file shows it
+    ``reader_evidence``    what shows the consumer, where launch line and files do not (`reader.reader_evidence`)
+    ``deepspeed_route``    how the DeepSpeed config reaches the engine: "accelerate" (deepspeed_config_file of the
+                           accelerate config or --deepspeed_config_file), "trainer" (`deepspeed:` of a recipe or
+                           --deepspeed of the script), "engine" (the script's --deepspeed_config, read by
+                           deepspeed.initialize), or None (the file stands alone)
+    ``parts``              only some keys of the DeepSpeed config are known (a dict that the script goes on changing),
+                           so nothing follows from a key that is absent
+    ``recipe_reader``      who parses the recipe: TrlParser ("trl", converts strings) or HfArgumentParser ("hf", does
+                           not)
+    ``framework_recipe``   the recipe of a framework around the Trainer, with keys of its own (`zerocfg.run.frameworks`)
+    ``entry_point``        the file that the run starts
+    ``script``             what the code of the training script says
+    ``flags``              options of the launcher
+    ``arguments``          options of the training script by name without dashes, UNKNOWN where the value is not known;
+                           literal arguments of its TrainingArguments are among them, with their place in the code
+    ``arguments_whole``    whether training arguments that are not among these have their library's default; None where
+                           no script was read
+    ``versions``           releases that the project admits, by library, as clauses of PEP 440
+    ``version_places``     where those are stated, for versions read from the project's own files
+    ``misplaced``          files given where a file of another kind is read
+    ``unreadable``         files that the launch line names and that cannot be read
+    ``troubles``           why ``extends`` and ``matrix`` of a spec make no runs: place, message, remediation
     """
 
     name: str
     consumer: Consumer | None = None
-    told: Told | None = None
+    reader_evidence: ReaderEvidence | None = None
     accelerate: SourceFile | None = None
     deepspeed: SourceFile | None = None
     deepspeed_route: Route | None = None
     parts: bool = False
     recipe: SourceFile | None = None
     recipe_reader: RecipeReader | None = None
-    neighbour: SourceFile | None = None
+    framework_recipe: SourceFile | None = None
     spec: SourceFile | None = None
     launch: LaunchLine | None = None
     launch_file: SourceFile | None = None
-    started: FilePath | None = None
+    entry_point: FilePath | None = None
     script: Script | None = None
     flags: Mapping[str, Setting] = field(default_factory=dict)
     arguments: Mapping[str, Setting] = field(default_factory=dict)
@@ -316,20 +323,20 @@ class Run:
     versions: Mapping[str, str] = field(default_factory=dict)
     version_places: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     missing: tuple[Origin, ...] = ()
-    mistaken: tuple[Mistaken, ...] = ()
-    unread: tuple[SourceFile, ...] = ()
+    misplaced: tuple[MisplacedFile, ...] = ()
+    unreadable: tuple[SourceFile, ...] = ()
     troubles: tuple[tuple[Origin, str, str], ...] = ()
     effective: Effective = field(default_factory=Effective)
 
     @property
     def files(self) -> list[SourceFile]:
-        found = [self.accelerate, self.deepspeed, self.recipe, self.neighbour, self.launch_file, self.spec]
+        found = [self.accelerate, self.deepspeed, self.recipe, self.framework_recipe, self.launch_file, self.spec]
         if self.script is not None and self.launch is None and self.spec is None:
             found.append(self.script.file)
-        return [*(file for file in found if file is not None), *(one.file for one in self.mistaken)]
+        return [*(file for file in found if file is not None), *(one.file for one in self.misplaced)]
 
 
 def files_of(run: Run) -> list[SourceFile]:
     """Every file that a run reads, its training script and what that imports included; each once."""
     scripts = run.script.files if run.script is not None else ()
-    return list({id(file): file for file in (*run.files, *scripts, *run.unread)}.values())
+    return list({id(file): file for file in (*run.files, *scripts, *run.unreadable)}.values())

@@ -17,7 +17,7 @@ ASSUMED = (Origin("default", "nothing tells the release"),)
 """The places of a release that is assumed, because nothing states one."""
 
 
-def said(origin: Origin) -> str:
+def origin_label(origin: Origin) -> str:
     """What set a value: ``default of accelerate 1.15.0``, ``--zero_stage``, ``ACCELERATE_USE_CPU``, ``2 ranks * 4``."""
     if origin.kind == "default" and origin.note:
         return f"default of {origin.note}"

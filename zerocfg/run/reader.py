@@ -1,8 +1,8 @@
-"""Who reads the configs of a run, as its files tell: the script, else what its launch line and recipe show."""
+"""The consumer that reads the configs of a run, as its files show, and the evidence for it."""
 
 from __future__ import annotations
 
-from zerocfg.run.model import Consumer, Run
+from zerocfg.run.model import Consumer, Origin, ReaderEvidence, Run
 
 # Options of the Hugging Face Trainer that no other training script is known to have, and some that loops of people's
 # own have, too, but not beside per_device_train_batch_size: those of diffusers and of transformers' no_trainer examples
@@ -39,3 +39,26 @@ def reader_of(run: Run) -> Consumer | None:
     if _TRAINERS_ALONE & set(arguments) or (sized and _BESIDE_BATCH_SIZE & set(arguments)):
         return "transformers"
     return None
+
+
+def reader_evidence(run: Run) -> ReaderEvidence | None:
+    """Who says so, and where; None where nobody does. A script may show a framework that is no consumer at all.
+
+    Strongest first: the command line, the settings by path, a spec, the training script, what launch line and recipe
+    show, and last the one consumer that the settings name for configs of which no file tells.
+    """
+    script = run.script
+    if run.reader_evidence is not None:
+        return run.reader_evidence
+    if script is not None and (script.foreign if run.consumer is None else script.reader == run.consumer):
+        return ReaderEvidence("script", script.shown_by)
+    if run.consumer is None:
+        return None
+    arguments = run.arguments
+    for name, route in (("deepspeed_config", "engine"), ("deepspeed", "trainer")):
+        if run.deepspeed_route == route and name in arguments:
+            return ReaderEvidence("option", arguments[name].origin)
+    if run.recipe is not None:
+        return ReaderEvidence("recipe")
+    line = run.launch
+    return ReaderEvidence("option", Origin("flag", file=run.launch_file, span=line.span) if line is not None else None)

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zerocfg.catalog.versions import OLDEST, both, bounds, release
-from zerocfg.run.companions import left
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.declared import LIBRARIES, Declared, Projects, choice, installs_of, together
-from zerocfg.run.effective import admitting
+from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, Run, SourceFile
-from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.origins import ASSUMED
+from zerocfg.run.requirements.companions import limited_releases
+from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, choice, installs_of, together
+from zerocfg.run.resolve_settings import with_releases
 
 
 def assuming_newest(run: Run) -> Run:
@@ -61,7 +61,7 @@ def outside(run: Run) -> list[Outside]:
 
 def trained_with(run: Run) -> list[str]:
     """The libraries whose releases make a difference to a run, in the order in which they are told."""
-    trainer = run.consumer in ("transformers", "trl") or run.consumer in NEIGHBOURS
+    trainer = run.consumer in ("transformers", "trl") or run.consumer in FRAMEWORKS
     uses = {
         "accelerate": run.accelerate is not None or run.consumer not in (None, "deepspeed"),
         "transformers": trainer,
@@ -81,7 +81,7 @@ def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
         own = {**settled, **run.versions}
         versions = {**{name: one.clauses or "" for name, one in read.items()}, **own}
         places = {name: one.places for name, one in read.items() if name not in own}
-        found.append(admitting(run, versions, places) if versions else run)
+        found.append(with_releases(run, versions, places) if versions else run)
     return found
 
 
@@ -93,7 +93,7 @@ def versions_for(folder: Path) -> dict[str, Declared]:
 
 def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
     found = _of_folders(run, projects)
-    for name, declared in left(found, lambda base: _python(run, base, projects)):
+    for name, declared in limited_releases(found, lambda base: _python(run, base, projects)):
         found[name] = _bounded(found[name], declared, firm=False)
     found |= _installed(run)
     for name, declared in _required(run).items():
@@ -117,7 +117,7 @@ def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
 
 def _start(run: Run) -> Path | None:
     """The folder of the training script."""
-    return _folder(run.script.file if run.script is not None else None) or _parent(run.started)
+    return _folder(run.script.file if run.script is not None else None) or _parent(run.entry_point)
 
 
 def _folder(file: SourceFile | None) -> Path | None:
@@ -131,7 +131,7 @@ def _parent(path: Path | None) -> Path | None:
 def _python(run: Run, base: Declared, projects: Projects) -> Declared | None:
     """The Python that the launch script or its page sets up, else the one that is set up for what states a library
     (``base``): in the folder of that statement, or nearer to the script."""
-    from zerocfg.run.pythons import asked_by, set_up_by
+    from zerocfg.run.requirements.python import asked_by, set_up_by
 
     own = set_up_by(run.launch_file) if run.launch_file is not None and _installs(run) else None
     if own is not None:
@@ -157,11 +157,11 @@ def _required(run: Run) -> dict[str, Declared]:
     required = run.script.required if run.script is not None else ()
     if not required:
         return {}
-    from zerocfg.source.requirements import one
+    from zerocfg.source.requirements.pip import parse_requirement
 
     stated: dict[str, list[Declared]] = {}
     for text, origin in required:
-        requirement = one(text, 0)
+        requirement = parse_requirement(text, 0)
         if requirement is not None and requirement.versions:
             stated.setdefault(requirement.name, []).append(Declared(requirement.versions, (origin,)))
     return {name: together(every) for name, every in stated.items()}
@@ -169,9 +169,9 @@ def _required(run: Run) -> dict[str, Declared]:
 
 def _framework(run: Run, found: Mapping[str, Declared]) -> dict[str, Declared]:
     """What the framework that starts the training allows, at the release of it that the project states."""
-    if run.consumer not in NEIGHBOURS:
+    if run.consumer not in FRAMEWORKS:
         return {}
-    from zerocfg.run.ceilings import PACKAGES, allowed
+    from zerocfg.run.requirements.ceilings import PACKAGES, allowed
 
     package = PACKAGES[run.consumer]
     stated = found.get(package)

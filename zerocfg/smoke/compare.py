@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from zerocfg.smoke.judge.verdict import Verdict
     from zerocfg.smoke.max_batch import Try
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.smoke import Options
 
-    Play = Callable[[RunFolder, Options], Verdict]
+    Launch = Callable[[RunFolder, Options], Verdict]
 
 DDP = "ddp"
 WAYS = ("0", "1", "2", "3", DDP)
 ZERO = "zero_optimization."
 SAME = 0.02
-"""Losses of two ways may differ by this share: 16-bit sums in another order, gradients rounded at other places."""
+"""Relative difference allowed between the losses of two setups, whose 16-bit sums differ in order and rounding."""
 
 
 def parse(text: str) -> list[str]:
@@ -45,7 +45,7 @@ def parse(text: str) -> list[str]:
 
 
 def label(way: str) -> str:
-    """For a reader."""
+    """The name of a setup on the screen."""
     return "DDP" if way == DDP else f"ZeRO-{way}"
 
 
@@ -64,7 +64,7 @@ class Row:
 
     @property
     def ended(self) -> bool:
-        """Whether it trained to its end; a check of the configs that fails does not matter here."""
+        """Whether it trained to the end; failed checks of the configs do not matter here."""
         return self.verdict is not None and self.verdict.outcome.failure is None
 
     def data(self) -> dict[str, object]:
@@ -106,7 +106,7 @@ class Comparison:
 
     @property
     def losses_agree(self) -> bool | None:
-        """Of the ways that begin alike, see `unlike`. None: fewer than two are known."""
+        """Of the setups with the same start, see `unlike`. None: fewer than two are known."""
         alike = [row.verdict for row in self.rows if row.ended and row.verdict is not None and not unlike(row)]
         known = [one.figures.loss for one in alike if one.figures.loss is not None]
         if len(known) < 2:
@@ -126,14 +126,14 @@ class Comparison:
             "run": self.run.name,
             "device": None if first is None else {"kind": first.device.kind, "name": first.device.name},
             "ranks": None if first is None else first.reduced.ranks,
-            "reductions": [] if first is None else first.reduced.words,
+            "reductions": [] if first is None else first.reduced.descriptions,
             "losses_agree": self.losses_agree,
             "rows": [row.data() for row in self.rows],
         }
 
 
 def unlike(row: Row) -> str:
-    """Why the losses of this way are not those of the others, though nothing is wrong; empty where they should be."""
+    """Why the losses of this setup legitimately differ from the others; empty where they should agree."""
     if row.way == "3":
         return "ZeRO-3 makes the model in shards, and so its random weights in another order"
     reports = row.verdict.outcome.reports if row.verdict is not None else []
@@ -146,11 +146,11 @@ def compare(
     run: RunFolder,
     ways: list[str],
     options: Options,
-    play: Play,
+    launch: Launch,
     pin: Callable[[RunFolder, Options], Reduced],
     *,
     search: dict[str, int | None] | None = None,
-    told: Callable[[str, Try | None], None] | None = None,
+    on_try: Callable[[str, Try | None], None] | None = None,
 ) -> Comparison:
     """Launch every way. ``pin`` reduces a run without launching it; ``search``: the bounds of `max_batch.find`, None
     for no search. Raises SmokeError when the run cannot be tried at all.
@@ -165,12 +165,12 @@ def compare(
     for way, (one, dropped) in changed.items():
         row = Row(way, dropped)
         found.rows.append(row)
-        if told is not None:
-            told(way, None)
+        if on_try is not None:
+            on_try(way, None)
         one = replace(one, pinned=pinned)
         if search is not None:
-            row.batches = find(one, options, play, **search, told=None if told is None else _teller(told, way))
-        row.verdict = _already(row) or play(one, options)
+            row.batches = find(one, options, launch, **search, on_try=None if on_try is None else _for_way(on_try, way))
+        row.verdict = _already(row) or launch(one, options)
         row.problem = no_memory(row.verdict.outcome) or row.verdict.outcome.failure or ""
         if found.interrupted:
             break
@@ -185,17 +185,17 @@ def _already(row: Row) -> Verdict | None:
     return row.batches.first if row.batches.tries[0].batch == planned else None
 
 
-def _teller(told: Callable[[str, Try | None], None], way: str) -> Callable[[Try], None]:
-    return lambda one: told(way, one)
+def _for_way(on_try: Callable[[str, Try | None], None], way: str) -> Callable[[Try], None]:
+    return lambda one: on_try(way, one)
 
 
 def pin_with(run: RunFolder, options: Options) -> Reduced:
     """What a launch of ``run`` would train here. Raises SmokeError as a launch does."""
-    from zerocfg.smoke.smoke import _ranks, device_for
+    from zerocfg.smoke.smoke import device_for, ranks_for
 
     device = device_for(options)
     with TemporaryDirectory(prefix="zerocfg-smoke-") as scratch:
-        return reduce(run, device, _ranks(run, device, options.ranks), Path(scratch), options.limit)
+        return reduce(run, device, ranks_for(run, device, options.ranks), Path(scratch), options.limit)
 
 
 def smallest(reduced: list[Reduced]) -> Reduced:
@@ -204,7 +204,7 @@ def smallest(reduced: list[Reduced]) -> Reduced:
 
 
 def as_way(run: RunFolder, way: str) -> tuple[RunFolder, list[str]]:
-    """The run under another stage, or without DeepSpeed, and what of it had to go, in words. The files stay."""
+    """The run under another stage, or without DeepSpeed, and the settings that were dropped. The files stay."""
     lock = copy.deepcopy(run.lock)
     accelerate, deepspeed = copy.deepcopy(run.accelerate), copy.deepcopy(run.deepspeed)
     changed = replace(run, lock=lock, accelerate=accelerate, deepspeed=deepspeed, changed={})
@@ -254,7 +254,7 @@ def _stage(run: RunFolder, stage: int) -> list[str]:
 
 
 def _section(config: dict[str, object], name: str) -> dict[str, object]:
-    """A section of a config, made where there is none."""
+    """A section of a config, created where there is none."""
     found = config.get(name)
     if not isinstance(found, dict):
         found = config[name] = {}
@@ -262,7 +262,7 @@ def _section(config: dict[str, object], name: str) -> dict[str, object]:
 
 
 def _config_of(plan: dict[str, object], run: RunFolder) -> dict[str, object]:
-    """A DeepSpeed config that says what a plan without DeepSpeed says."""
+    """A DeepSpeed config with the settings of a plan without DeepSpeed."""
     config: dict[str, object] = {"zero_optimization": {}}
     for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping"):
         if plan.get(key) is not None:
@@ -303,7 +303,7 @@ def _without_deepspeed(run: RunFolder) -> list[str]:
 
 
 def _agree(run: RunFolder) -> None:
-    """The settings of the lock say what the plan says now."""
+    """Write the plan's values into the settings of the lockfile."""
     settings = {
         name: replace(one, value=run.plan[name]) if name in run.plan else one for name, one in run.lock.settings.items()
     }
@@ -318,7 +318,7 @@ def render(found: Comparison, width: int | None = None) -> str:
     first = found.first
     lines = [title(found)]
     if first is not None:
-        lines += [f"  reduced  {words}" for words in first.reduced.words]
+        lines += [f"  reduced  {words}" for words in first.reduced.descriptions]
     card = first is not None and first.device.kind == "cuda"
     what = "peak allocated" if card else "peak RSS"
     heads = [what, "predicted" if card else "for training", "tokens/s", "ms/step", "loss"]
@@ -337,7 +337,7 @@ def render(found: Comparison, width: int | None = None) -> str:
 
 
 def title(found: Comparison) -> str:
-    """What ran where."""
+    """The run and its device."""
     first = found.first
     if first is None:
         return found.run.name

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 VERSION = 1
 SKIPPED = ("__pycache__", "node_modules", "site-packages")
-"""Folders whose content is nobody's own build; so are hidden ones."""
+"""Folders that hold no builds of the project; hidden ones are skipped too."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """Of the run in ``path``: its verdict, or ``problem``, a sentence that says why it could not be tried."""
+    """The verdict of the run in ``path``, or ``problem``: why it could not be tried."""
 
     path: Path
     verdict: Verdict | None = None
@@ -83,7 +83,7 @@ def run_all(
     progress: Callable[[str], None] | None = None,
     fail_fast: bool = False,
 ) -> list[Result]:
-    """Smoke-run each folder; ``ended`` hears of each result at once.
+    """Smoke-run each folder; ``ended`` is called with each result.
 
     What could not be tried or failed does not keep the others from running, unless ``fail_fast``. The list ends early
     when a run was interrupted. ``options.keep`` gets a folder for each run when there are several.

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from zerocfg.smoke.smoke import Options
     from zerocfg.smoke.worker.report_schema import Counter
 
-    Play = Callable[[RunFolder, Options], Verdict]
+    Launch = Callable[[RunFolder, Options], Verdict]
 
 ON_PROCESSOR, ON_CARD = 64, 4096
-"""Samples: where a search ends that finds no limit. A processor has none but the machine's."""
+"""Samples at which a search without a limit ends. A processor has only the machine's limit."""
 
 
 @dataclass
 class Bracket:
-    """What is known of a search: ``low`` fits (0: nothing known to), ``high`` does not (None: nothing known)."""
+    """The state of a search: ``low`` fits (0: none known), ``high`` does not (None: none known)."""
 
     upper: int
     low: int = 0
@@ -43,7 +43,7 @@ class Bracket:
 
     @property
     def closed(self) -> bool:
-        """Nothing is left to try."""
+        """Whether nothing is left to try."""
         return self.low >= self.upper or (self.high is not None and self.high - self.low <= 1)
 
 
@@ -76,7 +76,7 @@ def search(
 
 @dataclass(frozen=True)
 class Try:
-    """One launch. ``peak``: bytes of the rank that held most; ``why``: what it failed for."""
+    """One launch. ``peak``: bytes of the rank that held most; ``why``: the reason of its failure."""
 
     batch: int
     fits: bool
@@ -131,7 +131,7 @@ class Found:
 
     @property
     def fastest(self) -> Try | None:
-        """With the most tokens a second; of equals, within 3 percent, the smallest."""
+        """The launch with most tokens per second; of equals, within 3 percent, the smallest."""
         rated = [one for one in self.tries if one.fits and one.tokens_per_second]
         most = max((one.tokens_per_second or 0 for one in rated), default=0)
         good = [one for one in rated if (one.tokens_per_second or 0) >= 0.97 * most]
@@ -156,7 +156,7 @@ class Found:
             "memory_limit_bytes": self.limit,
             "launches": len(self.tries),
             "holds_for_the_plan": self.faithful,
-            "reductions": self.verdict.reduced.words if self.verdict is not None else [],
+            "reductions": self.verdict.reduced.descriptions if self.verdict is not None else [],
             "tries": [one.data() for one in self.tries],
             "problem": self.problem,
         }
@@ -191,13 +191,13 @@ def with_batch(run: RunFolder, batch: int) -> RunFolder:
 def find(
     run: RunFolder,
     options: Options,
-    play: Play,
+    launch: Launch,
     *,
     upper: int | None = None,
     launches: int | None = None,
-    told: Callable[[Try], None] | None = None,
+    on_try: Callable[[Try], None] | None = None,
 ) -> Found:
-    """Search the largest micro batch of ``run``. ``play`` launches once; ``told`` hears of every launch.
+    """Search the largest micro batch of ``run``. ``launch`` launches once; ``on_try`` is called after every launch.
 
     A launch that finds no memory bounds the search; one that fails for another reason ends it. Raises SmokeError when
     nothing could be tried.
@@ -210,14 +210,14 @@ def find(
 
     def fits(batch: int) -> bool:
         pinned = found.verdict.reduced if found.verdict is not None else run.pinned
-        verdict = play(replace(with_batch(run, batch), pinned=pinned), options)
+        verdict = launch(replace(with_batch(run, batch), pinned=pinned), options)
         one = tried(batch, verdict)
         found.tries.append(one)
         found.first = found.first or verdict
         if one.fits or found.verdict is None or found.largest is None:
             found.verdict = verdict
-        if told is not None:
-            told(one)
+        if on_try is not None:
+            on_try(one)
         if verdict.outcome.interrupted or (not one.fits and not no_memory(verdict.outcome)):
             found.verdict = verdict
             raise _EndError(verdict.outcome.failure or "it was interrupted")
@@ -236,7 +236,7 @@ def find(
 
 
 class _EndError(Exception):
-    """The search cannot go on."""
+    """The search cannot continue."""
 
 
 def _aim(found: Found, first: int, upper: int | None) -> None:
@@ -256,7 +256,7 @@ def _aim(found: Found, first: int, upper: int | None) -> None:
 
 
 def tried(batch: int, verdict: Verdict) -> Try:
-    """What one launch showed. One that trained fits, whatever else is wrong with it."""
+    """The result of one launch. One that trained fits, even if checks failed."""
     outcome, seen = verdict.outcome, verdict.figures
     good = outcome.failure is None and seen.first is not None
     why = "" if good else no_memory(outcome) or outcome.failure or "no step was made"
@@ -264,7 +264,7 @@ def tried(batch: int, verdict: Verdict) -> Try:
 
 
 def no_memory(outcome: Outcome) -> str:
-    """That a launch failed for want of memory, in words; empty when it says something else."""
+    """How a launch ran out of memory; empty for other failures."""
     out = ran_out(outcome)
     if out is not None:
         return f"rank {out[0]} ran out of the {out[1]}'s memory"
@@ -307,7 +307,7 @@ def heading(found: Found) -> str:
 
 
 def conclusion(found: Found) -> list[str]:
-    """What follows, in sentences."""
+    """The conclusions, as sentences."""
     if found.problem is not None:
         return [f"The search ended early: {found.problem}"]
     largest = found.largest
@@ -336,7 +336,7 @@ def advice(found: Found, batch: int) -> list[str]:
     if not found.faithful:
         return [
             "That is the micro batch of the run as it was reduced here, not of the planned job:",
-            *(f"  {words}" for words in verdict.reduced.words),
+            *(f"  {words}" for words in verdict.reduced.descriptions),
         ]
     steps = whole(found.run.plan.get("gradient_accumulation_steps"), 1)
     ranks = verdict.reduced.ranks

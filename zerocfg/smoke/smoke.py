@@ -13,9 +13,8 @@ from zerocfg.smoke.certify import certificate_file
 from zerocfg.smoke.certify.result import smoke_result
 from zerocfg.smoke.judge import arguments, measured
 from zerocfg.smoke.judge import command as commands
-from zerocfg.smoke.judge.checks import check
-from zerocfg.smoke.judge.lint_findings import findings_of, seen_by_lint
-from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.judge.lint_findings import lint_findings, linted_run
+from zerocfg.smoke.judge.verdict import Verdict, run_checks
 from zerocfg.smoke.launch import process, sharing
 from zerocfg.smoke.launch.interrupts import interrupts
 from zerocfg.smoke.launch.job_folder import prepare, variables
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PORTS = 3
-"""Launches that are tried when another program takes the chosen port before the ranks do."""
+"""Launches to try when another program takes the chosen port before the ranks do."""
 
 
 @dataclass(frozen=True)
@@ -67,25 +66,25 @@ def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None
     Raises SmokeError when that cannot be tried.
     """
     if options.command is not None and options.unplanned:
-        return _command(commands.nobody(), options.command, options, progress)
+        return _command(commands.without_plan(), options.command, options, progress)
     run = read(folder, options.consumer, options.name)
     if options.command is not None:
         verdict = _command(run, options.command, options, progress)
     else:
-        verdict = play(run, options, progress)
+        verdict = launch_once(run, options, progress)
     if options.nodes == 1 or nodes.here(options.nodes).rank == 0:
         verdict.certificate = certify(verdict, options.steps)
     return verdict
 
 
-def play(run: RunFolder, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
-    """Launch a run once and check what runs. Nothing is written beside it, and nothing is left of it.
+def launch_once(run: RunFolder, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
+    """Launch a run once and check what runs. Nothing is written beside it, and everything is cleaned up.
 
     Raises SmokeError when that cannot be tried.
     """
     _require(run)
     device = device_for(options)
-    ranks = _ranks(run, device, options.ranks, options.nodes)
+    ranks = ranks_for(run, device, options.ranks, options.nodes)
     spread = None
     if options.nodes > 1:
         spread = replace(nodes.here(options.nodes), each=ranks)
@@ -97,7 +96,7 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
         reduced = reduce(run, device, ranks, folder, options.limit, spread)
         own, mode, memory = variables(folder, run.handwritten), None, options.memory_limit
         if device.shared and ranks > 1:
-            shared = sharing.known(ranks) or sharing.find(ranks, folder, progress=progress)
+            shared = sharing.cached(ranks) or sharing.find(ranks, folder, progress=progress)
             own, mode = own | sharing.first_card(), shared.mode
             memory = memory or sharing.memory_of_a_rank(device, ranks)
             reduced.changes.append(shared.reduction(ranks, device.name))
@@ -107,32 +106,32 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
             if outcome.kind != "port" or spread is not None:
                 break
             command = process.elsewhere(command)
-        verdict = Verdict(run, device, reduced, outcome, check(run, reduced, outcome, options.steps))
-        verdict.checks += arguments.check(findings_of(seen_by_lint(run)))
+        verdict = Verdict(run, device, reduced, outcome, run_checks(run, reduced, outcome, options.steps))
+        verdict.checks += arguments.check(lint_findings(linted_run(run)))
         verdict.checks += measured.check(verdict.figures, verdict.expected, outcome)
         verdict.kept = _keep(folder, keep)
     return verdict
 
 
 def _command(run: RunFolder, line: str, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
-    """Run the user's own command once and check what it trains, as `play` does with the ranks' program."""
+    """Run the user's own command once and check what it trains, as `launch_once` does with the ranks' program."""
     device = choose(options.device)
     keep = _kept_in(options.keep)
     with interrupts(), scratch() as folder:
-        played = commands.play(line, run, device, options.steps, options.ranks, options.limit, folder, progress)
+        played = commands.run_command(line, run, device, options.steps, options.ranks, options.limit, folder, progress)
         verdict = Verdict(run, device, played.reduced, played.outcome, played.checks, command=played.command)
         verdict.kept = _keep(folder, keep)
     return verdict
 
 
 def device_for(options: Options) -> Device:
-    """What the ranks will run on. Raises SmokeError where it is not here."""
+    """The device of the ranks. Raises SmokeError where this machine has none of the kind."""
     device = choose(options.device)
     return sharing.one_card(device) if options.share_gpu else device
 
 
-def _ranks(run: RunFolder, device: Device, wanted: int | None, nodes: int = 1) -> int:
-    """How many processes are started on this machine."""
+def ranks_for(run: RunFolder, device: Device, wanted: int | None, nodes: int = 1) -> int:
+    """The number of processes to start on this machine."""
     planned = run.plan.get("num_processes")
     planned = planned // nodes if isinstance(planned, int) else planned
     here = 2 if device.shared else device.count or 2
@@ -178,12 +177,12 @@ def _require(run: RunFolder) -> None:
 
 
 def _kept_in(keep: Path | None) -> Path | None:
-    """The folder of ``--keep``, made before anything runs: what cannot be kept is not found out afterwards."""
+    """The folder of ``--keep``, created before anything runs, so that a failure to create it costs no run."""
     if keep is not None:
         try:
             keep.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise SmokeError(f"the folder of --keep cannot be made: {keep}: {error.strerror or error}") from None
+            raise SmokeError(f"cannot create the folder of --keep: {keep}: {error.strerror or error}") from None
     return keep
 
 

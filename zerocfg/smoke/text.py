@@ -22,7 +22,7 @@ def render(verdict: Verdict, width: int | None = None) -> str:
     where = verdict.device.name if verdict.device.kind == "cuda" else "CPU"
     ranks = verdict.reduced.ranks
     lines = [f"{verdict.run.name}: {ranks} rank{'s' if ranks != 1 else ''} on {where}"]
-    lines += [f"  reduced  {words}" for words in verdict.reduced.words]
+    lines += [f"  reduced  {words}" for words in verdict.reduced.descriptions]
     lines += ["", *table(verdict, width)]
     outcome = verdict.outcome
     if verdict.command is not None:
@@ -79,8 +79,8 @@ def _after_settings(own: list[Check]) -> int:
 
 
 def _further(verdict: Verdict) -> list[tuple[str, str, str, str]]:
-    """The many settings that are as planned, counted."""
-    words = {"acting": ("read where they act", "ok"), "parsed": ("as parsed", "ok"), "unseen": ("not to be seen", "")}
+    """Rows that count the settings that are as planned."""
+    words = {"acting": ("read where they act", "ok"), "parsed": ("as parsed", "ok"), "unseen": ("not observable", "")}
     found = []
     for kind, (seen, mark) in words.items():
         count = sum(1 for one in verdict.checks if one.further == kind and one.ok is not False)

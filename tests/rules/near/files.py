@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.rules.near.table import Near
-from zerocfg.rules.example import Example
+from zerocfg.rulebook.example import Example
 
 
 def of(code: str, why: str, files: dict[str, str], consumer: str | None = None) -> Near:

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.rules.examples import lint, told, write
+from zerocfg.lint.selection import Selection
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
-from zerocfg.rules.selection import Selection
 from zerocfg.source.edit import apply_edits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from zerocfg.rulebook.example import Example, Level
     from zerocfg.rules.api import Fix
-    from zerocfg.rules.example import Example, Level
 
 RULES = {rule.code: rule for rule in ALL}
 _SAME: Any = object()
@@ -68,7 +69,7 @@ def near(
 
     ``files`` adds a file, replaces it, or takes it away (None).
     """
-    base = RULES[code].page.good[good - 1] if good else RULES[code].page.bad[bad - 1]
+    base = page_of(RULES[code]).good[good - 1] if good else page_of(RULES[code]).bad[bad - 1]
     texts = dict(base.files)
     for old, new in swaps:
         (name,) = [name for name, text in texts.items() if text.count(old) == 1]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zerocfg.rules.example import Example
+from zerocfg.rulebook.example import Example
+from zerocfg.rulebook.pages import page_of
 
 from .table import RULES, Near, judge, near, rows
 
@@ -61,7 +62,7 @@ SIZES = (
         "accumulation has a rule of its own",
         ('"auto", "gradient_clipping": 0.5', '2, "gradient_clipping": "auto"'),
     ),
-    Near("ZC203", "no accumulation has a rule of its own", replace(RULES["ZC206"].page.bad[0], expected=())),
+    Near("ZC203", "no accumulation has a rule of its own", replace(page_of(RULES["ZC206"]).bad[0], expected=())),
     near("ZC203", "the product", ('"train_batch_size": 9', '"train_batch_size": 8')),
     near("ZC203", "one less", ('"train_batch_size": 9', '"train_batch_size": 7')).finds(
         "error", TOTAL % 7, 7, 4, 1, 2, also=(SIZE % 4, ACCUMULATED % 1)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint, write
-from zerocfg.rules.example import Example
-from zerocfg.rules.selection import Selection
+from zerocfg.lint.selection import Selection
+from zerocfg.rulebook.example import Example
 
 from .files import of
 from .table import Near, judge, rows

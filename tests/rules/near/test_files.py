@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint, told, write
-from zerocfg.rules.selection import Selection
+from zerocfg.lint.selection import Selection
 
 from .files import of
 from .table import Near, near, rows

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint_example
+from zerocfg.lint.selection import Selection
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
-from zerocfg.rules.selection import Selection
 
 from .table import Near, near
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocfg.rules.example import Example
+    from zerocfg.rulebook.example import Example
 
 _SAFE = {
     "s": (
@@ -49,10 +50,10 @@ def marks(code: str, example: Example, folder: Path) -> str:
     return "".join("-" if one.fix is None else "s" if one.fix.safe else "u" for one in found)
 
 
-@pytest.mark.parametrize("code", [rule.code for rule in ALL if rule.page.fixable])
+@pytest.mark.parametrize("code", [rule.code for rule in ALL if page_of(rule).fixable])
 def test_only_what_changes_no_meaning_is_safe(code: str, tmp_path: Path) -> None:
     (rule,) = [rule for rule in ALL if rule.code == code]
-    found = " ".join(marks(code, example, tmp_path / str(at)) for at, example in enumerate(rule.page.bad))
+    found = " ".join(marks(code, example, tmp_path / str(at)) for at, example in enumerate(page_of(rule).bad))
     if code in SAFE:
         assert found == SAFE[code]
     else:

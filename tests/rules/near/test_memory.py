@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.rules.example import Example
+from zerocfg.rulebook.example import Example
 from zerocfg.run.facts import HardwareSummary, MemorySummary, ModelSummary
 
 from .table import Near, judge, near, rows

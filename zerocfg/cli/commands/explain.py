@@ -17,15 +17,16 @@ from zerocfg.cli.screens.settings_table import settings_table
 from zerocfg.cli.settings_options import SettingsOptions, options
 from zerocfg.cli.terminal import columns
 from zerocfg.compare.lock_table import table
+from zerocfg.lint.selection import Selection
 from zerocfg.report.runs import releases_of, why
 from zerocfg.report.table import folded, reflowed
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.codes import REMOVED
 from zerocfg.rules.registry import ALL, find
-from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.run.origins import place_of, said
+from zerocfg.run.origins import origin_label, place_of
 from zerocfg.run.releases import with_versions
 from zerocfg.source.secrets import masked
 
@@ -139,9 +140,9 @@ def explain_rule(what: str) -> str:
         hint = f"; did you mean {near}?" if near else "; for a setting, name the run: --run RUN"
         raise click.UsageError(f"no rule is called '{what}'{hint}")
     from zerocfg.cli.linting.examples import as_shown, fix_safety
-    from zerocfg.rules.docs import as_text
+    from zerocfg.rulebook.rendering import as_text
 
-    return reflowed(as_text(rule, as_shown(rule.page), fix_safety(rule)), columns(sys.stdout))
+    return reflowed(as_text(rule, as_shown(page_of(rule)), fix_safety(rule)), columns(sys.stdout))
 
 
 def explain_run(run: Run) -> str:
@@ -191,4 +192,4 @@ def _value(value: object) -> str:
 
 def _origin(origin: Origin) -> str:
     where = place_of(origin)
-    return f"{where} ({said(origin)})" if where and origin.note else str(where or said(origin))
+    return f"{where} ({origin_label(origin)})" if where and origin.note else str(where or origin_label(origin))

@@ -20,9 +20,9 @@ from zerocfg.cli.outputs import Output, OutputType, outputs, write
 from zerocfg.cli.progress import Working
 from zerocfg.cli.settings_options import SettingsOptions, options
 from zerocfg.cli.terminal import colour, columns, write_exactly
+from zerocfg.lint.engine import Result
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Result
 from zerocfg.run.model import CONSUMERS
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -171,7 +171,7 @@ def command(
         result = fix_files(job, result, unsafe=unsafe_fixes, quiet=quiet)
     result = job.reported(result)
     if all_releases:
-        from zerocfg.rules.everywhere import reaching
+        from zerocfg.lint.release_ranges import reaching
 
         result.diagnostics = reaching(result.diagnostics, job.runs)
     # The fixed text of standard input has standard output to itself.
@@ -204,12 +204,10 @@ def _exit(unchecked: bool, found: bool) -> NoReturn:
 
 
 def _warn(job: Job) -> None:
-    for folder in job.empty:
-        click.echo(f"zerocfg: warning: no configs found below '{folder}'", err=True)
     if job.empty:
-        from zerocfg.cli.linting.discovery_help import discovery_help
+        from zerocfg.cli.linting.discovery_help import tell_empty
 
-        click.echo(discovery_help(), err=True, nl=False)
+        tell_empty(job.empty)
 
 
 def _show_runs(job: Job, output: Output, color: str) -> None:

@@ -15,12 +15,12 @@ from zerocfg.cli.settings_options import SettingsOptions, options
 from zerocfg.cli.terminal import columns, write_exactly
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
+from zerocfg.lint.engine import Diagnostic
+from zerocfg.lint.selection import Selection
 from zerocfg.migrate.migration import Done, Migration, migrate
 from zerocfg.migrate.outcome import Changed, Rest, rest
 from zerocfg.migrate.releases import ReleasesError, parse_releases
 from zerocfg.report.table import folded
-from zerocfg.rules.engine import Diagnostic
-from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import CONSUMERS
 from zerocfg.source.edit import unified_diff
@@ -68,12 +68,16 @@ def command(
     job = Job(targets, SettingsOptions(**given).settings(targets[0]), Selection(), consumer)
     with Working("migrating", job.progress):
         unread = [one for one in job.lint().unread if one.named]
-        runs = job.included
+        runs, empty = job.included, list(job.empty)
         found = migrate(runs, target, source, with_pins=pins)
         job.lint(found.texts)
         remaining = rest(found, runs, job.included, target, source)
     for one in unread:
         click.echo(f"zerocfg: '{one.file}' was not read: {one.reason}", err=True)
+    if empty:
+        from zerocfg.cli.linting.discovery_help import tell_empty
+
+        tell_empty(empty)
     if output_format == "json":
         click.echo(_as_data(job, found, remaining, writes), nl=False)
     else:

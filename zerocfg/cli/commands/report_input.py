@@ -19,12 +19,12 @@ from zerocfg.compare.lock_diff import changes, sources
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.compile_runs import compile_runs
 from zerocfg.emit.files import emit
+from zerocfg.lint.engine import Result, lint_runs
+from zerocfg.lint.selection import Selection
 from zerocfg.page.report_input import ReportInput
 from zerocfg.resolve.explain.alternatives import alternatives
 from zerocfg.resolve.explain.forecast import Forecast, forecast
 from zerocfg.resolve.facts import with_facts
-from zerocfg.rules.engine import Result, lint_runs
-from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions
@@ -157,7 +157,7 @@ def _lint(runs: list[Run], folder: Path) -> Result:
     known = read_baseline_file(None, settings)
     if known is None:
         return result
-    from zerocfg.rules.baseline import without_known
+    from zerocfg.lint.baseline import without_known
 
     return without_known(result, known.entries, known.folder, frozenset().union(*result.together))
 

@@ -10,6 +10,7 @@ import click
 
 from zerocfg.cli.terminal import columns
 from zerocfg.report.table import Column, folded, table, wrap
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ def _list(width: int | None) -> None:
         (
             rule.code,
             rule.severity.value,
-            rule.page.proof.status,
-            "fix" if rule.page.fixable else "",
+            page_of(rule).proof.status,
+            "fix" if page_of(rule).fixable else "",
             rule.name,
-            ("" if rule.status == "stable" else f"({rule.status}) ") + rule.page.summary,
+            ("" if rule.status == "stable" else f"({rule.status}) ") + page_of(rule).summary,
         )
         for rule in ALL
     ]
@@ -44,8 +45,8 @@ def _list(width: int | None) -> None:
         below = [folded(f"       {row[5]}\n", width).rstrip("\n") for row in rows]
         lines = [line for pair in zip(heads, below, strict=True) for line in pair]
     click.echo("\n".join(lines))
-    executed = sum(rule.page.proof.status == "executed" for rule in ALL)
-    own = sum(rule.page.proof.status == "self" for rule in ALL)
+    executed = sum(page_of(rule).proof.status == "executed" for rule in ALL)
+    own = sum(page_of(rule).proof.status == "self" for rule in ALL)
     count = (
         f"{len(ALL)} rules, {executed} with a proof that the test suite executes on the real libraries; "
         f"{own} are about zerocfg itself."
@@ -55,24 +56,24 @@ def _list(width: int | None) -> None:
 
 def _row(rule: Rule) -> dict[str, object]:
     from zerocfg.cli.linting.examples import fix_safety
-    from zerocfg.rules.docs import FAMILIES
-    from zerocfg.rules.engine import DOCS
+    from zerocfg.lint.engine import DOCS
+    from zerocfg.rulebook.rendering import FAMILIES
 
     return {
         "code": rule.code,
         "name": rule.name,
         "family": FAMILIES[rule.code[2]],
-        "summary": rule.page.summary,
+        "summary": page_of(rule).summary,
         "severity": rule.severity.value,
         "status": rule.status,
         "since": rule.since,
         "replaced_by": rule.replaced_by or None,
-        "fixable": rule.page.fixable,
+        "fixable": page_of(rule).fixable,
         "fix_safety": fix_safety(rule),
         "consumers": sorted(rule.consumers),
         "needs": sorted(rule.needs),
         "versions": rule.versions or None,
-        "proof": rule.page.proof.status,
-        "proof_phase": rule.page.proof.phase if rule.page.proof.status == "executed" else None,
+        "proof": page_of(rule).proof.status,
+        "proof_phase": page_of(rule).proof.phase if page_of(rule).proof.status == "executed" else None,
         "url": f"{DOCS}{rule.code}.md",
     }

@@ -1,8 +1,12 @@
-"""What ``zerocfg lint`` looks for in a folder, told where it finds nothing."""
+"""What ``zerocfg`` looks for in a folder, told where it finds nothing."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
 
 from zerocfg.cli.terminal import columns
 from zerocfg.report.table import folded
@@ -16,6 +20,13 @@ KINDS = (
     ("scripts", "Python that calls TrainingArguments, Accelerator or deepspeed.initialize"),
     ("specs", "zerocfg.yaml"),
 )
+
+
+def tell_empty(folders: Iterable[Path]) -> None:
+    """Warn on standard error that folders hold no config, and list what would be one."""
+    for folder in folders:
+        click.echo(f"zerocfg: warning: no configs found below '{folder}'", err=True)
+    click.echo(discovery_help(), err=True, nl=False)
 
 
 def discovery_help() -> str:

@@ -11,25 +11,26 @@ from typing import TYPE_CHECKING
 
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
-from zerocfg.rules.engine import Result
-from zerocfg.rules.selection import Selection
+from zerocfg.lint.engine import Result
+from zerocfg.lint.selection import Selection
+from zerocfg.rulebook.pages import page_of
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 
 if TYPE_CHECKING:
+    from zerocfg.rulebook.example import Example
+    from zerocfg.rulebook.pages import Page
+    from zerocfg.rulebook.rendering import Safety
     from zerocfg.rules.api import Rule
-    from zerocfg.rules.docs import Safety
-    from zerocfg.rules.example import Example
-    from zerocfg.rules.pages import Page
 
 
 def fix_safety(rule: Rule) -> Safety:
     """Whether the fixes for a rule's bad examples are safe."""
-    if not rule.page.fixable:
+    if not page_of(rule).fixable:
         return "none"
     fixes = [
         diagnostic.fix
-        for example in rule.page.bad
+        for example in page_of(rule).bad
         for diagnostic in lint_example(example).diagnostics
         if diagnostic.code == rule.code
     ]

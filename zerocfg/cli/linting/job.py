@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.settings import Settings
-from zerocfg.rules.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
-from zerocfg.rules.selection import Selection, called, fits, names
+from zerocfg.lint.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
+from zerocfg.lint.selection import Selection, called, fits, names
 from zerocfg.run.discover import Files, display_name
-from zerocfg.run.effective import read_by
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import Run, SourceFile, Told, files_of
+from zerocfg.run.model import ReaderEvidence, Run, SourceFile, files_of
 from zerocfg.run.releases import with_versions
-from zerocfg.run.unread import Unread, unread, without_unknown
+from zerocfg.run.resolve_settings import with_consumer
+from zerocfg.run.unchecked import UncheckedFile, unchecked_files, without_unknown
 from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
-    from zerocfg.rules.baseline import Entry
+    from zerocfg.lint.baseline import Entry
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Job:
         result.unread = self.unread(files, runs, result)
         if self.known is None:
             return result
-        from zerocfg.rules.baseline import without_known
+        from zerocfg.lint.baseline import without_known
 
         looked_at = frozenset(
             str(file.path.resolve()) for file in files.all() if file.path and id(file) in asked - excluded
@@ -111,7 +111,7 @@ class Job:
         """The runs with the consumer from the command line or the settings; the setting ``consumer`` is only a default
         for files that do not say who reads them."""
         if self.consumer is not None:
-            return [read_by(run, self.consumer, Told("command")) for run in runs]
+            return [with_consumer(run, self.consumer, ReaderEvidence("command")) for run in runs]
         if self.settings.consumers:
             runs = [self._by_path(run) for run in runs]
         return runs if self.settings.consumer is None else assume_consumer(runs, self.settings.consumer)
@@ -119,14 +119,14 @@ class Job:
     def _by_path(self, run: Run) -> Run:
         folder = self.settings.folder
         known = [name for file in files_of(run) for name in names(file, folder)]
-        if run.started is not None:
-            known += called(display_name(run.started), run.started, folder)
+        if run.entry_point is not None:
+            known += called(display_name(run.entry_point), run.entry_point, folder)
         for pattern, consumer in self.settings.consumers:
             if any(fits(pattern, name) for name in known):
-                return read_by(run, consumer, Told("path", pattern=pattern))
+                return with_consumer(run, consumer, ReaderEvidence("path", pattern=pattern))
         return run
 
-    def unread(self, files: Files, runs: list[Run], result: Result) -> tuple[Unread, ...]:
+    def unread(self, files: Files, runs: list[Run], result: Result) -> tuple[UncheckedFile, ...]:
         """Files that were found but not checked."""
         folders = [target for target in self.targets if target.is_dir()]
         named = [target for target in self.targets if not target.is_dir()]
@@ -137,7 +137,7 @@ class Job:
         ]
         hidden = {file.name for file in files.met() if self.excluded(file)} if self.settings.exclude else set()
         looked_at = [run for run in runs if not run.files or any(file.name not in hidden for file in run.files)]
-        found = unread(files, looked_at, named, folders, told)
+        found = unchecked_files(files, looked_at, named, folders, told)
         found = tuple(one for one in found if one.file not in hidden)
         return without_unknown(found) if self.skip_unknown else found
 
@@ -173,7 +173,7 @@ def excludes_path(settings: Settings, path: Path) -> bool:
 
 def assume_consumer(runs: list[Run], consumer: str) -> list[Run]:
     """The runs, with this consumer where the files do not say who reads the config."""
-    return [read_by(run, consumer, Told("settings")) if _open(run) else run for run in runs]
+    return [with_consumer(run, consumer, ReaderEvidence("settings")) if _open(run) else run for run in runs]
 
 
 def _open(run: Run) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import click
 
 from zerocfg.cli.settings import Settings
+from zerocfg.lint.selection import Selection
 from zerocfg.rules.codes import REMOVED
-from zerocfg.rules.selection import Selection
 
 _CODE = re.compile(r"zc\d*", re.IGNORECASE)
 

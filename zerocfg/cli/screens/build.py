@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocfg.emit.files import Emitted
+    from zerocfg.lint.engine import Result
     from zerocfg.resolve.build import Built
     from zerocfg.resolve.plan import Problem
-    from zerocfg.rules.engine import Result
 
 # Keys of the table; the lock holds all of them.
 _SHOWN = (

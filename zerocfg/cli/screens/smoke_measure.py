@@ -72,7 +72,7 @@ def measure(
     from zerocfg.smoke import compare, max_batch
     from zerocfg.smoke.model.error import SmokeError
     from zerocfg.smoke.prepare.folder import read
-    from zerocfg.smoke.smoke import play
+    from zerocfg.smoke.smoke import launch_once
 
     # Saving and reading back are not what is measured here; the step that warms up needs two others behind it.
     options = replace(options, parts=("train",), keep=None)
@@ -84,7 +84,7 @@ def measure(
         if sys.stderr.isatty():
             click.echo(words, err=True)
 
-    def told(one: Try) -> None:
+    def on_try(one: Try) -> None:
         progress(f"micro batch {one.batch}: {'fits' if one.fits else one.why}")
 
     try:
@@ -92,7 +92,7 @@ def measure(
             _drawable(picture, ways)
         folder = read(path, options.consumer, options.name)
         if ways is None:
-            found = max_batch.find(folder, options, play, **bounds, told=told)
+            found = max_batch.find(folder, options, launch_once, **bounds, on_try=on_try)
             click.echo(json.dumps(found.data(), indent=2) if as_json else max_batch.render(found, width), nl=as_json)
             interrupted, good = found.interrupted, found.problem is None and found.largest is not None
         else:
@@ -100,10 +100,10 @@ def measure(
                 folder,
                 compare.parse(ways),
                 options,
-                play,
+                launch_once,
                 compare.pin_with,
                 search=bounds if find_max_batch else None,
-                told=lambda way, one: told(one) if one is not None else progress(compare.label(way)),
+                on_try=lambda way, one: on_try(one) if one is not None else progress(compare.label(way)),
             )
             click.echo(
                 json.dumps(compared.data(), indent=2) if as_json else compare.render(compared, width), nl=as_json

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from zerocfg.resolve.engine.fsdp import choose_fsdp
 from zerocfg.resolve.plan import Engine, Problem
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.text import Span
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.models.layers import LAYER_CLASSES
 from zerocfg.resolve.plan import Decision, Problem
-from zerocfg.run.fsdp import ONLY_FIRST, SECTION
 from zerocfg.run.model import Origin, Setting
+from zerocfg.run.stages.fsdp import ONLY_FIRST, SECTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ from zerocfg.hardware.catalogue import CPU, LARGEST_COUNT
 from zerocfg.resolve.init.draft import Draft, How, run_name, with_unique_names, without_duplicates
 from zerocfg.resolve.init.repository import SEEN, calls_of, model_configs, nearest, scripts
 from zerocfg.run.discover import Files
+from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.hub import CONFIG, find_config, is_hub_name
 from zerocfg.run.kinds import sniff
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.reader import TRL_KEYS
 from zerocfg.source.paths import relative
 
@@ -61,7 +61,7 @@ class _Guesser:
     def _from_line(self, run: Run) -> Draft | None:
         line, file = run.launch, run.launch_file
         assert line is not None and file is not None
-        if line.script is None or line.script.value is None or run.consumer in NEIGHBOURS:
+        if line.script is None or line.script.value is None or run.consumer in FRAMEWORKS:
             return None  # a framework with recipes of its own is started by its own program
         where = f"{_short_name(file, self.folder)}:{file.source.place(line.span.start).line}"
         named = line.script.value.replace(".", "/") + ".py" if line.module else line.script.value
@@ -233,7 +233,7 @@ class _Guesser:
         trl = isinstance(recipe, dict) and bool(TRL_KEYS & set(recipe))
         if calls is not None and script is not None:
             draft.add("consumer", calls, "found", f"{script.name} {SEEN[calls]}")
-        elif run.consumer is not None and run.consumer not in NEIGHBOURS:
+        elif run.consumer is not None and run.consumer not in FRAMEWORKS:
             draft.add("consumer", run.consumer, "found", where or "its files")
         elif recipe is not None:
             draft.add("consumer", "trl" if trl else "transformers", "guessed", "by the keys of the recipe")

@@ -24,10 +24,10 @@ from zerocfg.resolve.search.search_space import (
     stages_named,
 )
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.effective import compute
 from zerocfg.run.model import Effective, Origin, Run, Setting
-from zerocfg.run.origins import said
-from zerocfg.run.parser import parser_of
+from zerocfg.run.origins import origin_label
+from zerocfg.run.resolve_settings import resolve_settings
+from zerocfg.run.stages.parser import parser_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ def with_open_values(inputs: Inputs) -> Inputs:
     goals = inputs.spec.goals
     if goals is not None:
         inputs = _with_precision(inputs)
-    before = compute(inputs.run)
+    before = resolve_settings(inputs.run)
     what = search_space(inputs, before)
     if what is None:
         return inputs
@@ -248,7 +248,7 @@ def _with_precision(inputs: Inputs) -> Inputs:
     profile, run = inputs.profile, inputs.run
     if profile is None or profile.accelerator.vendor == "cpu" or profile.accelerator.bf16 is None:
         return inputs
-    before = compute(run)
+    before = resolve_settings(run)
     recipe = run.recipe.data() if run.recipe else None
     said = {**(recipe if isinstance(recipe, dict) else {}), **run.arguments}
     names = ("mixed_precision", "bf16.enabled", "fp16.enabled")
@@ -332,7 +332,7 @@ def pinned_memory(
             pinned = False
         elif not is_set(effective.get(name)):
             default = parser_of(run).newest(name)
-            reason = f"{said(default.origin)}, stated because it changed in 0.19.5"
+            reason = f"{origin_label(default.origin)}, stated because it changed in 0.19.5"
             found[name] = Decision(default.value, reason, "default", inputs={"deepspeed": release})
             pinned = default.value
         else:

@@ -13,10 +13,10 @@ from zerocfg.rules.batch.sizes import lacks_accumulation
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, describe_origin, effective_value, stage_of
 from zerocfg.rules.failures import failures, primary_location
 from zerocfg.rules.fixes import edited, giving, present
-from zerocfg.run.arguments import arguments_of
-from zerocfg.run.batches import STEPS, TRAIN
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.script import accelerator
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.batches import STEPS, TRAIN
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
 
@@ -163,13 +163,3 @@ def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
         f"write {asked.value} in the config as well, or {used.value} here",
         related,
     )
-
-
-RULES = (
-    accumulation_absent,
-    accumulation_null,
-    count_with_a_dot,
-    unmanaged_accumulation_with_overlap,
-    steps_per_print_zero,
-    accelerator_steps_beaten,
-)

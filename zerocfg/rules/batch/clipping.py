@@ -80,10 +80,3 @@ def _told(run: Run, text: str) -> Fix | None:
     if _CLIP in (deepspeed_data(run) if in_json else accelerate_section(run)):
         return edited(replace_value, file, (*parent, _CLIP), text, why=why, safe=False)
     return edited(insert_entry, file, parent, _CLIP, text, why=why, safe=False)
-
-
-RULES = (
-    clipping_null,
-    clipping_negative,
-    clipping_of_script_without_effect,
-)

@@ -13,8 +13,8 @@ from zerocfg.rules.batch.optimizer import optimizer_type
 from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, section
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited, giving
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, Run, Setting
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.source.edit import insert_entry
 
 _PARAMS = ("optimizer", "params")
@@ -139,10 +139,3 @@ def learning_rate_missing(run: Run) -> Iterator[Finding]:
         'add `"lr": "auto"`, which accelerate fills from DummyOptim' if own_script else "write the learning rate",
         fix=_filled(run, "lr") if own_script else None,
     )
-
-
-RULES = (
-    optimizer_number_out_of_range,
-    argument_not_passed_to_optimizer,
-    learning_rate_missing,
-)

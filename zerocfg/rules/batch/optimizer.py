@@ -175,12 +175,3 @@ def adam_is_adamw(run: Run) -> Iterator[Finding]:
         'write "AdamW", or add `"adam_w_mode": false` for L2 regularisation',
         fix=edited(replace_value, run.deepspeed, TYPE, '"AdamW"', why="the name of what runs"),
     )
-
-
-RULES = (
-    optimizer_unknown,
-    optimizer_untested_with_zero,
-    optimizer_without_type,
-    adam_w_mode_ignored,
-    adam_is_adamw,
-)

@@ -9,8 +9,8 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.batch.optimizer import TYPE, adam_params, optimizer_type
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section, stage_of
 from zerocfg.rules.fixes import edited, present
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
@@ -106,11 +106,3 @@ def adagrad_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
         "parameters, of which ZeRO keeps one",
         "name Adagrad in the `optimizer` section of the DeepSpeed config, or use another optimizer",
     )
-
-
-RULES = (
-    adam_parameter_of_another_build,
-    lamb_with_static_loss_scale,
-    muon_with_reduce_scatter,
-    adagrad_of_trainer_with_zero,
-)

@@ -10,10 +10,10 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_section, admitted, admitting, deepspeed_data, describe_origin
 from zerocfg.rules.failures import failures, primary_location
 from zerocfg.rules.fixes import edited, giving, replace_at
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
-from zerocfg.run.parser import parser_of
 from zerocfg.run.script import accelerator
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.parser import parser_of
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
@@ -194,12 +194,3 @@ def _same(section: str, kind: str, asked: str) -> bool:
     if section == "optimizer":
         return kind.lower().replace("w", "") in asked.lower().replace("w", "")
     return kind in _LIKE.get(asked, (kind,))
-
-
-RULES = (
-    accumulation_auto_without_trainer,
-    accumulation_two_numbers,
-    clipping_not_passed_on,
-    clipping_cannot_be_switched_off,
-    optimizer_of_json_wins,
-)

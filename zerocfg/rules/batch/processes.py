@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, deepspeed_data, effective_value, section
 from zerocfg.rules.fixes import edited
-from zerocfg.run.batches import MICRO, STEPS, TRAIN
 from zerocfg.run.model import Run
+from zerocfg.run.stages.batches import MICRO, STEPS, TRAIN
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
@@ -98,10 +98,3 @@ def batch_fixes_processes(run: Run) -> Iterator[Finding]:
         [Location(run.deepspeed, (name,)) for name in (MICRO, STEPS)],
         edited(delete_entry, run.deepspeed, (TRAIN,), why="let DeepSpeed work it out"),
     )
-
-
-RULES = (
-    sequence_parallel_size_alone,
-    parallel_sizes_miss_processes,
-    batch_fixes_processes,
-)

@@ -176,12 +176,3 @@ def _typed(run: Run, written: dict[str, object]) -> Fix | None:
     if "type" in written:
         return None
     return edited(insert_entry, run.deepspeed, ("scheduler",), "type", f'"{kind}"', why=f"use {kind}", safe=False)
-
-
-RULES = (
-    schedule_unknown,
-    schedule_of_torch_with_zero,
-    schedule_without_params,
-    schedule_parameter_missing,
-    schedule_without_type,
-)

@@ -10,8 +10,8 @@ from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, changed_before, deepspeed_data, describe_origin, tuned
 from zerocfg.rules.failures import failures, primary_location
 from zerocfg.rules.fixes import edited, giving, replace_at
-from zerocfg.run.batches import MICRO, TRAIN
 from zerocfg.run.model import Difference, Run
+from zerocfg.run.stages.batches import MICRO, TRAIN
 from zerocfg.source.edit import delete_entry, insert_entry
 
 _STEPS = "gradient_accumulation_steps"
@@ -198,12 +198,3 @@ def batch_missing(run: Run) -> Iterator[Finding]:
             related,
             edited(insert_entry, run.deepspeed, (), MICRO, '"auto"', why="let the caller fill it in") if auto else None,
         )
-
-
-RULES = (
-    accumulation_disagrees,
-    disagrees_with_trainer,
-    batch_product,
-    batch_zero,
-    batch_missing,
-)

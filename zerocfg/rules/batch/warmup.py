@@ -11,8 +11,8 @@ from zerocfg.rules.batch.scheduler import PARAMS, parameters, scheduler_type
 from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, section
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
 
@@ -135,13 +135,3 @@ def decay_without_interval(run: Run) -> Iterator[Finding]:
         f"`decay_lr_rate: {show(rate)}` has no effect: `decay_step_size` is 0, which switches the decay off",
         "add `decay_step_size`, the number of steps between two decays",
     )
-
-
-RULES = (
-    warmup_longer_than_schedule,
-    peak_ignores_learning_rate,
-    peak_beats_learning_rate,
-    warmup_type_unknown,
-    warmup_not_passed_on,
-    decay_without_interval,
-)

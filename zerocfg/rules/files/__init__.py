@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from zerocfg.rules.files import misread, reading
+from zerocfg.rules.files import ignores, misread, reading
 
-MODULES = (reading, misread)
+MODULES = (ignores, reading, misread)

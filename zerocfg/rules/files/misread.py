@@ -92,7 +92,7 @@ _KINDS = {
 
 @rule("ZC014", "file-of-another-kind", Severity.ERROR)
 def file_of_another_kind(run: Run) -> Iterator[Finding]:
-    for one in run.mistaken:
+    for one in run.misplaced:
         location, related = primary_location(run, [one.named])
         by = f"`{one.named.note}`" if one.named.kind == "flag" else "this key"
         advice = {
@@ -105,6 +105,3 @@ def file_of_another_kind(run: Run) -> Iterator[Finding]:
             advice,
             [*related, Location(one.file)],
         )
-
-
-RULES = (python_word_in_json, number_that_json_lacks, placeholder_not_filled, file_of_another_kind)

@@ -20,7 +20,7 @@ _WORDS = frozenset(("no", "off", "yes", "on"))
 
 
 def _configs(run: Run) -> list[SourceFile]:
-    found = (run.accelerate, run.deepspeed, run.recipe, run.neighbour, run.spec)
+    found = (run.accelerate, run.deepspeed, run.recipe, run.framework_recipe, run.spec)
     return [file for file in found if file is not None]
 
 
@@ -60,7 +60,7 @@ def syntax_error(run: Run) -> Iterator[Finding]:
 @rule("ZC003", "duplicate-key", Severity.ERROR)
 def duplicate_key(run: Run) -> Iterator[Finding]:
     for file, problem in _problems(run, {"duplicate-key"}):
-        if file is run.neighbour:
+        if file is run.framework_recipe:
             continue  # some of the frameworks refuse it, some take the last
         related = (
             [Location(file, problem.path, span=problem.related, label="first written here")] if problem.related else []
@@ -201,7 +201,7 @@ def word_read_as_boolean(run: Run) -> Iterator[Finding]:
 
 
 def _false_stays_since(run: Run, path: Path) -> str | None:
-    from zerocfg.run.admitted import admitted_of  # few files have such a word
+    from zerocfg.run.stages.admitted import admitted_of  # few files have such a word
 
     return admitted_of(run, "accelerate").false_stays_since(str(path[0])) if len(path) == 1 else ""
 
@@ -266,15 +266,3 @@ def _decimal(file: SourceFile, node: Scalar, octal: bool) -> Fix:
         sign = node.raw[0] if node.raw[0] in "+-" else ""
         return Fix("drop the zeros", ((file, Edit(node.span, sign + node.raw.lstrip("+-").lstrip("0"))),), safe=False)
     return Fix("quote it", ((file, Edit(node.span, f'"{node.raw}"')),), safe=False)
-
-
-RULES = (
-    unreadable_file,
-    syntax_error,
-    duplicate_key,
-    json_not_strict,
-    number_read_as_string,
-    word_read_as_boolean,
-    number_in_another_base,
-    not_a_mapping,
-)

@@ -226,14 +226,3 @@ def fsdp_config_wrap_policy(run: Run) -> Iterator[Finding]:
         f"write {word or _POLICIES[0]}",
         fix=edited(replace_value, file, path, word, why=f"write {word}") if word else None,
     )
-
-
-RULES = (
-    fsdp_with_deepspeed,
-    fsdp_config_without_fsdp,
-    fsdp_config_key_unknown,
-    fsdp_option_unknown,
-    fsdp_option_of_version_1,
-    fsdp_option_text,
-    fsdp_config_wrap_policy,
-)

@@ -161,13 +161,3 @@ def fsdp2_ignored_modules_lost(run: Run) -> Iterator[Finding]:
             insert_entry, file, ("fsdp_config",), "fsdp_cpu_ram_efficient_loading", "false", why=why, safe=False
         ),
     )
-
-
-RULES = (
-    fsdp_version_not_written,
-    fsdp1_key_under_fsdp2,
-    fsdp_without_sharding,
-    fsdp_offloaded_activations,
-    fsdp_ignored_modules_as_list,
-    fsdp2_ignored_modules_lost,
-)

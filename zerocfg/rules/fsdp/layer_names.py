@@ -59,6 +59,3 @@ def _misspelled(file: SourceFile, path: Path, value: object) -> Finding:
         f"write {names}",
         fix=edited(replace_value, file, path, names, why="join the names by commas") if plain else None,
     )
-
-
-RULES = (layer_of_another_model, expert_layers_misspelled)

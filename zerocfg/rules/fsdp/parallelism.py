@@ -195,13 +195,3 @@ def megatron_context_parallel_by_default(run: Run) -> Iterator[Finding]:
         why,
         fix=edited(insert_entry, run.accelerate, ("megatron_lm_config",), key, "1", why=why, safe=False),
     )
-
-
-RULES = (
-    parallel_sizes_and_processes,
-    context_and_sequence_parallel,
-    replicas_of_parts,
-    nothing_to_shard_across,
-    parallelism_with_fsdp1,
-    megatron_context_parallel_by_default,
-)

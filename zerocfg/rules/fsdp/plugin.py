@@ -13,7 +13,7 @@ from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import TRAINERS, accelerate_data, accelerate_section, effective_value, recipe_data
 from zerocfg.rules.failures import failures, ignored, primary_location, reported
 from zerocfg.rules.fixes import edited, rewritten
-from zerocfg.rules.reach import among
+from zerocfg.rules.release_scope import among
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
@@ -220,12 +220,3 @@ def fsdp_local_state(run: Run) -> Iterator[Finding]:
         fix=edited(replace_value, file, path, word, why=f"write {word}", safe=False),
         versions=releases(run),
     )
-
-
-RULES = (
-    fsdp_loading_without_sync,
-    fsdp_key_of_other_version,
-    fsdp2_strategy_name,
-    section_of_another_engine,
-    fsdp_local_state,
-)

@@ -121,12 +121,3 @@ def context_parallel_under_deepspeed(run: Run) -> Iterator[Finding]:
         if new not in accelerate_section(run, SECTION)
         else None,
     )
-
-
-RULES = (
-    sequence_parallel_attention,
-    sequence_parallel_without_deepspeed,
-    sequence_parallel_batch,
-    parallel_option_without_size,
-    context_parallel_under_deepspeed,
-)

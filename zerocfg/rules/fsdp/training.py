@@ -249,13 +249,3 @@ def _checkpoint_by_fsdp(run: Run, place: Location) -> Fix | None:
     except ValueError:
         return None
     return Fix("let FSDP checkpoint the activations", tuple((file, edit) for edit in edits), safe=False)
-
-
-RULES = (
-    fsdp_sharded_weights,
-    fsdp_shards_without_states,
-    fsdp_best_of_models_only,
-    fsdp_told_twice,
-    fsdp_checkpointing_twice,
-    fsdp_checkpointing_by_trainer,
-)

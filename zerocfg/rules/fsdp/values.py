@@ -113,12 +113,3 @@ def fsdp1_of_the_trainer(run: Run) -> Iterator[Finding]:
         "write `version: 2`",
         fix=edited(replace_value, found[0], found[1], "2", why="write 2", safe=False) if plain else None,
     )
-
-
-RULES = (
-    adafactor_with_fsdp2,
-    fsdp_offload_as_text,
-    fsdp1_strategy_as_boolean,
-    fsdp_strategy_by_number,
-    fsdp1_of_the_trainer,
-)

@@ -164,12 +164,3 @@ def _not_read(run: Run, found: tuple[SourceFile, Path, object], policy: str, rea
         fix=edited(delete_entry, file, path, why="remove a key that has no effect"),
         severity=Severity.NOTE,
     )
-
-
-RULES = (
-    fsdp_layer_names_as_list,
-    fsdp_wraps_nothing,
-    fsdp_wrap_size_zero,
-    fsdp2_wrap_by_size,
-    fsdp_wrap_key_not_read,
-)

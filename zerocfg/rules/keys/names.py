@@ -242,13 +242,3 @@ def two_spellings(run: Run) -> Iterator[Finding]:
                     safe=values[name] == values[key.name],
                 ),
             )
-
-
-RULES = (
-    unknown_key,
-    ignored_key,
-    key_accelerate_ignores,
-    removed_key,
-    deprecated_key,
-    two_spellings,
-)

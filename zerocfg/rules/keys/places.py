@@ -14,8 +14,8 @@ from zerocfg.rules.issues import at_key, issues, limited
 from zerocfg.rules.moving import moved, text_at
 from zerocfg.rules.renaming import instead, own_name
 from zerocfg.run.model import Run
-from zerocfg.run.namespace import spelled
-from zerocfg.run.options import OPTIONS, SECTIONS, TOP_LEVEL
+from zerocfg.run.stages.namespace import spelled
+from zerocfg.run.stages.options import OPTIONS, SECTIONS, TOP_LEVEL
 from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path, dotted
 
@@ -129,6 +129,3 @@ def section_beats_top_level(run: Run) -> Iterator[Finding]:
                 [Location(run.accelerate, (option,))],
                 edited(delete_entry, run.accelerate, path, why="keep the top level", safe=False),
             )
-
-
-RULES = (key_in_wrong_section, key_of_another_program, section_beats_top_level)

@@ -55,6 +55,3 @@ def quoted_false_is_true(run: Run) -> Iterator[Finding]:
             "write false without quotes",
             fix=edited(replace_value, run.accelerate, (name,), "false", why="write false"),
         )
-
-
-RULES = (boolean_for_a_number, quoted_false_is_true)

@@ -15,7 +15,7 @@ from zerocfg.rules.fixes import edited
 from zerocfg.rules.issues import at_value, issues, limited, python_word, unfilled
 from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.run.model import Origin, Run, SourceFile
-from zerocfg.run.options import PRECISIONS
+from zerocfg.run.stages.options import PRECISIONS
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Scalar, dotted
 
@@ -230,15 +230,3 @@ def unmade_run(run: Run) -> Iterator[Finding]:
             asks = [Location(run.spec, ("runs",), "key", label="these runs need it")] if run.spec else []
             related = asks if origin.file is not run.spec else []
             yield Finding(place, f"{message}; zerocfg build stops at it", way_out, related)
-
-
-RULES = (
-    wrong_type,
-    out_of_range,
-    not_a_choice,
-    null_value,
-    section_not_a_mapping,
-    unchecked_type,
-    missing_key,
-    unmade_run,
-)

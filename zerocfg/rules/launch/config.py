@@ -16,9 +16,9 @@ from zerocfg.rules.failures import RULE_FOR_FAILURE, failures, ignored, primary_
 from zerocfg.rules.fixes import edited, together
 from zerocfg.rules.line import is_page, line_fix, plain, says, written
 from zerocfg.run.hub import is_hub_name
+from zerocfg.run.linking.missing_files import has_similar_files, launches_other_checkout
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
-from zerocfg.run.options import OPTIONS
-from zerocfg.run.written import among_others, of_elsewhere
+from zerocfg.run.stages.options import OPTIONS
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
 
@@ -87,7 +87,7 @@ def file_not_found(run: Run) -> Iterator[Finding]:
             continue  # the job downloads it; only zerocfg build needs it in the hub's cache
         if not _looks_local(path) or (origin.file is not None and not _certain(origin.file, path)):
             continue
-        if run.launch is not None and of_elsewhere(run, path):
+        if run.launch is not None and launches_other_checkout(run, path):
             continue
         location = at(origin)
         if location is not None:
@@ -104,7 +104,7 @@ def _certain(file: SourceFile, path: str) -> bool:
     What else a page names may be the reader's to write. Of all other files this is certain."""
     if not is_page(file) or file.path is None:
         return True
-    return among_others(file.path, path)
+    return has_similar_files(file.path, path)
 
 
 def _is_number(origin: Origin) -> bool:
@@ -219,14 +219,3 @@ def distributed_type_missing(run: Run) -> Iterator[Finding]:
                 insert_entry, run.accelerate, (), "distributed_type", found[0], why=why, safe=False, after=after
             )
         yield finding
-
-
-RULES = (
-    number_of_processes_missing,
-    fields_beside_config_file,
-    file_not_found,
-    two_deepspeed_files,
-    launch_option_refused,
-    flag_beats_file,
-    distributed_type_missing,
-)

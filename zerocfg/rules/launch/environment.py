@@ -142,12 +142,3 @@ def cpu_variable_beside_deepspeed(run: Run) -> Iterator[Finding]:
         "remove the variable, or choose another distributed_type",
         [Location(run.accelerate, ("distributed_type",))],
     )
-
-
-RULES = (
-    visible_devices_too_few,
-    port_variable_not_read,
-    variable_replaced_by_launcher,
-    engine_variables_without_switch,
-    cpu_variable_beside_deepspeed,
-)

@@ -125,11 +125,3 @@ def more_devices_than_processes(run: Run) -> Iterator[Finding]:
             [*related, place_of(run, "num_processes")[0]],
             number_fix(run, "num_processes", len(listed) * machines),
         )
-
-
-RULES = (
-    unknown_multinode_launcher,
-    inclusion_filter_dropped,
-    host_list_on_one_machine,
-    more_devices_than_processes,
-)

@@ -26,11 +26,11 @@ from zerocfg.rules.line import (
     written,
 )
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.options import OPTIONS
+from zerocfg.run.stages.options import OPTIONS
 from zerocfg.source.edit import replace_value
 
 if TYPE_CHECKING:
-    from zerocfg.source.launch import Option
+    from zerocfg.source.launch.line import Option
 
 
 _LAUNCHER_WORDS = frozenset(
@@ -221,13 +221,3 @@ def processes_not_started(run: Run) -> Iterator[Finding]:
         [*related, Location(run.accelerate, ("distributed_type",))],
         severity=None if kind == "NO" else Severity.WARNING,
     )
-
-
-RULES = (
-    launcher_option_behind_script,
-    option_given_twice,
-    engine_options_without_engine,
-    option_beaten_by_deepspeed_file,
-    cpu_flag_switches_engine_off,
-    processes_not_started,
-)

@@ -204,13 +204,3 @@ def sagemaker_cannot_launch(run: Run) -> Iterator[Finding]:
             if environment != '"AMAZON_SAGEMAKER"'
             else "write LOCAL_MACHINE, or launch with an older accelerate or the SageMaker SDK",
         )
-
-
-RULES = (
-    processes_not_divisible,
-    address_missing,
-    hostfile_missing,
-    fewer_devices_than_processes,
-    machine_rank_out_of_range,
-    sagemaker_cannot_launch,
-)

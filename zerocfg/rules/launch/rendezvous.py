@@ -102,10 +102,3 @@ def every_machine_has_rank_0(run: Run) -> Iterator[Finding]:
         "give --machine_rank on each machine, counting from 0",
         [place_of(run, "num_machines")[0]],
     )
-
-
-RULES = (
-    port_picked_on_each_machine,
-    address_of_this_machine,
-    every_machine_has_rank_0,
-)

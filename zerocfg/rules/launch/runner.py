@@ -25,7 +25,7 @@ from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
 if TYPE_CHECKING:
-    from zerocfg.source.launchers import Launcher
+    from zerocfg.source.launch.launchers import Launcher
 
 
 @rule("ZC732", "launcher-knows-no-such-option", Severity.ERROR)
@@ -46,7 +46,7 @@ def launcher_knows_no_such_option(run: Run) -> Iterator[Finding]:
 
 
 def _knows(launcher: Launcher, option: str) -> bool:
-    from zerocfg.source.launchers import GRAMMARS  # most configs have no launch line of these
+    from zerocfg.source.launch.launchers import GRAMMARS  # most configs have no launch line of these
 
     return GRAMMARS[launcher].takes_value(option) is not None or GRAMMARS[launcher].is_module(option)
 
@@ -168,13 +168,3 @@ def visible_devices_dropped_by_runner(run: Run) -> Iterator[Finding]:
         f"write --include localhost:{devices}, or leave {option.name} out",
         fix=fix,
     )
-
-
-RULES = (
-    launcher_knows_no_such_option,
-    device_options_exclude_each_other,
-    include_without_host,
-    machines_without_hostfile,
-    node_rank_without_ssh_missing,
-    visible_devices_dropped_by_runner,
-)

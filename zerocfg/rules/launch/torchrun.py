@@ -20,8 +20,8 @@ from zerocfg.rules.line import (
     without,
     written,
 )
+from zerocfg.run.linking.entry_point import handed_script
 from zerocfg.run.model import Run
-from zerocfg.run.started import handed_on
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
@@ -114,7 +114,7 @@ def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
         return
     if run.deepspeed_route not in ("trainer", "engine") or "RANK" in run.environment or run.launch.script is None:
         return
-    if handed_on(run.launch) is not None:
+    if handed_script(run.launch) is not None:
         return  # the program may be a launcher
     if run.deepspeed_route == "trainer" and run.recipe is None and not _TRAINING & set(run.arguments):
         return  # a script that infers, perhaps: it may take the option and not use it
@@ -135,12 +135,3 @@ def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
         "start it with torchrun, deepspeed or accelerate launch",
         fix=fix,
     )
-
-
-RULES = (
-    torchrun_without_address,
-    standalone_with_machines,
-    master_address_not_read,
-    old_torch_launcher,
-    deepspeed_without_launcher,
-)

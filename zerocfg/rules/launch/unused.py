@@ -84,12 +84,3 @@ def debug_left_on(run: Run) -> Iterator[Finding]:
             "remove it when the hang is found",
             fix=edited(delete_entry, run.accelerate, ("debug",), why="remove the key", safe=False),
         )
-
-
-RULES = (
-    debug_left_on,
-    init_flag_does_not_stop_sharding,
-    cpu_not_used,
-    key_never_taken_from_file,
-    section_without_effect,
-)

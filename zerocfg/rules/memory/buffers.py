@@ -183,12 +183,3 @@ def fp32_at_stage_3(run: Run) -> Iterator[Finding]:
         "mixed_precision: bf16",
         fix=edited(replace_value, run.accelerate, ("mixed_precision",), "bf16", why="train in bf16", safe=False),
     )
-
-
-RULES = (
-    whole_gradients_in_fp32,
-    reduce_buckets_of_many_gib,
-    parameters_never_sharded,
-    sharding_over_one_process,
-    fp32_at_stage_3,
-)

@@ -200,14 +200,3 @@ def super_offload_without_nvidia(run: Run) -> Iterator[Finding]:
         "remove it",
         fix=without(run.deepspeed, paths, "offload as usual", safe=False),
     )
-
-
-RULES = (
-    processes_and_accelerators,
-    bf16_not_in_hardware,
-    states_do_not_fit,
-    host_memory_exceeded,
-    locked_memory_exceeded,
-    offload_not_needed,
-    super_offload_without_nvidia,
-)

@@ -141,6 +141,3 @@ def _mount(path: object, free: dict[str, float]) -> str | None:
         return None
     above = {str(one) for one in (PurePosixPath(path), *PurePosixPath(path).parents)}
     return max((mount for mount in free if mount in above), key=len, default=None)
-
-
-RULES = (optimizer_step_does_not_fit, run_does_not_fit, nvme_drive_too_small)

@@ -59,6 +59,3 @@ def _liger(run: Run) -> Fix | None:
     if run.consumer not in TRAINERS:
         return None
     return put(run.recipe, ("use_liger_kernel",), "true", why="compute the loss in pieces")
-
-
-RULES = (parameters_gathered_for_small_batches, all_logits_at_once)

@@ -23,8 +23,8 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.fixes import edited, present
-from zerocfg.run.engine import number
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import number
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
 PARTS = ("offload_optimizer", "offload_param")
@@ -210,13 +210,3 @@ def offload_null(run: Run) -> Iterator[Finding]:
         place = finding.location
         finding.fix = edited(delete_entry, place.file, place.path, why="leave the section out")
         yield finding
-
-
-RULES = (
-    offload_not_pinned,
-    parameters_offloaded_below_stage_3,
-    optimizer_offloaded_without_zero,
-    ratio_below_stage_3,
-    optimizer_replaced_by_cpu_adam,
-    offload_null,
-)

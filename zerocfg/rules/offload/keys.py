@@ -161,14 +161,3 @@ def _optimizer_too(run: Run) -> Fix | None:
     if present(run.accelerate, path):
         return edited(replace_value, run.accelerate, path, "cpu", why=why, safe=False)
     return edited(insert_entry, run.accelerate, path[:1], path[1], "cpu", why=why, safe=False)
-
-
-RULES = (
-    super_offload_below_stage_3,
-    cores_without_super_offload,
-    swap_settings_without_nvme,
-    parameters_pinned_anyway,
-    offload_under_two_names,
-    offload_section_without_device,
-    parameters_offloaded_alone,
-)

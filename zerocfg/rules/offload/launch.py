@@ -109,6 +109,3 @@ def host_step_on_one_thread(run: Run) -> Iterator[Finding]:
         [location, *related],
         fix=line_fix(run, "8 threads a process", _set_threads(run, "8")),
     )
-
-
-RULES = (old_offload_key_with_accelerate, threads_option_not_passed_on, host_step_on_one_thread)

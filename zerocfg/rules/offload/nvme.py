@@ -127,12 +127,3 @@ def fast_init_without_nvme(run: Run) -> Iterator[Finding]:
             "remove it",
             fix=edited(delete_entry, run.deepspeed, path, why="remove the key"),
         )
-
-
-RULES = (
-    nvme_below_stage_3,
-    nvme_without_path,
-    nvme_path_in_accelerate_config,
-    nvme_path_unused,
-    fast_init_without_nvme,
-)

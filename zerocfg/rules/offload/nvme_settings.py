@@ -57,6 +57,3 @@ def _buffer_size(run: Run, size: str) -> Fix | None:
     if present(run.deepspeed, path):
         return edited(replace_value, run.deepspeed, path, size, why=why, safe=False)
     return edited(insert_entry, run.deepspeed, path[:2], path[2], size, why=why, safe=False)
-
-
-RULES = (aio_without_nvme, nvme_buffer_smaller_than_a_parameter)

@@ -111,11 +111,3 @@ def _sub_group_size(run: Run, size: int) -> Fix | None:
     if present(run.deepspeed, path):
         return edited(replace_value, run.deepspeed, path, str(size), why=why, safe=False)
     return edited(insert_entry, run.deepspeed, _ZERO, "sub_group_size", str(size), why=why, safe=False)
-
-
-RULES = (
-    torch_adam_on_the_host,
-    cpu_adam_switched_off,
-    ratio_with_another_optimizer,
-    ratio_of_too_few_groups,
-)

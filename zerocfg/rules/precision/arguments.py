@@ -58,6 +58,3 @@ def fp16_of_bf16_model(run: Run) -> Iterator[Finding]:
         "train in bf16",
         fix=fix,
     )
-
-
-RULES = (evaluation_precision_trains, fp16_of_bf16_model)

@@ -8,8 +8,8 @@ from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import section, stage_of
 from zerocfg.rules.fixes import edited
 from zerocfg.rules.precision.dtypes import about, dtype_of, precision_of, without
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import insert_entry, replace_value
 
 _MODULES = frozenset(("Linear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "LayerNorm", "Bilinear"))
@@ -88,11 +88,3 @@ def autocast_module_without_package(run: Run) -> Iterator[Finding]:
             if name in _MODULES
             else None,
         )
-
-
-RULES = (
-    autocast_of_16_bit_model,
-    autocast_fp16_without_scale,
-    autocast_without_dtype,
-    autocast_module_without_package,
-)

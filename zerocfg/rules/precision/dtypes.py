@@ -149,12 +149,3 @@ def gradients_sent_in_fp16(run: Run) -> Iterator[Finding]:
         f'write "{mode}", or leave the key out',
         fix=edited(replace_value, run.deepspeed, path, f'"{mode}"', why=f"send gradients in {mode}", safe=False),
     )
-
-
-RULES = (
-    accumulation_dtype_at_stage_0,
-    integers_for_gradients,
-    accumulation_narrower_than_model,
-    parameter_dtype_of_another_mode,
-    gradients_sent_in_fp16,
-)

@@ -154,23 +154,12 @@ def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
             continue
         location, related = primary_location(run, [beaten.origin, used.origin])
         file = beaten.origin.file if beaten.origin.kind == "file" else None
+        winner = "argument of Accelerator wins" if own_loop else "training arguments win"
         yield Finding(
             location,
-            f"{beaten.value} is asked for {describe_origin(beaten.origin)} but {used.value} {describe_origin(used.origin)}; "
-            f"the {'argument of Accelerator wins' if own_loop else 'training arguments win'} "
-            f"and the job silently trains in {used.value}",
+            f"{beaten.value} is asked for {describe_origin(beaten.origin)} but {used.value} "
+            f"{describe_origin(used.origin)}; the {winner} and the job silently trains in {used.value}",
             f"say {used.value} in both places",
             related,
             edited(delete_entry, file, beaten.origin.path, why="remove the beaten value", safe=False),
         )
-
-
-RULES = (
-    fp16_and_bf16,
-    precision_disagrees_with_trainer,
-    precision_conflict,
-    precision_auto_without_filler,
-    precision_lost,
-    msamp_with_zero3,
-    precision_of_launcher_beaten,
-)

@@ -118,11 +118,3 @@ def compile_options_without_backend(run: Run) -> Iterator[Finding]:
             safe=False,
         ),
     )
-
-
-RULES = (
-    fp8_names_of_the_questionnaire,
-    fp8_torchao_and_efficient_loading,
-    fp8_backend_not_chosen,
-    compile_options_without_backend,
-)

@@ -9,8 +9,8 @@ from zerocfg.rules.effects import TRAINERS, effective_value, section, stage_of
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.fixes import edited, together
 from zerocfg.rules.precision.dtypes import about, accumulation, precision_of, without
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
 
 _MASTERS = {"bf16": "bf16_master_weights_and_grads", "fp16": "fp16_master_weights_and_grads"}
@@ -132,13 +132,3 @@ def immediate_update_unused(run: Run) -> Iterator[Finding]:
             "leave it out",
             fix=edited(delete_entry, run.deepspeed, path, why="remove the key without effect"),
         )
-
-
-RULES = (
-    master_weights_not_possible,
-    immediate_update_unused,
-    bfloat16_section_ignored,
-    master_weights_without_offload,
-    bf16_states_of_the_trainer_offloaded,
-    master_weights_of_another_mode,
-)

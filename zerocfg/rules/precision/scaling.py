@@ -128,13 +128,3 @@ def loss_scale_never_falls(run: Run) -> Iterator[Finding]:
             "write 1 or more",
             fix=without(run, path, "use the default of 2"),
         )
-
-
-RULES = (
-    loss_scale_fixed,
-    initial_loss_scale_too_high,
-    loss_scaling_bound_not_positive,
-    loss_scale_starts_at_minimum,
-    fp16_setting_without_fp16,
-    loss_scale_never_falls,
-)

@@ -22,9 +22,9 @@ from zerocfg.rules.effects import TRAINERS, admitted, admitting, deepspeed_data,
 from zerocfg.rules.failures import failures, primary_location
 from zerocfg.rules.fixes import edited, rewritten
 from zerocfg.rules.taken import declares, in_call, lets_through, removed, said_for, what_happens
-from zerocfg.run.arguments import converted, is_template, parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import converted, is_template, parsed
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Scalar
 
@@ -257,11 +257,3 @@ def clipping_default_changed(run: Run) -> Iterator[Finding]:
                 safe=False,
             ),
         )
-
-
-RULES = (
-    argument_removed,
-    argument_type,
-    false_as_text,
-    clipping_default_changed,
-)

@@ -12,11 +12,11 @@ from zerocfg.rules.arguments import arguments, key_of, own_option, reader, renam
 from zerocfg.rules.effects import admitted, admitting, recipe_data, section
 from zerocfg.rules.fixes import edited
 from zerocfg.rules.taken import dropped_silently, lets_through, newer
-from zerocfg.run.admitted import AdmittedKeys, admitted_of
-from zerocfg.run.arguments import parsed
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.admitted import AdmittedKeys, admitted_of
+from zerocfg.run.stages.arguments import parsed
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import insert_entry
 from zerocfg.source.node import Path, dotted
 
@@ -153,11 +153,3 @@ def argument_deprecated(run: Run) -> Iterator[Finding]:
             admitting(run, library),
             renamed(run, held, str(new), f"write {new}", safe=safe) if renames else None,
         )
-
-
-RULES = (
-    argument_deprecated,
-    key_newer_than_project,
-    overflow_check_default_changed,
-    trackers_default_changed,
-)

@@ -23,9 +23,9 @@ from zerocfg.rules.calls import ever_taken, given_in_calls, taken_by
 from zerocfg.rules.effects import admitted
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.rules.taken import OF_TRL_PARSER, dropped_silently, former, lets_through, named
-from zerocfg.run.arguments import parsed
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.script.arguments import is_arguments
+from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.node import dotted
 
 
@@ -183,6 +183,3 @@ def _distance(a: str, b: str) -> int:
         for j, other in enumerate(b, 1):
             last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (one != other))
     return row[-1]
-
-
-RULES = (argument_misspelled,)

@@ -164,13 +164,3 @@ def steps_without_strategy(run: Run) -> Iterator[Finding]:
         set_argument(run, "eval_strategy", '"steps"', "evaluate every eval_steps", after="eval_steps"),
         Severity.NOTE if guessed(run) else None,
     )
-
-
-RULES = (
-    best_model_strategies_differ,
-    best_model_between_evaluations,
-    scheduler_needs_evaluation,
-    best_model_without_metric,
-    steps_not_whole,
-    steps_without_strategy,
-)

@@ -93,11 +93,3 @@ def device_map_with_stage_3(run: Run) -> Iterator[Finding]:
         related,
         drop_argument(run, "device_map", "remove device_map", safe=True),
     )
-
-
-RULES = (
-    compiled_all_the_same,
-    checkpointing_two_names,
-    checkpointing_options_unused,
-    device_map_with_stage_3,
-)

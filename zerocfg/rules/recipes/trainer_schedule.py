@@ -8,8 +8,8 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import argument, passed
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, stage_of
 from zerocfg.rules.fixes import edited
-from zerocfg.run.arguments import arguments_of, mapping_of, parsed
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.stages.arguments import arguments_of, mapping_of, parsed
 from zerocfg.source.edit import replace_value
 
 _RATE_OF_OPTIMIZER = {"polynomial": (), "cosine_with_min_lr": ("min_lr",), "cosine_warmup_with_min_lr": ("min_lr",)}
@@ -73,9 +73,3 @@ def schedule_argument_missing(run: Run) -> Iterator[Finding]:
         f"`lr_scheduler_type: {asked.value}` needs {wanted} in `lr_scheduler_kwargs`; train() stops without",
         f"add `lr_scheduler_kwargs: {{{needed[-1]}: ...}}`",
     )
-
-
-RULES = (
-    schedule_of_trainer_with_zero,
-    schedule_argument_missing,
-)

@@ -200,14 +200,3 @@ def split_batches(run: Run) -> Iterator[Finding]:
         section.edited(run, replace_value, ("split_batches",), "false", why="a batch for each process"),
         Severity.WARNING if divides else None,
     )
-
-
-RULES = (
-    optim_args_not_text,
-    schedule_argument_unknown,
-    warmup_longer_than_training,
-    warmup_with_constant,
-    epochs_not_used,
-    accumulation_in_accelerator_config,
-    split_batches,
-)

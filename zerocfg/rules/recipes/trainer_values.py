@@ -102,10 +102,3 @@ def accelerator_config_key_unknown(run: Run) -> Iterator[Finding]:
             f"write {near}" if near else "it takes " + ", ".join(inner.names),
             fix=fix,
         )
-
-
-RULES = (
-    workers_needed,
-    argument_out_of_range,
-    accelerator_config_key_unknown,
-)

@@ -14,7 +14,7 @@ from zerocfg.catalog.versions import Release
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import given, reader, set_argument, value, word, written
 from zerocfg.rules.calls import given_in_calls
-from zerocfg.rules.reach import limited
+from zerocfg.rules.release_scope import limited
 from zerocfg.rules.taken import declares
 from zerocfg.run.model import Run
 from zerocfg.run.script.arguments import is_arguments
@@ -153,6 +153,3 @@ def _unknown_word(run: Run, name: str, wrong: str, known: list[str], single: boo
         related,
         set_argument(run, name, near, f"write {near}", safe=True) if near and single else None,
     )
-
-
-RULES = (argument_word_unknown,)

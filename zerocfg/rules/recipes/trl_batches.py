@@ -177,15 +177,3 @@ def vllm_groups_not_whole(run: Run) -> Iterator[Finding]:
         f"take a number of processes that is a multiple of {size}, or a smaller size",
         related,
     )
-
-
-RULES = (
-    generation_batch_not_whole,
-    generation_batch_twice,
-    generation_batch_not_of_steps,
-    evaluation_batch_not_whole,
-    single_generation,
-    batch_finder_with_groups,
-    completions_not_logged,
-    vllm_groups_not_whole,
-)

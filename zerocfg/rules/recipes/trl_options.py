@@ -188,14 +188,3 @@ def recipe_env_not_mapping(run: Run) -> Iterator[Finding]:
 
 
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=[\w./:-]*", re.ASCII)
-
-RULES = (
-    lora_without_peft,
-    recipe_env_not_mapping,
-    loss_option_missing,
-    loss_weights_length,
-    reference_precomputed_and_moving,
-    padding_free_not_cut,
-    packing_without_length,
-    padding_free_unavailable,
-)

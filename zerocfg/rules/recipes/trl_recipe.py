@@ -151,11 +151,3 @@ def two_quantizations(run: Run) -> Iterator[Finding]:
         related,
         set_argument(run, "load_in_8bit", "false", "load in 4 bit"),
     )
-
-
-RULES = (
-    trl_argument_removed,
-    config_with_equals_sign,
-    trl_word_unknown,
-    two_quantizations,
-)

@@ -12,7 +12,7 @@ from zerocfg.rules.effects import TRAINERS, changed_before
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.fixes import edited, without
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.run.parser import parser_of
+from zerocfg.run.stages.parser import parser_of
 from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path, Scalar, dotted, walk
 
@@ -115,10 +115,3 @@ def _named(paths: list[Path]) -> str:
     """ "`a` is", "`a` and 3 more are"."""
     more = f" and {len(paths) - 1} more are" if len(paths) > 1 else " is"
     return f"`{dotted(paths[0])}`{more}"
-
-
-RULES = (
-    auto_that_nobody_fills,
-    hidden_size_missing,
-    auto_without_filler,
-)

@@ -10,8 +10,8 @@ from zerocfg.rules.effects import TRAINERS, effective_value, section, stage_of
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited
 from zerocfg.rules.precision.dtypes import about, precision_of, without
-from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, replace_value
 
 
@@ -162,14 +162,3 @@ def adagrad_checkpoint_without_zero(run: Run) -> Iterator[Finding]:
         "use ZeRO stage 1, or another optimizer",
         fix=edited(replace_value, run.deepspeed, stage, "1", why="use ZeRO stage 1", safe=False),
     )
-
-
-RULES = (
-    universal_checkpoint_expected,
-    elastic_checkpoint_not_loadable,
-    elastic_checkpoint_at_stage_3,
-    checkpoint_writer_without_launcher,
-    save_only_model_not_resumable,
-    node_local_storage_overwritten,
-    adagrad_checkpoint_without_zero,
-)

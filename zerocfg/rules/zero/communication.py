@@ -10,8 +10,8 @@ from zerocfg.rules.effects import deepspeed_data, effective_value, section, stag
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.fixes import edited, put
 from zerocfg.rules.memory.buffers import half, without_buckets
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import replace_value
 from zerocfg.source.text import Span
 
@@ -106,6 +106,3 @@ def bucket_larger_than_model(run: Run) -> Iterator[Finding]:
         related,
         put(run.deepspeed, ("zero_optimization", "reduce_bucket_size"), str(parameters), why=f"write {parameters}"),
     )
-
-
-RULES = (scaling_with_reduce_scatter, gradient_sum_refused, bucket_counted_in_bytes, bucket_larger_than_model)

@@ -9,9 +9,9 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import argument, may_be_on
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section
 from zerocfg.rules.fixes import edited
-from zerocfg.run.arguments import parsed
-from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import parsed
+from zerocfg.run.stages.engine import number, truth
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
 
@@ -91,11 +91,3 @@ def tensor_parallel_ranks_counted_in_batch(run: Run) -> Iterator[Finding]:
             "write micro batch and accumulation instead",
             [Location(run.deepspeed, ("tensor_parallel", "autotp_size"), label="tensor parallelism")],
         )
-
-
-RULES = (
-    deepcompile_never_compiled,
-    deepcompile_backend,
-    tensor_parallel_size_does_not_divide,
-    tensor_parallel_ranks_counted_in_batch,
-)

@@ -136,14 +136,3 @@ def accumulation_not_managed_under_accelerate(run: Run) -> Iterator[Finding]:
             "remove it",
             fix=edited(delete_entry, run.deepspeed, path, why="remove the key", safe=False),
         )
-
-
-RULES = (
-    data_efficiency_incomplete,
-    data_loader_of_deepspeed_not_used,
-    datastates_switched_on,
-    expert_balance_not_supported,
-    activation_checkpointing_not_configured,
-    key_without_effect,
-    accumulation_not_managed_under_accelerate,
-)

@@ -9,8 +9,8 @@ from zerocfg.rules.effects import effective_value, section, stage_of
 from zerocfg.rules.fixes import edited
 from zerocfg.rules.memory.buffers import keeps_whole_gradients
 from zerocfg.rules.offload.devices import device
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path
 
@@ -79,6 +79,3 @@ def gradient_norm_always_computed_here(run: Run) -> Iterator[Finding]:
             "remove it",
             fix=edited(delete_entry, run.deepspeed, _NORM, why="compute the norm", safe=False),
         )
-
-
-RULES = (contiguous_gradients_forced, clipping_without_gradient_norm, gradient_norm_always_computed_here)

@@ -8,8 +8,8 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import number
 from zerocfg.rules.effects import TRAINERS, changed_before, deepspeed_data, section
 from zerocfg.rules.fixes import edited, present, put
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
 
@@ -124,14 +124,3 @@ def autotuning_left_on(run: Run) -> Iterator[Finding]:
         "write false in the config that you train with",
         fix=edited(replace_value, run.deepspeed, path, "false", why="switch it off", safe=False),
     )
-
-
-RULES = (
-    timers_left_on,
-    memory_report_left_on,
-    communication_logger_left_on,
-    communication_logger_not_off,
-    communication_logger_logs_nothing,
-    profile_step_never_reached,
-    autotuning_left_on,
-)

@@ -9,8 +9,8 @@ from zerocfg.rules.api import Finding, Fix, Location, Severity, at, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_section, changed_before, effective_value, section, stage_of
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited
-from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.node import Path, Scalar
 
@@ -175,6 +175,3 @@ def gather_key_without_stage_3(run: Run) -> Iterator[Finding]:
             "leave it out",
             fix=edited(delete_entry, run.accelerate, path, why="remove the key without effect"),
         )
-
-
-RULES = (weights_not_saved, stage_in_quotes, gather_key_without_stage_3)

@@ -8,8 +8,8 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, section, stage_of
 from zerocfg.rules.fixes import edited, without
-from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.stages.engine import number, truth
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
@@ -150,13 +150,3 @@ def sequential_gather_without_prefetch(run: Run) -> Iterator[Finding]:
                 "remove one of the two",
                 fix=edited(delete_entry, run.deepspeed, path, why="remove the prefetch size"),
             )
-
-
-RULES = (
-    stage_3_settings_below_stage_3,
-    settings_stage_3_does_not_read,
-    zero_settings_at_stage_0,
-    stage_missing,
-    allgather_bucket_odd,
-    sequential_gather_without_prefetch,
-)

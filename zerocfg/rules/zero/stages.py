@@ -18,8 +18,8 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.fixes import edited, replace_at
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
@@ -148,13 +148,3 @@ def refused_with_deepspeed(run: Run) -> Iterator[Finding]:
         if failure.places:
             finding.fix = replace_at(failure.places[0], "false", "switch it off", safe=False)
         yield finding
-
-
-RULES = (
-    stage_auto,
-    init_flag_without_stage_3,
-    more_sharding_than_needed,
-    legacy_stage_1,
-    zero_section_missing,
-    refused_with_deepspeed,
-)

@@ -8,8 +8,8 @@ from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section, stage_of
 from zerocfg.rules.fixes import edited, put
 from zerocfg.rules.offload.devices import device
-from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import number, truth
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
 
@@ -161,14 +161,3 @@ def zenflow_offload_without_overlap(run: Run) -> Iterator[Finding]:
         'write "overlap_comm": true, or remove `offload`',
         fix=put(run.deepspeed, ("zero_optimization", "overlap_comm"), "true", why="overlap the communication"),
     )
-
-
-RULES = (
-    zenflow_without_offload,
-    zenflow_interval_and_strategy,
-    zenflow_selects_too_often,
-    zenflow_replaces_accumulation,
-    zenflow_without_optimizer,
-    zenflow_at_stage_0,
-    zenflow_offload_without_overlap,
-)

@@ -8,8 +8,8 @@ from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import effective_value, section, stage_of
 from zerocfg.rules.fixes import edited, put, without
-from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import number, truth
 from zerocfg.source.edit import replace_value
 from zerocfg.source.node import Path
 
@@ -106,12 +106,3 @@ def secondary_shards_of_old_release(run: Run) -> Iterator[Finding]:
         "use 0.18.3 or later, or remove the key",
         fix=without(run.deepspeed, [_HPZ], "remove the key", safe=False),
     )
-
-
-RULES = (
-    zeropp_below_stage_3,
-    secondary_shards_do_not_divide,
-    secondary_shards_over_all_ranks,
-    quantised_gradients_without_reduce_scatter,
-    secondary_shards_of_old_release,
-)

@@ -147,7 +147,7 @@ def parse(file: SourceFile, path: Path) -> Module | None:
     """The module of a file; None where Python could not parse it."""
     text, at = file.source.text, None
     if path.suffix == ".ipynb":
-        from zerocfg.source.notebook import python_of  # few scripts are notebooks
+        from zerocfg.source.launch.notebook import python_of  # few scripts are notebooks
 
         text, at = python_of(file.source)
     if len(text) > LARGEST:

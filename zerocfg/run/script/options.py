@@ -10,7 +10,7 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.run.model import UNKNOWN, Origin, Setting
 from zerocfg.run.script.modules import Module
 from zerocfg.run.script.places import span_of
-from zerocfg.run.script.reached import Owner, Reach, Reached, Walk
+from zerocfg.run.script.reachable import Owner, Reach, Reached, Walk
 from zerocfg.run.script.values import Values
 
 _PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser"})

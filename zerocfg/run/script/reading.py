@@ -8,12 +8,12 @@ from pathlib import Path
 from zerocfg.run.model import Call, Consumer, Origin, Script, Setting, SourceFile
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.code import nodes
+from zerocfg.run.script.config_dicts import config_of, parts_of
 from zerocfg.run.script.modules import Module, Open, parse
 from zerocfg.run.script.options import Parser, parser_of
 from zerocfg.run.script.places import span_of
-from zerocfg.run.script.reached import Reach, Reached, Walk
+from zerocfg.run.script.reachable import Reach, Reached, Walk
 from zerocfg.run.script.values import Values
-from zerocfg.run.script.written import config_of, parts_of
 
 _FOREIGN = {
     **dict.fromkeys(("lightning", "pytorch_lightning", "lightning_fabric"), "lightning"),

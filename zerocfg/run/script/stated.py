@@ -11,14 +11,14 @@ from zerocfg.run.script.arguments import filled, is_arguments
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class ScriptArguments:
     """``whole``: an argument that is not among these has its library's default. False: the code may set any."""
 
     arguments: Mapping[str, Setting]
     whole: bool
 
 
-def stated(script: Script, line: Mapping[str, Setting]) -> Stated:
+def script_arguments(script: Script, line: Mapping[str, Setting]) -> ScriptArguments:
     """The arguments of the script's Trainer, from its code and from the options of a launch line.
 
     Arguments that the code gives a class itself leave nothing to the line, except where they are options of its own.
@@ -37,7 +37,7 @@ def stated(script: Script, line: Mapping[str, Setting]) -> Stated:
         found, whole = own, False
     unknown = Setting(UNKNOWN, Origin("computed", "set in the script"))
     found |= {name: unknown for name in sorted(script.assigned & fields) if name in found or whole}
-    return Stated(found, whole)
+    return ScriptArguments(found, whole)
 
 
 def _fields() -> frozenset[str]:

@@ -143,11 +143,11 @@ def smoke_result(content: dict[str, object]) -> SmokeResult:
 
 def _reductions(content: dict[str, object]) -> tuple[RecordedReduction, ...]:
     words = [str(one) for one in _needed_list(content, "reductions")]
-    told = mappings(content.get("reduced"))
-    if len(told) != len(words):
+    recorded = mappings(content.get("reduced"))
+    if len(recorded) != len(words):
         # Written before kinds were recorded: the words of a reduction then began with its kind and a colon.
         return tuple(RecordedReduction(one.partition(":")[0].strip(), one) for one in words)
-    return tuple(RecordedReduction(str(one.get("kind")), said, one) for one, said in zip(told, words, strict=True))
+    return tuple(RecordedReduction(str(one.get("kind")), said, one) for one, said in zip(recorded, words, strict=True))
 
 
 def _failure(one: dict[str, object]) -> Failure | None:

@@ -1,4 +1,4 @@
-"""What a smoke-run proved, and what it did not, in plain statements.
+"""Evidence: what a smoke-run proved, and what it did not, as plain statements.
 
 Every statement follows from what was seen (checks, reports) or from what was changed (reductions, device): nothing is
 claimed because the run passed as a whole.
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from zerocfg.smoke.prepare.folder import RunFolder
 
 SHOWN = 4
-"""Names that are told of a longer list."""
+"""Names that are shown of a longer list."""
 PART = " of a rank"
-"""How the names of checks end that compare what each rank keeps with its equal part."""
+"""Suffix of the checks that compare what each rank keeps with its equal share."""
 ENGINES = {"ddp": "DDP", "fsdp": "FSDP", "single": "one process"}
 
 
@@ -36,7 +36,7 @@ class Evidence:
 
 
 def evidence(verdict: Verdict) -> Evidence:
-    """Of a run that failed nothing is proven, and nothing is left to say of the rest."""
+    """Empty for a run that failed."""
     if verdict.outcome.failure is not None or not verdict.outcome.reports:
         return Evidence((), ())
     return Evidence(tuple(_proven(verdict)), tuple(_not_proven(verdict)))
@@ -55,7 +55,7 @@ def _proven(verdict: Verdict) -> list[str]:
         found.append(f"{engine} trains {steps} optimizer steps in {seen.get('dtype')} on {_where(verdict)}{falls}")
     parts = [name.removesuffix(PART) for name in held if name.endswith(PART) and held[name].planned.startswith("1/")]
     if parts:
-        found.append(f"each of {verdict.reduced.ranks} ranks keeps its part of the {_and(parts)}")
+        found.append(f"each of {verdict.reduced.ranks} ranks holds its shard of the {_and(parts)}")
     if "parameters alike on all ranks" in held:
         # Shards are gathered from one rank each, so equal parameters alone say nothing of averaged gradients.
         sharded = seen.get("engine") == "fsdp" or (seen.get("stage") or 0) > 0
@@ -69,11 +69,11 @@ def _proven(verdict: Verdict) -> list[str]:
     settings = sum(1 for one in held.values() if one.further == "acting")
     if settings:
         more = f"{settings} more settings are" if settings > 1 else "one more setting is"
-        found.append(f"{more} as planned in the parts of the engine that act on it")
+        found.append(f"{more} as planned where the engine uses them")
     if "saved parameters" in held:
-        values = " with the values of the live model" if "saved values" in held else ""
+        values = " and equal those of the live model" if "saved values" in held else ""
         loaded = ", and from_pretrained loads them" if "loaded by from_pretrained" in held else ""
-        found.append(f"saving gives whole weights{values} ({held['saved parameters'].seen}){loaded}")
+        found.append(f"saved weights are complete{values} ({held['saved parameters'].seen}){loaded}")
     if "resumes from a checkpoint" in held:
         found.append("a checkpoint resumes with the same next loss")
     return found + _held_memory(verdict)
@@ -90,12 +90,12 @@ def _offload(held: dict[str, Check]) -> list[str]:
     found = []
     for name, what in (("optimizer states on", "the optimizer's states"), ("parameters on", "the parameters' shards")):
         if name in held and held[name].planned == "cpu":
-            found.append(f"{what} lie in the host's memory")
+            found.append(f"{what} are in host memory")
     return found
 
 
 def _held_memory(verdict: Verdict) -> list[str]:
-    """On a card: what the model that ran took."""
+    """On a card: the memory of the model that ran."""
     peak = verdict.figures.peak() if verdict.device.kind == "cuda" and verdict.command is None else None
     if not peak or verdict.reduced.narrow:
         return []
@@ -111,10 +111,10 @@ def _not_proven(verdict: Verdict) -> list[str]:
         return found
     config = run.lock.model_config
     if config is None:
-        found.append("anything about the model: its config is not known, a small Llama ran")
+        found.append("anything about the model: its config is unknown, a small Llama ran")
     elif reduced.narrow:
         layers = f", with {reduced.layers[1]} of {reduced.layers[0]} layers" if reduced.layers else ""
-        found.append(f"that the model runs in its sizes: a small one of the same architecture did{layers}")
+        found.append(f"that the model runs at full size: a small one of the same architecture did{layers}")
     elif reduced.layers:
         found.append(f"that {reduced.layers[0]} layers run: {reduced.layers[1]} did")
     found += _memory(verdict)
@@ -122,7 +122,7 @@ def _not_proven(verdict: Verdict) -> list[str]:
     if length is not None and length != reduced.sequence:
         found.append(f"samples of {length} tokens: {reduced.sequence} ran")
     elif length is None:
-        found.append(f"the length of your samples, which nobody says: {reduced.sequence} tokens ran")
+        found.append(f"the length of your samples, which is not stated: {reduced.sequence} tokens ran")
     found += [*_precision(run, verdict), *_drives(verdict), *_recipe(run), *_unseen(verdict)]
     loop = "the Trainer's own" if run.consumer in ("transformers", "trl") else "its own"
     script = run.lock.script
@@ -131,7 +131,7 @@ def _not_proven(verdict: Verdict) -> list[str]:
 
 
 def _ranks(verdict: Verdict) -> list[str]:
-    """The planned ranks and what they talk over."""
+    """The planned ranks and their communication."""
     run, reduced, device = verdict.run, verdict.reduced, verdict.device
     planned, nodes = run.plan.get("num_processes"), run.plan.get("num_machines")
     over = "gloo" if device.kind == "cpu" else "gloo" if _shares_by_gloo(verdict) else "NCCL"
@@ -139,10 +139,10 @@ def _ranks(verdict: Verdict) -> list[str]:
     if isinstance(planned, int) and (planned > reduced.ranks or several):
         where = f" on {nodes} nodes" if isinstance(nodes, int) and nodes > 1 else ""
         on = "one machine" if reduced.nodes == 1 else f"{reduced.nodes} nodes"
-        did = f"{reduced.ranks} on {on} did, over {over}" if reduced.ranks > 1 else "one ran alone"
-        return [f"that {planned} ranks{where} talk to each other: {did}"]
+        did = f"{reduced.ranks} on {on} communicated, over {over}" if reduced.ranks > 1 else "only one ran"
+        return [f"communication between {planned} ranks{where}: {did}"]
     if isinstance(planned, int) and planned > 1 and over == "gloo" and _vendor(run) == "nvidia":
-        return ["NCCL: the ranks talked over gloo"]
+        return ["NCCL: the ranks communicated over gloo"]
     return []
 
 
@@ -165,7 +165,7 @@ def _device(verdict: Verdict) -> list[str]:
         elif here is None or here[0].name != name:
             found.append(f"memory and speed of {name}: {verdict.device.name} ran")
     if verdict.device.shared:
-        found.append("times, and ranks with a card of their own: they shared one")
+        found.append("times, and ranks with one card each: they shared one")
     return found
 
 
@@ -174,7 +174,7 @@ def _vendor(run: RunFolder) -> str | None:
 
 
 def _memory(verdict: Verdict) -> list[str]:
-    """That the planned run fits where it is planned to run; there is a prediction, or nothing."""
+    """That the planned run fits its hardware: a prediction, if any."""
     run, reduced = verdict.run, verdict.reduced
     hardware = run.lock.hardware
     config = run.lock.model_config
@@ -196,11 +196,9 @@ def _memory(verdict: Verdict) -> list[str]:
     what = f"{parameters:,} parameters fit" if isinstance(parameters, int) else "the model fits"
     where = f"into the {memory:.0f} GiB of {name}"
     if found is None:
-        return [f"that {what} {where}: nothing was predicted either"]
+        return [f"that {what} {where}: there is no prediction either"]
     band = found[2].device
-    return [
-        f"that {what} {where}: {band.expected / GIB:.1f} GiB of a rank are predicted, {band.high / GIB:.1f} at most"
-    ]
+    return [f"that {what} {where}: {band.expected / GIB:.1f} GiB per rank are predicted, {band.high / GIB:.1f} at most"]
 
 
 def _precision(run: RunFolder, verdict: Verdict) -> list[str]:
@@ -219,12 +217,12 @@ def _drives(verdict: Verdict) -> list[str]:
         if verdict.reduced.plan.get(key) == "nvme":
             found.append(f"{part}: speed and space of the planned drive" if verdict.reduced.has(drive) else "")
         else:
-            found.append(f"{part} to NVMe: the host's memory took its place")
+            found.append(f"{part} to NVMe: host memory was used instead")
     return [words for words in found if words]
 
 
 def _recipe(run: RunFolder) -> list[str]:
-    """What the recipe asks for and the ranks' program does not do."""
+    """What the recipe requests and the ranks' program does not do."""
     recipe = run.lock.recipe
     found = []
     if recipe.get("use_peft"):
@@ -244,7 +242,7 @@ def _unseen(verdict: Verdict) -> list[str]:
         return []
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     count = f"{len(names)} settings" if len(names) > 1 else "a setting"
-    return [f"{count} that the engine does not show: {', '.join(names[:SHOWN])}{more}"]
+    return [f"{count} that the engine does not expose: {', '.join(names[:SHOWN])}{more}"]
 
 
 def _and(words: list[str]) -> str:

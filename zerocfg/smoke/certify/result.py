@@ -1,4 +1,4 @@
-"""A verdict as it is certified, and as JSON data."""
+"""The result of a smoke-run, for its certificate and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def data(verdict: Verdict) -> dict[str, object]:
 
 
 def smoke_result(verdict: Verdict) -> SmokeResult:
-    """What a certificate says of the run."""
+    """The result that a certificate states."""
     outcome, reports, shown = verdict.outcome, verdict.outcome.reports, evidence(verdict)
     first = reports[0] if reports else {}
     failure = None

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from zerocfg.emit.lock import Lock
 from zerocfg.smoke.judge import settings
-from zerocfg.smoke.judge.checks import check
+from zerocfg.smoke.judge.verdict import run_checks
 from zerocfg.smoke.launch.command import WRITTEN, launch
 from zerocfg.smoke.model.certificate import Check, Command
-from zerocfg.smoke.model.reduced import Reduced
-from zerocfg.smoke.model.reduction import Kind, Reduction
+from zerocfg.smoke.model.reduction import Kind, Reduced, Reduction
 from zerocfg.smoke.prepare.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ LINES, SHOWN = 12, 8
 
 
 @dataclass(frozen=True)
-class Played:
-    """What came of it; ``reduced`` is what the live engine had to show."""
+class CommandRun:
+    """The result of a command; ``reduced`` holds the expected settings."""
 
     command: Command
     reduced: Reduced
@@ -46,12 +45,12 @@ class Played:
     checks: list[Check]
 
 
-def nobody() -> RunFolder:
-    """A run of which nothing is planned, for a command without one."""
+def without_plan() -> RunFolder:
+    """A run without a plan, for a command without a run."""
     return RunFolder(Path.cwd(), Lock("own command"), None, None)
 
 
-def play(
+def run_command(
     line: str,
     run: RunFolder,
     device: Device,
@@ -60,7 +59,7 @@ def play(
     limit: float,
     scratch: Path,
     progress: Callable[[str], None] | None = None,
-) -> Played:
+) -> CommandRun:
     """Run the command in the current folder, and check what it trained against ``run``.
 
     ``ranks``: how many are expected, when not as many as planned. Raises SmokeError without a shell.
@@ -75,11 +74,11 @@ def play(
         checks += _reads(launched.configs, scratch / "reports")
         command.notes = _notes(outcome.reports, steps, scratch / WRITTEN, device)
         reduced.changes += [Reduction(Kind.SAVING, why=why) for why in [_unsaved(outcome.reports)] if why]
-    return Played(command, reduced, outcome, checks)
+    return CommandRun(command, reduced, outcome, checks)
 
 
 def _expected(run: RunFolder, reports: list[RankReport], ranks: int | None) -> Reduced:
-    """What the live engine has to show: the plan as it is, on the ranks that were asked for."""
+    """The expected settings: the plan as it is, on the requested ranks."""
     planned = run.plan.get("num_processes")
     started = next((report["command"]["world_size"] for report in reports if "command" in report), len(reports))
     reduced = Reduced(
@@ -106,7 +105,7 @@ def _checks(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -> l
     # A training that ends by itself before is none that failed.
     done = min(len(report.get("step_seconds", [])) for report in reports)
     by_itself = not any((report.get("command") or {}).get("stopped") for report in reports)
-    checks = check(run, reduced, outcome, min(steps, done) if by_itself and done else steps)
+    checks = run_checks(run, reduced, outcome, min(steps, done) if by_itself and done else steps)
     # The script's own batches differ from step to step, and so may their losses.
     checks = [replace(one, ok=None) if one.name == "loss falls" and one.ok is False else one for one in checks]
     if run.plan:
@@ -116,7 +115,7 @@ def _checks(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -> l
 
 
 def _reads(files: list[Path], reports: Path) -> list[Check]:
-    """Whether the command read the configs that it is to prove."""
+    """Whether the command read the configs of the run."""
     checks = []
     for number, file in enumerate(files):
         read = (reports / f"read-{number}").exists()
@@ -132,32 +131,32 @@ def _unsaved(reports: list[RankReport]) -> str | None:
     """Why saving was not proven; None when it was."""
     if "weights" in reports[0]:
         return None
-    told = reports[0].get("command") or {}
-    if told.get("saved"):
-        return str(told["saved"])
-    if told.get("left"):
+    command = reports[0].get("command") or {}
+    if command.get("saved"):
+        return str(command["saved"])
+    if command.get("left"):
         return f"not reached, zerocfg ended the script after {len(reports[0].get('step_seconds', []))} optimizer steps"
     return "the script saved no model after its training"
 
 
 def _notes(reports: list[RankReport], steps: int, written: Path, device: Device) -> list[str]:
-    first, told = reports[0], reports[0].get("command") or {}
+    first, command = reports[0], reports[0].get("command") or {}
     done = len(first.get("step_seconds", []))
-    loop = LOOPS[told["loop"] or ""]
-    if told.get("stopped"):
+    loop = LOOPS[command["loop"] or ""]
+    if command.get("stopped"):
         notes = [f"training: {loop}, stopped by zerocfg after {done} optimizer step{'s' * (done != 1)}"]
     else:
         notes = [f"training: {loop}, ended by itself after {done} optimizer step{'s' * (done != 1)}"]
     if _unsaved(reports) is None:
         notes.append("saving: the script's own, checked")
-    if device.kind == "cpu" and told["loop"] == "Trainer":
+    if device.kind == "cpu" and command["loop"] == "Trainer":
         notes.append("use_cpu: true was added to its TrainingArguments; else each rank would train alone")
-    redirected = _told(reports, "redirected")
+    redirected = _reported_paths(reports, "redirected")
     outer = [path for path in redirected if not any(path.startswith(other + os.sep) for other in redirected)]
     notes += [f"redirected: {_shown(path)}, to a temporary folder" for path in outer[:SHOWN]]
-    wrote = [path for path in _told(reports, "wrote") if Path(path).exists()]
+    wrote = [path for path in _reported_paths(reports, "wrote") if Path(path).exists()]
     notes += [f"written by the script itself: {_shown(path)}" for path in wrote[:SHOWN]]
-    removed = [path for path in _told(reports, "removed") if not Path(path).exists()]
+    removed = [path for path in _reported_paths(reports, "removed") if not Path(path).exists()]
     notes += [f"removed by the script itself: {_shown(path)}" for path in removed[:SHOWN]]
     again = sum(1 for folder in written.parent.joinpath("reports").iterdir() if folder.is_dir())
     if again:
@@ -165,8 +164,8 @@ def _notes(reports: list[RankReport], steps: int, written: Path, device: Device)
     return notes
 
 
-def _told(reports: list[RankReport], what: Literal["redirected", "wrote", "removed"]) -> list[str]:
-    """The paths that any rank told of."""
+def _reported_paths(reports: list[RankReport], what: Literal["redirected", "wrote", "removed"]) -> list[str]:
+    """The paths that any rank reported."""
     return sorted({path for report in reports for path in (report.get("command") or {}).get(what, [])})
 
 
@@ -179,7 +178,7 @@ def _shown(path: str) -> str:
 
 
 def _judge(launched: Launched, command: Command, limit: float, tail: list[str]) -> None:
-    """Say in the words of a command why it proves nothing."""
+    """State why the command proves nothing."""
     outcome = launched.outcome
     if outcome.interrupted:
         return

@@ -1,4 +1,4 @@
-"""Which rule explains what a smoke-run saw: each failed check, and the error that ended it.
+"""Which rule explains the failure of a smoke-run: each failed check, and the error that ended it.
 
 The linter's findings on the files of the run come first: they name the place. An error that no finding explains is held
 against the rules' proofs, and then against what no config shows. Where nothing fits, nothing is said.
@@ -9,18 +9,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zerocfg.rules.engine import Diagnostic, spot
+from zerocfg.lint.engine import Diagnostic, spot
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find as find_rule
 from zerocfg.smoke.judge import known_errors
 from zerocfg.smoke.judge.arguments import ARGUMENTS, refuses
-from zerocfg.smoke.judge.lint_findings import findings_of, seen_by_lint
+from zerocfg.smoke.judge.lint_findings import lint_findings, linted_run
 from zerocfg.smoke.judge.requested_settings import NAMES
 from zerocfg.smoke.model.certificate import Diagnosis
 from zerocfg.smoke.prepare.requested_settings import GATHER, STAGE, claims
 
 if TYPE_CHECKING:
+    from zerocfg.lint.engine import Spot
     from zerocfg.rules.api import Rule
-    from zerocfg.rules.engine import Spot
     from zerocfg.run.model import Run
     from zerocfg.smoke.launch.process import Outcome
     from zerocfg.smoke.model.certificate import Check
@@ -38,25 +39,26 @@ def diagnose(folder: RunFolder, checks: list[Check], outcome: Outcome) -> list[D
     failed = [one for one in checks if one.ok is False]
     if not failed and outcome.failure is None:
         return []
-    run = seen_by_lint(folder)
-    findings = findings_of(run)
+    run = linted_run(folder)
+    findings = lint_findings(run)
     found: list[Diagnosis] = []
     if outcome.failure is not None:
-        found += _of_error(_error(outcome), _phase(outcome), findings)
-    asked = claims(run) if run is not None else {}
+        found += _of_error(outcome, findings)
+    requested = claims(run) if run is not None else {}
     for one in failed:
-        found += [_told(finding, f"check:{one.name}") for finding in _of_check(one, asked, run, findings)]
-    told: dict[tuple[str, str | None, int | None, int | None], Diagnosis] = {}
+        found += [_diagnosis(finding, f"check:{one.name}") for finding in _of_check(one, requested, run, findings)]
+    unique: dict[tuple[str, str | None, int | None, int | None], Diagnosis] = {}
     for diagnosis in found:
-        told.setdefault((diagnosis.code or diagnosis.name, diagnosis.file, diagnosis.line, diagnosis.column), diagnosis)
-    return list(told.values())
+        key = (diagnosis.code or diagnosis.name, diagnosis.file, diagnosis.line, diagnosis.column)
+        unique.setdefault(key, diagnosis)
+    return list(unique.values())
 
 
 # -- errors -----------------------------------------------------------------------------------------------------
 
 
 def _error(outcome: Outcome) -> str:
-    """The failing rank's own words: its type, its text, and where it happened."""
+    """The error of the failing rank: its type, its text, and where it happened."""
     detail = "\n".join(outcome.detail)
     return f"{outcome.failure}\n{detail}"
 
@@ -68,7 +70,9 @@ def _phase(outcome: Outcome) -> str:
     return str(outcome.reports[rank].get("phase", "launch"))
 
 
-def _of_error(error: str, phase: str, findings: list[Diagnostic]) -> list[Diagnosis]:
+def _of_error(outcome: Outcome, findings: list[Diagnostic]) -> list[Diagnosis]:
+    error, phase = _error(outcome), _phase(outcome)
+    cause = known_errors.circumstance_of(error, outcome.kind)
     first = error.partition("\n")[0]
     rules = {one.code: rule for one in findings if (rule := find_rule(one.code)) is not None}
     shown = [one for one in findings if one.code in rules and known_errors.explains(rules[one.code], first)]
@@ -79,14 +83,13 @@ def _of_error(error: str, phase: str, findings: list[Diagnostic]) -> list[Diagno
     if not named:
         phases = PHASES.get(phase, ("step",) if phase.startswith("step") else (phase,))
         named = [one for one in findings if one.code in rules and _crashes(rules[one.code], phases)]
-        if known_errors.rule_of(first) is not None or known_errors.circumstance_of(error) is not None:
-            named = []  # the words say something else
+        if known_errors.rule_of(first) is not None or cause is not None:
+            named = []  # the error has another cause
     if named:
-        return [_told(one, "error") for one in named]
+        return [_diagnosis(one, "error") for one in named]
     rule = known_errors.rule_of(first)
     if rule is not None:
-        return [Diagnosis(rule.code, rule.name, None, None, None, rule.page.summary, _instead(rule), "error")]
-    cause = known_errors.circumstance_of(error)
+        return [Diagnosis(rule.code, rule.name, None, None, None, page_of(rule).summary, _instead(rule), "error")]
     if cause is not None:
         return [Diagnosis("", cause.name, None, None, None, cause.message, cause.fix, "error")]
     return []
@@ -105,20 +108,20 @@ def _in(place: Spot, error: str) -> bool:
 
 
 def _crashes(rule: Rule, phases: tuple[str, ...] | None = None) -> bool:
-    proofs = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
+    proofs = [page_of(rule).proof, *(example.proof for example in page_of(rule).bad if example.proof is not None)]
     return any(proof.raises is not None and (phases is None or proof.phase in phases) for proof in proofs)
 
 
 def _instead(rule: Rule) -> str:
-    """What the documentation of a rule advises, in one line."""
-    return " ".join(rule.page.instead.partition("\n\n")[0].split())
+    """The advice on the page of a rule, in one line."""
+    return " ".join(page_of(rule).instead.partition("\n\n")[0].split())
 
 
 # -- checks -----------------------------------------------------------------------------------------------------
 
 
 def _of_check(
-    one: Check, asked: dict[str, list[Claim]], run: Run | None, findings: list[Diagnostic]
+    one: Check, requested: dict[str, list[Claim]], run: Run | None, findings: list[Diagnostic]
 ) -> list[Diagnostic]:
     """The findings at the places that ask for what failed; those at the very key before those around it."""
     if one.name == ARGUMENTS:
@@ -128,9 +131,9 @@ def _of_check(
         saving = [finding for finding in findings if _shows(finding, "save")]
         if saving:
             return saving
-        places = _places(asked.get(STAGE, []) + asked.get(GATHER, []))
+        places = _places(requested.get(STAGE, []) + requested.get(GATHER, []))
     elif one.name in KEYS:
-        places = _places(asked.get(KEYS[one.name], []))
+        places = _places(requested.get(KEYS[one.name], []))
     else:
         places = _origins(run, one.name)
     exact = [finding for finding in findings if any(_same(place, finding) for place in places)]
@@ -139,11 +142,11 @@ def _of_check(
 
 def _shows(finding: Diagnostic, phase: str) -> bool:
     rule = find_rule(finding.code)
-    return rule is not None and rule.page.proof.phase == phase
+    return rule is not None and page_of(rule).proof.phase == phase
 
 
-def _places(asked: list[Claim]) -> list[Spot]:
-    return [spot(claim.location) for claim in asked]
+def _places(requested: list[Claim]) -> list[Spot]:
+    return [spot(claim.location) for claim in requested]
 
 
 def _origins(run: Run | None, name: str) -> list[Spot]:
@@ -170,7 +173,7 @@ def _same(place: Spot, finding: Diagnostic) -> bool:
 
 
 def _around(place: Spot, finding: Diagnostic) -> bool:
-    """A finding at a section that holds the key, or at a key inside of it."""
+    """Whether a finding is at a section that holds the key, or at a key inside of it."""
     return any(
         other.file.name == place.file.name
         and bool(other.keys)
@@ -184,7 +187,7 @@ def _overlap(one: Spot, other: Spot) -> bool:
     return one.start <= other.end and other.start <= one.end
 
 
-def _told(finding: Diagnostic, why: str) -> Diagnosis:
+def _diagnosis(finding: Diagnostic, why: str) -> Diagnosis:
     where = finding.spot
     fix = finding.help or (finding.fix.description if finding.fix is not None else "")
     return Diagnosis(

@@ -1,4 +1,4 @@
-"""The one source of what must be seen: the settings of the lock, with what the reduction changed of them."""
+"""The expected settings of a launch, the single source for all checks: those of the lockfile, as reduced."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from zerocfg.catalog.counterparts import settings
 from zerocfg.smoke.worker.values import whole
 
 if TYPE_CHECKING:
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.folder import RunFolder
 
 ZERO = "zero_optimization."
 WRAPPED = "fsdp_config.fsdp_transformer_layer_cls_to_wrap"
 LAUNCHER = frozenset({"engine", "num_processes", "num_machines", "mixed_precision"})
-"""Settings of the launcher. The rows of engine, world size and precision speak of them."""
+"""Settings of the launcher, covered by the rows of engine, world size and precision."""
 
 # TrainingArguments that an engine or an optimizer answers by another name. The others have the same name there.
 ANSWERED = ("learning_rate", "weight_decay", "adam_epsilon")
 OF_DDP = ("ddp_bucket_cap_mb", "ddp_find_unused_parameters", "ddp_broadcast_buffers", "ddp_static_graph")
 WITHOUT_TOTAL = ("constant", "constant_with_warmup", "inverse_sqrt")
-"""Schedules that do not ask how many steps there are."""
+"""Schedules that do not depend on the total number of steps."""
 BETAS = ("adam_beta1", "adam_beta2")
 TRAINERS = ("transformers", "trl")
 # What a key of the optimizer's section does to its class, not to its groups.
@@ -80,7 +80,7 @@ def _offload(planned: dict[str, object]) -> None:
 
 
 def _arguments(planned: dict[str, object], arguments: dict[str, object]) -> None:
-    """What the Trainer makes of its arguments, where the DeepSpeed config does not say it."""
+    """Settings that the Trainer derives from its arguments, where the DeepSpeed config does not state them."""
     if "optimizer.type" not in planned:
         for argument in ANSWERED:
             if arguments.get(argument) is not None:
@@ -110,7 +110,7 @@ def _schedule(planned: dict[str, object], arguments: dict[str, object]) -> None:
 
 
 def optimizer_class(planned: dict[str, object], run: RunFolder, reduced: Reduced) -> str | None:
-    """Name of the class that must step; None where the plan does not say it (a script's own optimizer)."""
+    """Class of the optimizer; None where the plan does not determine it (a script's own optimizer)."""
     on_host = planned.get(f"{ZERO}offload_optimizer.device") in ("cpu", "nvme")
     section = (reduced.deepspeed or {}).get("optimizer")
     if isinstance(section, dict) and section.get("type"):

@@ -11,7 +11,7 @@ from zerocfg.smoke.worker.report_schema import COUNTERS
 
 if TYPE_CHECKING:
     from zerocfg.smoke.judge.prediction import Expected
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
     from zerocfg.smoke.worker.report_schema import Counter, Phase, RankReport
 
@@ -48,7 +48,7 @@ class Figures:
 
     @property
     def counter(self) -> Counter:
-        """What stands for a rank's memory: torch's allocator on a card, else resident memory of the host."""
+        """The counter for a rank's memory: torch's allocator on a card, else resident memory of the host."""
         return "allocated" if self.on_card else "rss"
 
     def peaks(self, counter: Counter, phases: tuple[str, ...] = PHASES) -> list[int | None]:

@@ -1,4 +1,4 @@
-"""Which rule explains an error of a library: from the rules' own proofs, which hold the words of the real errors.
+"""Which rule explains an error of a library, by the rules' own proofs, which record the real errors.
 
 Beside them a few causes that no config file shows: memory, ports, disks, compilers.
 """
@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def patterns() -> tuple[Pattern, ...]:
     """Of every proof that plays a crash, the rule's own and its examples'."""
     found = []
     for rule in ALL:
-        proofs = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
+        proofs = [page_of(rule).proof, *(example.proof for example in page_of(rule).bad if example.proof is not None)]
         for proof in proofs:
             for words in _alternatives(proof.raises) if proof.raises is not None else ():
                 found.append(Pattern(rule, proof.phase, re.compile(_general(words)), _weight(words)))
@@ -95,16 +96,20 @@ def rule_of(error: str) -> Rule | None:
 
 @dataclass(frozen=True)
 class Circumstance:
-    """A cause outside of the configs: its name, the words of the errors, what it means and what to do."""
+    """A cause outside of the configs: its name, the errors that show it, what it means and what to do.
+
+    ``kind``: that of an outcome (`zerocfg.smoke.launch.process.Outcome`) which always has this cause, if any.
+    """
 
     name: str
     expression: re.Pattern[str]
     message: str
     fix: str
+    kind: str | None = None
 
 
-def _cause(name: str, words: str, message: str, fix: str) -> Circumstance:
-    return Circumstance(name, re.compile(words), message, fix)
+def _cause(name: str, errors: str, message: str, fix: str, kind: str | None = None) -> Circumstance:
+    return Circumstance(name, re.compile(errors), message, fix, kind)
 
 
 CIRCUMSTANCES = (
@@ -123,9 +128,10 @@ CIRCUMSTANCES = (
     ),
     _cause(
         "port-in-use",
-        r"EADDRINUSE|[Aa]ddress already in use|port that the ranks meet at is taken",
-        "the port at which the ranks meet is taken by another program",
+        r"EADDRINUSE|[Aa]ddress already in use",
+        "another program uses the rendezvous port of the ranks",
         "end that program, or launch with another --main_process_port (accelerate) or --master_port (torchrun)",
+        kind="port",
     ),
     _cause(
         "ranks-do-not-meet",
@@ -136,9 +142,10 @@ CIRCUMSTANCES = (
     ),
     _cause(
         "no-space",
-        r"No space left on device|Disk quota exceeded|no space is left in",
+        r"No space left on device|Disk quota exceeded",
         "a disk is full",
         "free some space, or name another folder with TMPDIR (scratch files) or --keep (weights)",
+        kind="space",
     ),
     _cause(
         "no-compiler",
@@ -162,5 +169,7 @@ CIRCUMSTANCES = (
 )
 
 
-def circumstance_of(error: str) -> Circumstance | None:
-    return next((one for one in CIRCUMSTANCES if one.expression.search(error)), None)
+def circumstance_of(error: str, kind: str | None = None) -> Circumstance | None:
+    """The cause of an error, or of an outcome of this kind."""
+    known = (one for one in CIRCUMSTANCES if (kind is not None and one.kind == kind) or one.expression.search(error))
+    return next(known, None)

@@ -1,4 +1,4 @@
-"""What the linter says of the files of a run, at the releases that are installed here."""
+"""Lint findings on the files of a run, at the installed releases."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.lint.engine import Diagnostic, lint_runs
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import settled
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import consumer_of
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.smoke.prepare.handwritten import CONSUMERS
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 
 
-def seen_by_lint(folder: RunFolder) -> Run | None:
-    """The run as the linter sees it; None when its files do not tell."""
+def linted_run(folder: RunFolder) -> Run | None:
+    """The run as the linter links it; None when its files do not determine it."""
     if folder.handwritten is not None:
         return folder.handwritten.run
     try:
@@ -36,7 +36,7 @@ def seen_by_lint(folder: RunFolder) -> Run | None:
         return None
     run = runs[0]
     if run.consumer is None and folder.consumer in CONSUMERS:  # the lock tells
-        return settled(replace(run, consumer=consumer_of(folder.consumer)))
+        return with_settings(replace(run, consumer=consumer_of(folder.consumer)))
     return run
 
 
@@ -47,7 +47,7 @@ def _top(folder: RunFolder) -> Path:
     return top if built.is_relative_to(top) and top.is_dir() else built
 
 
-def findings_of(run: Run | None) -> list[Diagnostic]:
+def lint_findings(run: Run | None) -> list[Diagnostic]:
     """Errors first, then warnings; notes explain no failure."""
     if run is None:
         return []

@@ -1,4 +1,4 @@
-"""What was measured beside what was predicted. Noted, not judged, but for memory that ran out.
+"""Measurements beside predictions. Noted, not judged, except for memory that ran out.
 
 A prediction that is wrong is zerocfg's fault and not the config's: the formulas hold for the classes and releases that
 they were compared with, and an allocator's reserve or a busy machine belong to no config. So no difference fails a run.
@@ -33,14 +33,14 @@ def check(figures: Figures, expected: Expected | str, outcome: Outcome) -> list[
 
 
 def ran_out(outcome: Outcome) -> tuple[int, str] | None:
-    """The first rank that found no memory, and which memory ("card", "host"); None when none says so."""
-    told = []
+    """The first rank that ran out of memory, and which memory ("card", "host"); None when none did."""
+    failures = []
     for rank, report in enumerate(outcome.reports):
         error = report.get("error") or {}
         place = out_of_memory.place(str(error.get("type", "")), str(error.get("text", ""))) if error else None
         if place is not None:
-            told.append((float(error.get("time", 0.0)), rank, place))
-    return min(told)[1:] if told else None
+            failures.append((float(error.get("time", 0.0)), rank, place))
+    return min(failures)[1:] if failures else None
 
 
 def _ran_out(figures: Figures, expected: Expected | None, outcome: Outcome) -> list[Check]:
@@ -127,7 +127,7 @@ def peak_in(figures: Figures) -> int | None:
 
 
 def size(count: int | None) -> str:
-    """Bytes for a reader."""
+    """Bytes as text."""
     if count is None:
         return "-"
     if abs(count) < GIB / 10:

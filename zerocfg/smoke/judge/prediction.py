@@ -1,4 +1,4 @@
-"""What was expected of the very run that was launched: the reduced model on these ranks, in memory and time."""
+"""The predicted memory and time of the launched run: the reduced model on these ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zerocfg.run.config import AUTO
 
 if TYPE_CHECKING:
     from zerocfg.models.model_facts import ModelFacts
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
 
 MOST = 4096

@@ -1,4 +1,4 @@
-"""What the files of a hand-written run ask for, every place of it, against what the live engine runs with."""
+"""The settings that a handwritten run requests, with every place that states them, against the live engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zerocfg.smoke.model.reduction import Kind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.requested_settings import Claim
     from zerocfg.smoke.worker.report_schema import RankReport, Seen
 
@@ -35,21 +35,21 @@ OPTIMIZERS = ("adafactor", "adagrad", "lion", "lamb", "muon", "rmsprop", "sgd", 
 SCHEDULES = {"WarmupLR": "constant_with_warmup", "WarmupDecayLR": "linear", "WarmupCosineLR": "cosine"}
 
 
-def instead(
-    found: list[Check], asked: Mapping[str, Sequence[Claim]], reduced: Reduced, reports: list[RankReport]
+def replace_planned(
+    planned: list[Check], requested: Mapping[str, Sequence[Claim]], reduced: Reduced, reports: list[RankReport]
 ) -> list[Check]:
-    """The checks with those of a plan replaced by what the files ask for."""
-    told = check(asked, reduced, reports)
-    names = {one.name for one in told}
-    return [*told, *(one for one in found if one.name not in names)]
+    """The checks, with those of a plan replaced by the requested settings."""
+    requested_checks = check(requested, reduced, reports)
+    names = {one.name for one in requested_checks}
+    return [*requested_checks, *(one for one in planned if one.name not in names)]
 
 
-def check(asked: Mapping[str, Sequence[Claim]], reduced: Reduced, reports: list[RankReport]) -> list[Check]:
+def check(requested: Mapping[str, Sequence[Claim]], reduced: Reduced, reports: list[RankReport]) -> list[Check]:
     """One check for each setting that a file asks for or an engine reports; without a claim it is only noted."""
     checks = []
     for key, name in NAMES.items():
         seen = [_seen(report["seen"], key) for report in reports]
-        wanted = [claim for claim in asked.get(key, ()) if meaning(key, claim.value) is not None]
+        wanted = [claim for claim in requested.get(key, ()) if meaning(key, claim.value) is not None]
         if not wanted:
             if any(value is not None for value in seen):
                 checks.append(Check(name, "-", together(seen), None))
@@ -71,22 +71,22 @@ def _planned(wanted: Sequence[Claim], wrong: Sequence[Claim]) -> str:
     return "; ".join(dict.fromkeys(map(str, wanted))) if wrong else show(wanted[0].value)
 
 
-def fits(key: str, asked: object, seen: object, reduced: Reduced) -> bool:
+def fits(key: str, requested: object, seen: object, reduced: Reduced) -> bool:
     """Whether what runs is what was asked for, after what had to be reduced."""
-    if key == "engine" and asked == "ddp" and reduced.ranks == 1:
+    if key == "engine" and requested == "ddp" and reduced.ranks == 1:
         return bool(seen == "single")
-    if key == "dtype" and asked == "fp16" and reduced.has(Kind.PRECISION):
-        asked = "bf16"
-    if asked == "nvme" and key in OFFLOADS and reduced.has(OFFLOADS[key]):
-        asked = "cpu"
-    asked, seen = meaning(key, asked), meaning(key, seen)
-    if isinstance(asked, (int, float)) and isinstance(seen, (int, float)):
-        return math.isclose(asked, seen, rel_tol=1e-9)
-    return bool(asked == seen)
+    if key == "dtype" and requested == "fp16" and reduced.has(Kind.PRECISION):
+        requested = "bf16"
+    if requested == "nvme" and key in OFFLOADS and reduced.has(OFFLOADS[key]):
+        requested = "cpu"
+    requested, seen = meaning(key, requested), meaning(key, seen)
+    if isinstance(requested, (int, float)) and isinstance(seen, (int, float)):
+        return math.isclose(requested, seen, rel_tol=1e-9)
+    return bool(requested == seen)
 
 
 def meaning(key: str, value: object) -> object:
-    """The value in the words that both sides share; None for what cannot be compared."""
+    """The value as both sides spell it; None for what cannot be compared."""
     if value is None:
         return None
     if key == "optimizer":

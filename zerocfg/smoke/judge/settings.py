@@ -1,4 +1,4 @@
-"""What the live engine runs with, setting by setting."""
+"""The live engine against the plan, setting by setting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zerocfg.smoke.judge.rendering import show, together
 from zerocfg.smoke.model.certificate import Check
 
 if TYPE_CHECKING:
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.folder import RunFolder
     from zerocfg.smoke.worker.report_schema import RankReport
 
@@ -75,7 +75,7 @@ def _asked(reduced: Reduced, dtype: str) -> bool:
 
 
 def _further(name: str, value: object, reports: list[RankReport]) -> Check:
-    """One of the many. Where no rank can tell, nothing is proven."""
+    """A setting without a row of its own. Where no rank exposes it, nothing is proven."""
     sources = {
         "acting": [report["seen"].get("settings") or {} for report in reports],
         "parsed": [report["seen"].get("parsed") or {} for report in reports],
@@ -88,7 +88,7 @@ def _further(name: str, value: object, reports: list[RankReport]) -> Check:
 
 
 def _held(reduced: Reduced, planned: dict[str, object], reports: list[RankReport]) -> list[Check]:
-    """What really lies where: shards, the weights that the optimizer steps on, its states."""
+    """Where shards, master weights and optimizer states are."""
     helds = [held for report in reports if (held := report["seen"].get("held"))]
     stage = planned.get(f"{ZERO}stage")
     if len(helds) < len(reports) or not isinstance(stage, int):
@@ -115,7 +115,7 @@ def _held(reduced: Reduced, planned: dict[str, object], reports: list[RankReport
 
 
 def _shards(name: str, held: list[int], whole: list[int], tensors: list[int], reduced: Reduced) -> list[Check]:
-    """Elements that each rank keeps, against its equal part of them."""
+    """Elements that each rank keeps, against its equal share."""
     ranks = reduced.ranks
     if ranks < 2:
         return []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RESOLUTION = {"fp32": 2**-23, "fp16": 2**-10, "bf16": 2**-7}
 """Relative distance of neighbouring numbers of a dtype, at most."""
 ALIKE = {"fp32": 0.0005, "fp16": 0.01, "bf16": 0.01}
-"""How far a loss may be from that of ZeRO-0, relative, by dtype.
+"""Relative tolerance of a loss against that of ZeRO-0, by dtype.
 
 Seen on processors: at most 0.06 % in bf16 (ZeRO-3 of a loop that makes its model in fp32: the master weights of ZeRO-0
 are rounded to bf16 first), 0.00001 % in fp32. A high learning rate makes rounding grow from step to step.
@@ -26,7 +26,7 @@ GRADIENTS = {"fp32": 0.002, "fp16": 0.02, "bf16": 0.02}
 SMALL_RATE = 1e-5
 """Learning rate up to which parameters of 16 bit, whose values are about 0.01, may all stay as they are."""
 RESUMED = {"fp32": 0.0001, "fp16": 0.005, "bf16": 0.005}
-"""How far a resumed training may be from the one that went on, relative: in its losses and in that norm."""
+"""Relative tolerance of a resumed training against the uninterrupted one: in its losses and in that norm."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Course:
 
 
 def check(reports: list[RankReport], steps: int) -> list[Check]:
-    """Losses and steps of every rank, the parameters, and the parts behind the training."""
+    """Losses and steps of every rank, the parameters, and the parts after the training."""
     losses = [loss for report in reports for loss in report.get("losses", [])]
     done = min(len(report.get("step_seconds", [])) for report in reports)
     finite = bool(losses) and all(math.isfinite(loss) for loss in losses)
@@ -138,7 +138,7 @@ def _reference(reports: list[RankReport]) -> list[Check]:
         return [Check(name, "-", _why(missing) if skipped else f"not compared: {_why(missing)}", None)]
     pairs = [(_Course.of(report), _Course.of(part)) for report, part in zip(reports, parts, strict=True)]
     half = reports[0]["seen"].get("dtype") == "fp16"
-    # In fp16 the engines look for their loss scales from different ends, and skip other steps meanwhile.
+    # In fp16 the engines search their loss scales from different ends, and skip different steps meanwhile.
     upto = len(pairs[0][0].losses) // max(1, len(reports[0]["step_seconds"])) if half else None
     distance = max(_distance(ours.losses[:upto], others.losses[:upto]) for ours, others in pairs)
     seen = f"{_percent(distance)} apart at most{' in step 1' if half else ''}"
@@ -192,7 +192,7 @@ def _resumes(reports: list[RankReport]) -> list[Check]:
 
 
 def _parts(reports: list[RankReport], name: str) -> list[Part]:
-    """What every rank tells of a part; nothing where one does not."""
+    """Every rank's report of a part; empty where one is missing."""
     parts = [part for report in reports if (part := report.get("parts", {}).get(name)) is not None]
     return parts if len(parts) == len(reports) else []
 
@@ -211,7 +211,7 @@ def _why(part: Part) -> str:
 
 
 def _distance(ours: list[float], others: list[float]) -> float:
-    """The largest relative difference of two rows of numbers; infinite when they are not of one length."""
+    """The largest relative difference of two lists of numbers; infinite when their lengths differ."""
     if len(ours) != len(others):
         return math.inf
     worst = 0.0

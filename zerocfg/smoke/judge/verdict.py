@@ -1,4 +1,4 @@
-"""What a smoke-run found."""
+"""The verdict of a smoke-run: every check, what the ranks measured, and the rules that explain a failure."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from zerocfg.smoke.judge import requested_settings, settings, training, weights
 from zerocfg.smoke.judge.diagnosis import diagnose
 from zerocfg.smoke.judge.figures import Figures, figures
+from zerocfg.smoke.model.certificate import Check
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocfg.smoke.judge.prediction import Expected
     from zerocfg.smoke.launch.process import Outcome
-    from zerocfg.smoke.model.certificate import Check, Command, Diagnosis
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.certificate import Command, Diagnosis
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
     from zerocfg.smoke.prepare.folder import RunFolder
 
 
 @dataclass
 class Verdict:
-    """What a smoke-run found. ``passed`` when it ran to the end and no check failed."""
+    """``passed`` when the run ended without a failure and no check failed."""
 
     run: RunFolder
     device: Device
@@ -44,7 +46,7 @@ class Verdict:
         from zerocfg.smoke.judge.prediction import expect
 
         if self.command is not None:
-            return "what a command trains is its own affair"
+            return "the training of a command is not predicted"
         return expect(self.reduced, self.device, self.run.consumer)
 
     @cached_property
@@ -58,3 +60,16 @@ class Verdict:
         found = figures(self.reduced, self.device, self.outcome.reports, self.expected)
         # How long the samples of a command are is not known.
         return found if self.command is None else replace(found, tokens=None)
+
+
+def run_checks(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -> list[Check]:
+    """Every check that the reports allow, in the order of the table."""
+    checks = [Check(f"{name} as built", "unchanged", "changed since", False) for name in sorted(run.changed)]
+    if not all("world_size" in report.get("seen", {}) for report in outcome.reports):
+        return checks
+    found = settings.check(run, reduced, outcome.reports)
+    if run.handwritten is not None:
+        found = requested_settings.replace_planned(found, run.handwritten.requested, reduced, outcome.reports)
+    checks += found
+    checks += training.check(outcome.reports, steps)
+    return [*checks, *weights.check(outcome.reports)]

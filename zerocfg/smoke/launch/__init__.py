@@ -1,1 +1,1 @@
-"""Starts the ranks and follows them to their end, whatever that is; nothing of a run outlives it."""
+"""Starts the ranks, follows them until they end, and cleans up after them."""

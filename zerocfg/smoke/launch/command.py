@@ -33,7 +33,7 @@ QUIET = {"WANDB_MODE": "disabled", "PYTHONDONTWRITEBYTECODE": "1"}
 
 @dataclass(frozen=True)
 class Launched:
-    """What came of the launch. ``configs``: the run's files, which the command has to read.
+    """The result of a launch. ``configs``: the run's files, which the command has to read.
 
     ``unwatched``: why the training could not be watched, None when it could.
     """
@@ -96,12 +96,12 @@ def _prepare(scratch: Path, device: Device, steps: int, files: list[Path]) -> di
 
 
 def _configs(run: RunFolder) -> list[Path]:
-    """The configs of a run, which a command that is to prove it has to read."""
+    """The configs of a run; the command has to read them to prove anything about it."""
     return [run.path / name for name in (ACCELERATE, DEEPSPEED) if name in run.hashes and (run.path / name).is_file()]
 
 
 class _Unwatched:
-    """Ends Python processes of the command that cannot find the hook: they would train to their end, unwatched.
+    """Ends Python processes of the command that cannot find the hook: they would train on, unobserved.
 
     Looks every half second while it is entered; on systems without /proc it sees nothing. ``found``: what was wrong.
     """

@@ -1,4 +1,4 @@
-"""Why a run failed, in words: the rank where it began and that rank's own error, nothing of the launcher's."""
+"""Why a run failed: the rank where it began and that rank's own error, not the launcher's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHOWN = 12
 
 @dataclass
 class Seen:
-    """What is known of a run when it is over.
+    """The state of a run that has ended.
 
     ``code``: the launcher's exit code, negative the signal. ``vanished``: a rank that went without a word.
     ``waiting``: frames of the ranks that still were there, the innermost first; ``stopped``: ranks that somebody
@@ -66,7 +66,7 @@ class Cause:
 
 
 def find(seen: Seen) -> Cause | None:
-    """Why the run failed; None when every rank came to its end."""
+    """Why the run failed; None when every rank finished."""
     codes = {int(rank): int(code) for rank, code in FAILED_RANK.findall(seen.log)}
     errors = [(report["error"], report["rank"]) for report in seen.reports if "error" in report]
     if seen.interrupted:
@@ -78,7 +78,7 @@ def find(seen: Seen) -> Cause | None:
         error, rank = min(errors, key=lambda item: item[0]["time"])
         return _error(error, rank, seen)
     if seen.lock is not None:
-        return Cause("lock", "the ranks wait for a lock that nobody holds", detail=[seen.lock])
+        return Cause("lock", "the ranks wait for an abandoned lock", detail=[seen.lock])
     done = all(report.get("done") for report in seen.reports)
     if done and seen.code == 0:
         return None
@@ -92,23 +92,23 @@ def find(seen: Seen) -> Cause | None:
 
 def _error(error: Failure, rank: int, seen: Seen) -> Cause:
     text = " ".join(error["text"].split())[:2000]
-    told = f"{error['type']}: {text}" if text else error["type"]
+    message = f"{error['type']}: {text}" if text else error["type"]
     memory = out_of_memory.place(error["type"], text)
     if memory is not None:
         where = "the card's" if memory == "card" else "host"
-        told = f"out of {where} memory in '{seen.reports[rank].get('phase', 'launch')}': {told}"
-    return Cause("memory" if memory else "error", told, rank, [*error["traceback"], *_others(seen)])
+        message = f"out of {where} memory in '{seen.reports[rank].get('phase', 'launch')}': {message}"
+    return Cause("memory" if memory else "error", message, rank, [*error["traceback"], *_others(seen)])
 
 
 def _first(noticed: int, codes: dict[int, int]) -> int:
-    """The rank that went first. Between two looks torchrun may have ended the others as well, by SIGTERM."""
+    """The rank that ended first; torchrun may have ended the others by SIGTERM since the last poll."""
     if codes.get(noticed) != -signal.SIGTERM:
         return noticed
     return next((rank for rank, code in codes.items() if code != -signal.SIGTERM), noticed)
 
 
 def _killed(rank: int, codes: dict[int, int], seen: Seen) -> Cause:
-    """A rank that came to its end without a word; its exit code is known when torchrun still could print its table."""
+    """A rank that ended without an error report; torchrun's table, if printed, has its exit code."""
     code = codes.get(rank)
     how, hint = "vanished", ""
     if code is None and seen.killer:
@@ -118,7 +118,7 @@ def _killed(rank: int, codes: dict[int, int], seen: Seen) -> Cause:
     phase = seen.reports[rank].get("phase", "launch") if rank < len(seen.reports) else "launch"
     memory = seen.killer and code in (None, -9, 137)
     text = f"rank {rank} {how} in '{phase}'{hint}"
-    detail = ranks_words(seen.log)
+    detail = last_rank_output(seen.log)
     if not hint and (full := _full(seen)):
         return Cause("space", f"{text}; {full}", rank, detail)
     return Cause("memory" if memory else "killed", text, rank, detail)
@@ -138,12 +138,12 @@ def _hint(code: int, seen: Seen) -> str:
     number = -code if code < 0 else code - 128
     if number == 9:
         if seen.killer:
-            return "; the kernel's out-of-memory killer struck meanwhile: there is too little host memory for this run"
-        return "; the kernel counts no out-of-memory kill, so somebody or a batch system ended it"
+            return "; the kernel's out-of-memory killer ended a process meanwhile: this run needs more host memory"
+        return "; the kernel recorded no out-of-memory kill, so a user or a batch system ended it"
     if number == 7 and SHARED.is_dir():
         usage = shutil.disk_usage(SHARED)
         return (
-            f"; a full {SHARED} ends processes so: {usage.free >> 20} of {usage.total >> 20} MiB are free "
+            f"; a full {SHARED} causes this: {usage.free >> 20} of {usage.total >> 20} MiB are free "
             "(docker run --shm-size=8g)"
         )
     return ""
@@ -157,33 +157,31 @@ def _late(seen: Seen) -> Cause:
         if seen.own is None or rank in seen.own
     )
     if seen.reports and all(report.get("done") for report in seen.reports):
-        places = "every rank did its work, but their processes do not end"
+        places = "every rank finished its work, but the processes do not exit"
     text = f"not finished within {seen.limit:g} s: {places or 'no rank reported'}{halted}"
     detail = [f"rank {rank} waits in {stacks.shown(frames)}" for rank, frames in sorted(seen.waiting.items())]
     return Cause("time", text, seen.stopped[0] if seen.stopped else None, [*detail, *_others(seen)])
 
 
 def _others(seen: Seen) -> list[str]:
-    """Where else to look, when not all ranks were on this machine."""
+    """Hints where else to look, when not all ranks were on this machine."""
     if seen.own is None:
         return []
     if not any(seen.reports[rank] for rank in seen.own):
         return ["the ranks wait for those of the other nodes: the same command has to run on each of them"]
-    return ["the ranks of the other nodes are told of there: what ended the run may have begun on one of them"]
+    return ["the other nodes report their own ranks: the failure may have begun on one of them"]
 
 
 def _launcher(seen: Seen) -> Cause:
-    """No rank said anything, and torchrun named none: what the launcher said last."""
+    """No rank reported and torchrun named none: the last output of the launcher."""
     if TAKEN.search(seen.log) and not any("error" in report for report in seen.reports):
-        return Cause(
-            "port", "the port that the ranks meet at is taken by another program", detail=_last_error(seen.log)
-        )
+        return Cause("port", "another program uses the rendezvous port", detail=_last_error(seen.log))
     how = f"{seen.started} {ended(seen.code)}"
     if full := _full(seen):
         return Cause("space", f"{how}; {full}")
     detail = _last_error(seen.log)
     said = f": {detail[-1]}" if detail and _EXCEPTION.match(detail[-1]) else ""
-    hint = _hint(seen.code, seen) if seen.code else " though not every rank came to its end"
+    hint = _hint(seen.code, seen) if seen.code else " although not every rank finished"
     return Cause("memory" if seen.killer and seen.code < 0 else "launcher", f"{how}{said}{hint}", None, detail)
 
 
@@ -194,10 +192,10 @@ def _full(seen: Seen) -> str | None:
         return None
     if free >= ROOM:
         return None
-    return f"no space is left in {seen.scratch.parent}, where the run works (TMPDIR names another place)"
+    return f"no space left in {seen.scratch.parent}, the working folder of the run (set TMPDIR to use another)"
 
 
-def ranks_words(log: str) -> list[str]:
+def last_rank_output(log: str) -> list[str]:
     """The last lines that a rank wrote itself: without the launcher's messages, its traceback and its table."""
     lines: list[str] = []
     for line in log.splitlines():
@@ -218,7 +216,7 @@ def _starts(lines: list[str], at: int) -> bool:
 
 
 def _last_error(log: str) -> list[str]:
-    """The last frame and the exception of the last traceback in the log, or the last lines that say anything."""
+    """The last frame and the exception of the last traceback in the log, or its last non-empty lines."""
     lines = [line[:500] for line in log.splitlines() if line.strip() and not _LAUNCHER.search(line)]
     for at in range(len(lines) - 1, -1, -1):
         if _EXCEPTION.match(lines[at]):

@@ -1,4 +1,4 @@
-"""Ctrl-C at any time, without leaving anything half done."""
+"""Counts Ctrl-C and termination signals, so that no clean-up is cut short."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 @dataclass
 class Interrupts:
-    """``asked``: how often zerocfg was asked to end."""
+    """``requests``: how often zerocfg was asked to end."""
 
-    asked: int = 0
+    requests: int = 0
 
     def __bool__(self) -> bool:
-        return self.asked > 0
+        return self.requests > 0
 
 
 _active: list[Interrupts] = []
@@ -32,7 +32,7 @@ _active: list[Interrupts] = []
 
 @contextlib.contextmanager
 def interrupts() -> Iterator[Interrupts]:
-    """While this lasts, the signals that ask for the end are counted, and raise nothing: whoever waits looks here.
+    """Counts termination signals instead of raising; code that waits polls the count.
 
     So no clean-up is cut short, however often Ctrl-C is pressed. Within another one the count is that one's. A signal
     that was ignored stays ignored; outside the main thread, where Python delivers none, nothing is changed.
@@ -43,7 +43,7 @@ def interrupts() -> Iterator[Interrupts]:
     seen = Interrupts()
 
     def count(*_: object) -> None:
-        seen.asked += 1
+        seen.requests += 1
 
     previous: dict[signal.Signals, Handler] = {}
     try:

@@ -1,4 +1,4 @@
-"""Write what the ranks need into a scratch folder, and the command that starts them there."""
+"""Writes the reduced configs and the job of the ranks into a scratch folder, and makes the command that starts them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zerocfg.smoke.worker.job import Job
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
     from zerocfg.smoke.prepare.folder import RunFolder
     from zerocfg.smoke.prepare.handwritten import Handwritten
@@ -91,7 +91,7 @@ def _apart(nodes: Nodes | None) -> str | None:
 
 
 def _as_written(command: list[str], own: Handwritten, ranks: int, scratch: Path) -> list[str]:
-    """The words of accelerate's launcher with the options of the user's own launch line."""
+    """The command line of accelerate's launcher with the options of the user's launch line."""
     words = list(own.options)
     if not (scratch / ACCELERATE).exists():
         at = command.index("--config_file")

@@ -1,4 +1,4 @@
-"""What a smoke-run can leave behind, found and removed: processes, shared memory, its scratch folder.
+"""Finds and removes what a smoke-run leaves behind: processes, shared memory, its scratch folder.
 
 Also a program of its own, which imports nothing of zerocfg: ``python leftovers.py SCRATCH`` waits for the end of its
 standard input, which comes when zerocfg dies, whatever the way, and then removes all that is left of the run.
@@ -23,7 +23,7 @@ MARK = "ZEROCFG_SMOKE_RUN"
 """Environment variable that every process of a run inherits; its value is the run's scratch folder."""
 SHARED = Path("/dev/shm")
 PROC = Path("/proc/self")
-"""What marks can be read of at all is there."""
+"""Processes whose mark can be read."""
 # Made by torch, DeepSpeed, NCCL, Python's multiprocessing and OpenMP; whatever else lies there is the user's.
 SEGMENTS = re.compile(r"(torch_\d+_|deepspeed_allreduce_buffer_|nccl-|psm_|sem\.|__KMP_REGISTERED_LIB_)[^/]*")
 
@@ -43,7 +43,7 @@ def marked(mark: str) -> set[int]:
 
 
 def is_marked(process: int, mark: str) -> bool:
-    """Whether the process has the mark; where that cannot be seen (no /proc), it is believed."""
+    """Whether the process has the mark; assumed where it cannot be read (no /proc)."""
     if not PROC.is_dir():
         return True
     try:
@@ -77,7 +77,7 @@ class Segments:
         self.processes: set[int] = set()
 
     def look(self, processes: Iterable[int]) -> None:
-        """Note what these processes have mapped or open."""
+        """Record what these processes have mapped or open."""
         for process in processes:
             self.processes.add(process)
             with contextlib.suppress(OSError):

@@ -18,7 +18,7 @@ def folder() -> Path:
 
 
 def find() -> list[Path]:
-    """Every lock that is there."""
+    """Every lock that exists."""
     root = folder()
     return [*root.glob("*/lock"), *root.glob("*/*/lock")]
 
@@ -49,8 +49,8 @@ def abandoned(lock: Path, quiet: float = 0.0) -> bool:
     return lock.exists()
 
 
-def known() -> set[tuple[Path, int, int]]:
-    """The locks that are there, each with what tells it from a later one of the same path."""
+def snapshot() -> set[tuple[Path, int, int]]:
+    """The present locks, each with what distinguishes it from a later one of the same path."""
     found = set()
     for lock in find():
         with contextlib.suppress(OSError):
@@ -60,18 +60,18 @@ def known() -> set[tuple[Path, int, int]]:
 
 
 def remove(before: set[tuple[Path, int, int]]) -> None:
-    """Remove the locks that were not there ``before`` and that nobody holds: a rank was killed while it compiled.
+    """Remove locks that were not there ``before`` and that no process holds: a rank was killed while it compiled.
 
     Older ones and those of other runs are left alone.
     """
-    for lock, *_ in known() - before:
+    for lock, *_ in snapshot() - before:
         if abandoned(lock) or not Path("/proc/self/fd").is_dir():
             with contextlib.suppress(OSError):
                 lock.unlink()
 
 
-def told(lock: Path) -> str:
-    """What to say of an abandoned lock."""
+def describe(lock: Path) -> str:
+    """The message about an abandoned lock."""
     try:
         age = time.time() - lock.stat().st_mtime
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether memory ran out: in a rank's own words, or in what the kernel counts."""
+"""Whether memory ran out, by a rank's exception or by the kernel's counters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOST = re.compile(r"DefaultCPUAllocator|can't allocate memory|Cannot allocate m
 
 
 def place(kind: str, text: str) -> str | None:
-    """Which memory an exception says was too small: "card", "host", or None when it says something else."""
+    """Which memory was too small by an exception: "card", "host", or None for other exceptions."""
     if kind == "OutOfMemoryError" or _CARD.search(text):
         return "card"
     return "host" if kind == "MemoryError" or _HOST.search(text) else None

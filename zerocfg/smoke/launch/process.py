@@ -1,4 +1,4 @@
-"""Start the launcher, follow the ranks' reports, and end with a verdict within the time limit."""
+"""Starts the launcher, follows the ranks' reports, and ends with an outcome within the time limit."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class _Run:
 
     def play(self, variables: dict[str, str], place: Path) -> Outcome:
         self.segments = leftovers.Segments()
-        self.locks = operator_locks.known()
+        self.locks = operator_locks.snapshot()
         start = time.monotonic()
         kills = out_of_memory.kills()
         log = self.folder / "log.txt"
@@ -172,13 +172,13 @@ class _Run:
         return _reports(self.folder / "reports", self.ranks)
 
     def _follow(self, deadline: float) -> bool:
-        """Wait for the end, for somebody who asks for it, or for the deadline; True when that came first.
+        """Wait for the end, an interrupt or the deadline; True when the deadline came first.
 
         A rank with an error, or one that vanished, gives the others a few seconds, not the whole limit. When one
         vanished the others are killed: they wait for it inside a collective operation, where they do not hear
         torchrun's request to end.
         """
-        told, looked = "", 0.0
+        shown, looked = "", 0.0
         patience = deadline
         while self.process.poll() is None and not self.stop and self.lock is None:
             now = time.monotonic()
@@ -199,15 +199,15 @@ class _Run:
                 self._find_lock(seen)
             first = self.nodes.own[0] if self.nodes is not None else 0
             phase = str(seen[first].get("phase", "launch")) if seen else "launch"
-            if self.progress is not None and phase != told:
-                told = phase
+            if self.progress is not None and phase != shown:
+                shown = phase
                 self.progress(phase)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(0.1)
         return False
 
     def _members(self, reports: list[RankReport]) -> set[int]:
-        """The ranks' processes. A number that the system gave to somebody else since is not one of them."""
+        """The ranks' processes, without process ids that the system has reused since."""
         members = {report["pid"] for report in reports if "pid" in report}
         return {one for one in members if leftovers.is_marked(one, str(self.folder))}
 
@@ -217,7 +217,7 @@ class _Run:
                 os.kill(member, signal.SIGKILL)
 
     def _ask(self) -> None:
-        """Where the ranks are that do not come to an end."""
+        """Record where the ranks hang."""
         reports = self._reports()
         members = self._members(reports)
         self.stopped = [rank for rank, report in enumerate(reports) if stacks.stopped(report.get("pid", 0))]
@@ -225,7 +225,7 @@ class _Run:
         self._find_lock(reports, quiet=0)
 
     def _find_lock(self, reports: list[RankReport], quiet: float = operator_locks.QUIET) -> None:
-        """Notice that a rank waits for the lock of a process that is no more; looked at every few seconds."""
+        """Notice that a rank waits for the lock of a dead process; checked every few seconds."""
         for lock in operator_locks.find():
             first = self._since.setdefault(lock, time.monotonic())
             if quiet and time.monotonic() - first < LOCKED:
@@ -234,7 +234,7 @@ class _Run:
             if operator_locks.abandoned(lock, quiet):
                 frames = self.waiting or stacks.ask(self.folder / "reports", reports, self._members(reports))
                 if any("file_baton.py" in one for rank in frames.values() for one in rank[:2]):
-                    self.lock = operator_locks.told(lock)
+                    self.lock = operator_locks.describe(lock)
 
     def __post_init__(self) -> None:
         self._since: dict[Path, float] = {}
@@ -260,13 +260,13 @@ class _Run:
     def _wait(self, seconds: float) -> None:
         """Wait for the launcher's end; no longer once the user has asked twice."""
         deadline = time.monotonic() + seconds
-        while self.process.poll() is None and time.monotonic() < deadline and self.stop.asked < 2:
+        while self.process.poll() is None and time.monotonic() < deadline and self.stop.requests < 2:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(0.1)
 
 
 def _no_core_files(process: int) -> None:
-    """Crashing ranks leave none, in whatever folder they run."""
+    """Disable core files of crashing ranks, in whatever folder they run."""
     with contextlib.suppress(ImportError, AttributeError, OSError, ValueError):
         import resource
 
@@ -281,7 +281,7 @@ def _tail(log: Path) -> str:
 
 
 def _vanished(report: RankReport) -> bool:
-    """A rank whose process is no more though its report says neither that it is done nor why it failed."""
+    """Whether the process of a rank is gone though its report says neither that it is done nor why it failed."""
     if "pid" not in report or report.get("done"):
         return False
     try:
@@ -294,7 +294,7 @@ def _vanished(report: RankReport) -> bool:
 
 
 def _reports(folder: Path, ranks: int | None) -> list[RankReport]:
-    """What each rank says by now, in their order; without a number of ranks those that said something."""
+    """The reports of all ranks so far, in order; without a number of ranks those that exist."""
     if ranks is None:
         ranks = 1 + max(
             (int(file.stem[4:]) for file in folder.glob("rank*.json") if file.stem[4:].isdigit()), default=-1
@@ -313,7 +313,7 @@ def program(scratch: Path) -> Path:
 
 
 def launcher(by_accelerate: bool, ranks: int, port: int, nodes: Nodes | None = None) -> list[str]:
-    """The words that start the ranks' program; the job file comes behind them.
+    """The command that starts the ranks' program; the job file follows it.
 
     What the deepspeed launcher would start, torchrun starts here: on one machine the processes are the same.
     ``nodes``: where the ranks of several machines meet, in place of ``port`` on this one.
@@ -332,13 +332,13 @@ def launcher(by_accelerate: bool, ranks: int, port: int, nodes: Nodes | None = N
 
 
 def free_port() -> int:
-    """A port that nobody listens at now; another program may take it before the ranks do."""
+    """A port that is free now; another program may take it before the ranks do."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def elsewhere(command: list[str]) -> list[str]:
-    """The same command (`launcher`) with the ranks meeting at another free port."""
+    """The same command (`launcher`) with another free port for the rendezvous."""
     options = ("--master_port", "--main_process_port")
     return [str(free_port()) if at and command[at - 1] in options else word for at, word in enumerate(command)]

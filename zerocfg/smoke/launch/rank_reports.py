@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def read(path: Path) -> RankReport:
-    """What a rank says by now; nothing of one that has not reported yet, or whose file is no report."""
+    """The report of a rank so far; empty where there is none, or the file is not a report."""
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -118,7 +118,7 @@ def sweep() -> list[Path]:
 
 
 def _dead(lock: Path) -> bool:
-    """Whether the lock was taken once and nobody holds it now."""
+    """Whether the lock was taken once and no process holds it now."""
     handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TRIAL = "zerocfg_worker.sharing"
 PATIENCE = 60.0
-"""Seconds for the trial of one mode: importing torch, a dozen small collectives, and a hang that has to be told."""
+"""Seconds for the trial of one mode: importing torch, a dozen small collectives, and time to notice a hang."""
 CONTEXT = 1 << 30
 """Bytes of the card that each rank takes beside tensors: the CUDA context, and what libraries take on their own."""
 
@@ -39,8 +39,8 @@ class Sharing:
 _FOUND: dict[tuple[int, str], Sharing] = {}
 
 
-def known(ranks: int, device: str = "cuda") -> Sharing | None:
-    """What an earlier trial of this process found: many runs in a row need one."""
+def cached(ranks: int, device: str = "cuda") -> Sharing | None:
+    """The result of an earlier trial in this process; consecutive runs share one."""
     return _FOUND.get((ranks, device))
 
 
@@ -59,7 +59,7 @@ def memory_of_a_rank(device: Device, ranks: int) -> int:
 
 
 def first_card() -> dict[str, str]:
-    """The variable that leaves the ranks one card."""
+    """The environment variable that leaves the ranks one card."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return {"CUDA_VISIBLE_DEVICES": "0" if visible is None else visible.split(",")[0].strip()}
 
@@ -91,9 +91,9 @@ def find(
         if outcome.failure is None:
             return _FOUND.setdefault((ranks, device), Sharing(mode, refused))
         refused[mode] = outcome.failure[:300]
-    told = "; ".join(f"{mode}: {why}" for mode, why in refused.items())
+    reasons = "; ".join(f"{mode}: {why}" for mode, why in refused.items())
     raise SmokeError(
-        f"{ranks} ranks cannot share a card here. {told}. Without --share-gpu one rank can be tried (--ranks 1)"
+        f"{ranks} ranks cannot share a card here. {reasons}. Without --share-gpu one rank can be tried (--ranks 1)"
     )
 
 

@@ -1,4 +1,4 @@
-"""Where ranks that do not come to an end are, in their own words: they write their stack when asked by a signal."""
+"""Where hanging ranks are: they write their stack on a signal."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _frames(path: Path, start: int) -> list[str]:
 
 
 def shown(frames: list[str]) -> str:
-    """The innermost frames, the caller behind what it called; at last the user's own file, where one is among them."""
+    """The innermost frames, each before its caller; then the first frame in the user's own files, if any."""
     own = [frame for frame in frames[SHOWN:] if Path(frame).is_absolute()]
     return " < ".join([*frames[:SHOWN], *own[:1]])
 

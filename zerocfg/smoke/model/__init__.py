@@ -1,1 +1,1 @@
-"""Types of a smoke-run: what was reduced, and the certificate that is left of it."""
+"""Types of a smoke-run: its reductions, sizes and certificate."""

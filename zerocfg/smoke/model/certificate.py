@@ -1,4 +1,4 @@
-"""What a smoke-run proved, of which files, on what: the types, and their JSON."""
+"""The certificate of a smoke-run: its types, and their JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class RecordedReduction:
-    """What was not as planned: the value of a `zerocfg.smoke.model.reduction.Kind`, and the words for people.
+    """A reduction as recorded: the value of a `zerocfg.smoke.model.reduction.Kind`, and its text.
 
     ``data``: the reduction as data; empty in a certificate from before it was recorded.
     """
@@ -26,7 +26,7 @@ class RecordedReduction:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was planned, and what was seen instead. ``ok`` None for what is only noted.
+    """A planned value beside the observed one. ``ok`` None for what is only noted.
 
     ``further``: "" for what has a row of its own in the table. Of the others only those that differ are shown, the rest
     is counted: "acting" was read where it acts, "parsed" from the config that the engine holds, "unseen" not at all.
@@ -44,7 +44,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why the run did not end: the ``rank`` where it began, None where none is known, and its last words."""
+    """Why the run failed: the ``rank`` where it began, None where unknown, and its last output."""
 
     message: str
     rank: int | None = None
@@ -80,7 +80,7 @@ class Diagnosis:
 
 @dataclass(slots=True)
 class Command:
-    """A command of the user's: ``line`` as given to the shell; ``loop`` None when no training was reached.
+    """The user's own command: ``line`` as given to the shell; ``loop`` None when no training was reached.
 
     ``notes``: what the run proved and what not, in sentences.
     """
@@ -91,7 +91,7 @@ class Command:
 
 
 Sizes = dict[str, float | None]
-"""What was counted, in bytes, by the counter's name; and "seconds"."""
+"""Bytes by the name of a counter; and "seconds"."""
 
 
 @dataclass(frozen=True, slots=True)

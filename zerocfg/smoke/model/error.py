@@ -1,7 +1,7 @@
-"""What ends a smoke-run before it starts."""
+"""The error that ends a smoke-run before it starts."""
 
 from __future__ import annotations
 
 
 class SmokeError(Exception):
-    """The smoke-run could not be made; says what is missing and what to do (exit code 2)."""
+    """The smoke-run could not be tried; the text says what is missing and what to do (exit code 2)."""

@@ -1,14 +1,18 @@
-"""One thing that a smoke-run changed of its run: as data, and in words, which are made here alone."""
+"""What a smoke-run changed of a run: each reduction, as data and as text, and the reduced run."""
 
 from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from zerocfg.smoke.model.size import Size
+
+SEQUENCE = 32  # tokens of a sample on a processor
 
 
 class Kind(enum.Enum):
@@ -49,10 +53,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """``planned``: the value of the run, None where nobody says it; ``run``: what was run in its place.
+    """``planned``: the value of the run, None where not stated; ``run``: what was run in its place.
 
     ``keys``: of the configs, where some say it. Of a model that was cut ``planned`` is its number of parameters, and
-    ``cuts`` are what became smaller; of one that nobody knows ``run`` is what stands in. Of a shared card and of
+    ``cuts`` are what became smaller; of an unknown model ``run`` is the one that runs instead. Of a shared card and of
     several nodes ``run`` is a mapping. ``why``: what asked for it, in words, where the kind alone does not tell.
     """
 
@@ -64,7 +68,7 @@ class Reduction:
     why: str = ""
 
     def __str__(self) -> str:
-        return _SAID.get(self.kind, _plainly)(self)
+        return _DESCRIPTIONS.get(self.kind, _change)(self)
 
     def data(self) -> dict[str, object]:
         """As JSON: "kind", "keys", "planned" and "run", and of a model that was cut "cuts"."""
@@ -75,12 +79,48 @@ class Reduction:
         return found
 
 
-def _plainly(one: Reduction) -> str:
-    """What most of them say: both values, and what asked for the other one."""
-    return f"{one.kind.value}: {one.planned} to {one.run}{_BEHIND.get(one.kind, '')}{f', {one.why}' if one.why else ''}"
+@dataclass
+class Reduced:
+    """A run as it is launched here.
+
+    ``model``, ``accelerate``, ``deepspeed``, ``arguments``: what is run; ``plan``: what must be seen then.
+
+    ``changes``: what became smaller, or different.
+    ``sequence``: tokens of a sample. ``layers``: of the planned model and of the one that is run, where known.
+    ``narrow``: the model's widths were cut as well, or another model runs instead. ``size``: what the model that is run
+    takes at most by prediction, on a card. ``nodes``: machines that the ranks are spread over.
+    """
+
+    ranks: int
+    model: dict[str, object]
+    accelerate: dict[str, object] | None
+    deepspeed: dict[str, object] | None
+    arguments: dict[str, object]
+    plan: dict[str, object]
+    sequence: int = SEQUENCE
+    changes: list[Reduction] = field(default_factory=list)
+    layers: tuple[int, int] | None = None
+    narrow: bool = False
+    size: Size | None = None
+    nodes: int = 1
+
+    def has(self, *kinds: Kind) -> bool:
+        """Whether one of these was changed."""
+        return any(one.kind in kinds for one in self.changes)
+
+    @property
+    def descriptions(self) -> list[str]:
+        """The changes as text."""
+        return [str(one) for one in self.changes]
 
 
-_BEHIND = {
+def _change(one: Reduction) -> str:
+    """Both values, and the reason for the change."""
+    reason = f", {one.why}" if one.why else ""
+    return f"{one.kind.value}: {one.planned} to {one.run}{_SUFFIXES.get(one.kind, '')}{reason}"
+
+
+_SUFFIXES = {
     Kind.SEQUENCE: " tokens",
     Kind.TRAIN_BATCH: ", with the world size",
     Kind.HPZ_PARTITION: ", with the world size",
@@ -92,25 +132,25 @@ _BEHIND = {
 
 
 def _world(one: Reduction) -> str:
-    return _plainly(one) if one.planned is not None else f"{one.kind.value}: the files do not tell; {one.run}"
+    return _change(one) if one.planned is not None else f"{one.kind.value}: not in the files; {one.run}"
 
 
 def _nodes(one: Reduction) -> str:
     own = _mapping(one.run)
     ranks = f"{own['each']} rank{'s' if own['each'] != 1 else ''} each"
-    place = f"this is number {own['rank']}, they meet at {own['address']}:{own['port']}"
+    place = f"this is node {own['rank']}, rendezvous at {own['address']}:{own['port']}"
     return f"{one.kind.value}: {own['count']} with {ranks}; {place}"
 
 
 def _sequence(one: Reduction) -> str:
-    return _plainly(one) if one.planned is not None else f"{one.kind.value}: nobody says it; {one.run} tokens"
+    return _change(one) if one.planned is not None else f"{one.kind.value}: not stated; {one.run} tokens"
 
 
 def _model(one: Reduction) -> str:
     if one.run is not None:
-        return f"{one.kind.value}: {one.why}; {one.run} stands in"
-    size = f"{one.planned:,} parameters" if isinstance(one.planned, int) else "a size that is not known"
-    return f"{one.kind.value}: {size} {one.why}; {', '.join(map(str, one.cuts)) or 'nothing could be cut'}"
+        return f"{one.kind.value}: {one.why}; {one.run} runs instead"
+    size = f"{one.planned:,} parameters" if isinstance(one.planned, int) else "an unknown number of parameters"
+    return f"{one.kind.value}: {size} {one.why}; {', '.join(map(str, one.cuts)) or 'nothing to cut'}"
 
 
 def _layers(one: Reduction) -> str:
@@ -124,13 +164,15 @@ def _bucket(one: Reduction) -> str:
 
 
 def _drive(one: Reduction) -> str:
-    return f"{one.kind.value}: {one.planned} is not here; a temporary folder"
+    return f"{one.kind.value}: {one.planned} does not exist; a temporary folder instead"
 
 
 def _card(one: Reduction) -> str:
     own = _mapping(one.run)
     how = "gloo, through the host's memory" if own["collectives"] == "gloo" else own["collectives"]
-    return f"{one.kind.value}: {own['ranks']} ranks on one {own['card']}, collectives by {how}; times say nothing"
+    return (
+        f"{one.kind.value}: {own['ranks']} ranks on one {own['card']}, collectives by {how}; times are not meaningful"
+    )
 
 
 def _saving(one: Reduction) -> str:
@@ -138,13 +180,13 @@ def _saving(one: Reduction) -> str:
 
 
 def _launch(one: Reduction) -> str:
-    """Of a launch line that somebody wrote: what it leaves open, under its own name."""
+    """Of a handwritten launch line: what it leaves open, under its own name."""
     if one.keys:
         return f"{' '.join(one.keys)}: its value is not in the files; left out"
-    return f"{one.kind.value}: nothing says how it is started; {one.run}"
+    return f"{one.kind.value}: the files do not say how it is started; {one.run}"
 
 
-_SAID: dict[Kind, Callable[[Reduction], str]] = {
+_DESCRIPTIONS: dict[Kind, Callable[[Reduction], str]] = {
     Kind.WORLD_SIZE: _world,
     Kind.NODES: _nodes,
     Kind.SEQUENCE: _sequence,

@@ -1,4 +1,4 @@
-"""What a model takes, against what there is."""
+"""The needs of a model, against what a machine offers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SECONDS_PER_PARAMETER = 100e-9
 comparison with ZeRO-0 do each, and 6 ns to save them; the rest is for checkpoints with the optimizer's states, and for
 an optimizer on the host."""
 TIME_SHARE = 0.6
-"""Of the time limit that may be counted on: starting the libraries and compiling operators take from it, too."""
+"""Usable share of the time limit: starting the libraries and compiling operators take time as well."""
 SAVED = 16
 """Bytes of disk for a parameter: weights and a checkpoint with the optimizer's states."""
 GIB = 1 << 30
@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What there is: bytes of a rank's share of a card, of host memory (None: unknown) and of disk, and seconds."""
+    """Resources: bytes of a rank's share of a card, of host memory (None: unknown) and of disk, and seconds."""
 
     device: int
     host: int | None
@@ -27,14 +27,14 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What so many layers take at most: bytes of a rank on the device, of all ranks on the host; elements."""
+    """Upper bounds of a model's needs: bytes of a rank on the device, of all ranks on the host; elements."""
 
     parameters: int
     device: int
     host: int
 
     def against(self, room: Room, share: float = TIME_SHARE) -> str | None:
-        """The first thing that there is too little of, in words; None when it fits."""
+        """The first resource that is too small, as text; None when the model fits."""
         if self.device > room.device:
             return f"up to {self.device / GIB:.1f} of {room.device / GIB:.1f} GiB of a card"
         if room.host is not None and self.host > room.host:

@@ -1,4 +1,4 @@
-"""Which device a smoke-run uses, found out without importing torch."""
+"""Which device a smoke-run uses, determined without importing torch."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.prepare.folder import RunFolder
 
 SEQUENCE = 1024
-"""Tokens of a sample where nobody says how many: what TRL takes then."""
+"""Tokens of a sample where no source states it: TRL's default."""
 TRL_CHECKPOINTS = True
 """Gradient checkpointing where a recipe of TRL says nothing (trl 1.16, trainer/sft_config.py)."""
 LEAST_SHARE = 0.9
@@ -40,7 +40,7 @@ SHARE = 0.9
 
 
 def room_here(device: Device, ranks: int, limit: float, scratch: Path) -> Room:
-    """What each of ``ranks`` ranks finds on this machine."""
+    """The resources of each of ``ranks`` ranks on this machine."""
     _, available = linux.memory(Path("/"))
     granted = [size for size in (available, linux.memory_limit(Path("/"))) if size is not None]
     each = -(-ranks // max(1, device.count))  # ranks that share a card
@@ -63,7 +63,7 @@ class Fit:
     accelerator: Accelerator
 
     def size(self, config: dict[str, object]) -> Size | None:
-        """Of the run with this config.json; None where its tensors are not known."""
+        """The prediction for this config.json; None where its tensors are not known."""
         found = self.prediction(config)
         if found is None:
             return None
@@ -73,7 +73,7 @@ class Fit:
         return Size(elements, prediction.device.high + cast, _host(facts, setup, elements, self.ranks))
 
     def prediction(self, config: dict[str, object]) -> tuple[ModelFacts, Setup, Prediction] | None:
-        """What the run takes with this config.json; None where its tensors or its engine are not known."""
+        """The size of the run with this config.json; None where its tensors or its engine are not known."""
         facts = from_config(config)
         if facts.parameters is None or not facts.layout:
             return None
@@ -141,7 +141,7 @@ def spec_of(run: RunFolder) -> RunSpec:
 
 
 def sequence_of(run: RunFolder) -> tuple[int | None, str]:
-    """Tokens of a sample as the sources say it, and where; None where nobody does."""
+    """Tokens of a sample, and the source that states it; None where none does."""
     length = spec_of(run).sequence_length
     if length is not None:
         return length, "sequence_length of the spec"
@@ -163,7 +163,7 @@ def sequence_of(run: RunFolder) -> tuple[int | None, str]:
 
 
 def most_layers(fit: Fit, config: dict[str, object], room: Room) -> tuple[int, Size | None, str]:
-    """The most layers that fit, what they take, and what one more would lack ("": all fit).
+    """The largest number of layers that fits, their size, and what one more would lack ("": all fit).
 
     0 layers: not even the fewest that hold one of each kind. Raises ValueError where the sizes are not known.
     """
@@ -194,5 +194,5 @@ def most_layers(fit: Fit, config: dict[str, object], room: Room) -> tuple[int, S
 
 
 def _count(value: object) -> int:
-    """A number of tokens; 0 for what is none."""
+    """A number of tokens; 0 for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

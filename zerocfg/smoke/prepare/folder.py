@@ -1,4 +1,4 @@
-"""The files of one run: a folder as `zerocfg build` left it, or configs that somebody wrote by hand."""
+"""The files of one run: a folder that `zerocfg build` wrote, or handwritten configs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zerocfg.smoke.prepare import handwritten as by_hand
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
 
 LOCK = lockfile.NAME
 ACCELERATE = "accelerate.yaml"

@@ -1,4 +1,4 @@
-"""Configs that zerocfg did not build, put together as the linter finds them, for a smoke-run.
+"""Configs that zerocfg did not build, assembled for a smoke-run as the linter links them.
 
 The files go to the libraries as they are: a value that is written as a text stays one. What has to be smaller is
 changed in copies, as for a build.
@@ -18,20 +18,20 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.emit.lock import Lock
 from zerocfg.models.model_facts import from_config
 from zerocfg.resolve.plan import Decision
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import read_by
+from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.hub import find_config
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.run.neighbours import NEIGHBOURS
+from zerocfg.run.resolve_settings import with_consumer
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.smoke.model.reduction import Kind, Reduction
 from zerocfg.smoke.prepare.requested_settings import DTYPE, Claim, claims
 
 if TYPE_CHECKING:
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
-    from zerocfg.source.launch import LaunchLine
+    from zerocfg.source.launch.line import LaunchLine
 
 # Options of `accelerate launch` that speak of machines, processes, ports and files; a smoke-run has its own.
 MACHINE_OPTIONS = frozenset(
@@ -53,7 +53,8 @@ CONSUMERS = ("transformers", "trl", "accelerate", "deepspeed")
 
 @dataclass
 class Handwritten:
-    """``run``: the files as the linter sees them together. ``asked``: every place that states a setting, by its name.
+    """``run``: the files as the linter sees them together. ``requested``: every place that states a setting, by
+    its name.
 
     ``texts``: the files "accelerate" and "deepspeed", byte for byte. ``options``: the launch line's own for
     `accelerate launch`. ``variables``: those that it sets. ``by_accelerate``: accelerate's launcher starts it.
@@ -61,7 +62,7 @@ class Handwritten:
     """
 
     run: Run
-    asked: dict[str, list[Claim]]
+    requested: dict[str, list[Claim]]
     texts: dict[str, bytes] = field(default_factory=dict)
     options: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class Handwritten:
     notes: list[Reduction] = field(default_factory=list)
 
     def fit(self, reduced: Reduced, device: Device) -> None:
-        """Finish the reduction: what a build's plan would have settled is left to the libraries here."""
+        """Finish the reduction; what a build's plan would have resolved is left to the libraries."""
         reduced.changes += self.notes
         arguments, config = reduced.arguments, reduced.deepspeed or {}
         if self.run.consumer in ("transformers", "trl"):
@@ -87,7 +88,7 @@ class Handwritten:
         total = (scheduler.get("params") or {}).get("total_num_steps") if isinstance(scheduler, dict) else None
         if isinstance(total, int) and "max_steps" not in arguments:
             arguments["max_steps"] = total
-        if device.kind == "cpu" and {claim.value for claim in self.asked.get(DTYPE, ())} == {"fp16"}:
+        if device.kind == "cpu" and {claim.value for claim in self.requested.get(DTYPE, ())} == {"fp16"}:
             self._without_fp16(reduced)
 
     def _without_fp16(self, reduced: Reduced) -> None:
@@ -145,14 +146,14 @@ def find(path: Path, consumer: str | None = None, name: str | None = None) -> Ru
         # The script's own reader would stop at it; there is nothing to start then.
         said = recipe.problems[0].message if recipe.problems else "no mapping"
         raise NotFoundError(f"{run.recipe.name} cannot be read: {said}")
-    if run.consumer in NEIGHBOURS:
+    if run.consumer in FRAMEWORKS:
         raise NotFoundError(f"{run.name} is started by {run.consumer}, which trains in a way of its own: try that")
     if run.consumer is None and consumer is None:
         raise NotFoundError(
             f"nothing tells what reads the configs of {run.name}: a Trainer, a loop of accelerate, or DeepSpeed's "
             f"engine; say it with --consumer {'|'.join(CONSUMERS)}"
         )
-    return run if run.consumer is not None else read_by(run, consumer)
+    return run if run.consumer is not None else with_consumer(run, consumer)
 
 
 def _are(runs: list[Run]) -> str:
@@ -200,7 +201,7 @@ def lock_of(own: Handwritten) -> Lock:
         if setting.known and isinstance(setting.value, (bool, int, float, str))
     }
     plan: dict[str, object] = {name: setting.value for name, setting in values.items() if name in PLANNED}
-    halves = {claim.value for claim in own.asked.get(DTYPE, ())}
+    halves = {claim.value for claim in own.requested.get(DTYPE, ())}
     # Where files disagree the libraries have to judge.
     plan["fp16.enabled"] = halves == {"fp16"}
     plan["num_processes"] = _processes(plan, run)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import paths
-from zerocfg.smoke.model.reduced import SEQUENCE, Reduced
-from zerocfg.smoke.model.reduction import Kind, Reduction
+from zerocfg.smoke.model.reduction import SEQUENCE, Kind, Reduced, Reduction
 from zerocfg.smoke.prepare.fit import SEQUENCE as ASSUMED
 from zerocfg.smoke.prepare.fit import TRL_CHECKPOINTS, fit_of, most_layers, room_here, sequence_of, spec_of
 from zerocfg.smoke.prepare.shrink import LAYERS, LLAMA, fewer_layers, layers_of, least_layers, shrink
@@ -80,7 +79,7 @@ def reduce(
 
 
 def _checkpointing(run: RunFolder, arguments: dict[str, object]) -> None:
-    """Activations are kept or recomputed as in the planned run, also where no recipe says it."""
+    """Recompute activations as in the planned run, also where no recipe states it."""
     if run.consumer == "trl":
         arguments.setdefault("gradient_checkpointing", TRL_CHECKPOINTS)
     elif run.consumer in ("accelerate", "deepspeed") and spec_of(run).gradient_checkpointing:
@@ -88,14 +87,14 @@ def _checkpointing(run: RunFolder, arguments: dict[str, object]) -> None:
 
 
 def _take(reduced: Reduced, pinned: Reduced) -> None:
-    """Model and samples of another launch."""
+    """Take model and samples of another launch."""
     reduced.model, reduced.sequence = copy.deepcopy(pinned.model), pinned.sequence
     reduced.layers, reduced.narrow, reduced.size = pinned.layers, pinned.narrow, pinned.size
     reduced.changes += [one for one in pinned.changes if one.kind in (Kind.MODEL, Kind.LAYERS, Kind.SEQUENCE)]
 
 
 def _sequence(run: RunFolder, reduced: Reduced, device: Device) -> None:
-    """As long as the samples of the run; short on a processor."""
+    """Samples of the planned length; short ones on a processor."""
     length, _ = sequence_of(run)
     longest = SEQUENCE if device.kind == "cpu" else length or ASSUMED
     if length is None:
@@ -114,7 +113,7 @@ def _positions(run: RunFolder) -> int | None:
 
 
 def _model(run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limit: float) -> None:
-    """Put the model in, as large as it fits."""
+    """Choose the largest model that fits."""
     config, parameters = run.lock.model_config, run.lock.parameters
     if config is None or not config.get("model_type"):
         reduced.model, reduced.narrow = dict(LLAMA), True
@@ -122,7 +121,7 @@ def _model(run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limi
         why = f"its config is not known to {who}"
         reduced.changes.append(Reduction(Kind.MODEL, None, f"a Llama of {LAYERS} layers", why=why))
         return
-    reason = "is too much here"
+    reason = "do not fit here"
     if device.kind == "cpu":
         fits = parameters is not None and parameters <= CPU_PARAMETERS
         reduced.model = config
@@ -153,7 +152,7 @@ def _fewer_layers(
         return fits, ""
     layers, size, lacking = most_layers(fit, config, room)
     if not layers:
-        return False, f"is too much here even with {least_layers(config)} layers ({lacking})"
+        return False, f"do not fit even with {least_layers(config)} layers ({lacking})"
     reduced.model, reduced.size = config, size
     if lacking:
         reduced.model = fewer_layers(config, layers)
@@ -208,7 +207,7 @@ def _scaled(config: dict[str, object], before: int, planned: object, reduced: Re
 
 
 def _buckets(reduced: Reduced, device: Device, shrunk: bool) -> None:
-    """Sizes that only make sense beside the model as it is."""
+    """Reduce sizes that only make sense for the planned model."""
     zero = _zero(reduced.deepspeed)
     if zero.get("stage") == 3 and shrunk:
         name = Kind.PERSISTENCE.value
@@ -249,7 +248,7 @@ def _offload(reduced: Reduced, scratch: Path) -> None:
 
 
 def _processor_only(reduced: Reduced) -> None:
-    """What libraries refuse to do on a processor."""
+    """Replace what the libraries refuse to do on a processor."""
     optim = reduced.arguments.get("optim")
     if isinstance(optim, str) and any(word in optim for word in ("8bit", "paged", "bnb", "apex", "npu")):
         del reduced.arguments["optim"]

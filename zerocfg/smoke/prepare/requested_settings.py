@@ -1,4 +1,4 @@
-"""What the files of a run that was written by hand ask for: every place that states a setting.
+"""The settings that the files of a handwritten run request, with every place that states one.
 
 Places that a library never looks at count as well: whoever wrote them wanted them.
 """
@@ -13,8 +13,8 @@ from zerocfg.catalog.check import check
 from zerocfg.catalog.counterparts import paths, settings
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import yaml_number
+from zerocfg.lint.engine import spot
 from zerocfg.rules.api import Location
-from zerocfg.rules.engine import spot
 from zerocfg.run.model import UNKNOWN, Run, Setting, SourceFile
 from zerocfg.source.node import dotted
 
@@ -202,7 +202,7 @@ def _switch(name: str, word: str, value: object, claim: Claim) -> Iterator[tuple
 
 def _option(setting: Setting, word: str, value: object) -> Claim:
     origin = setting.origin
-    assert origin.file is not None, "an option stands in a launch line"
+    assert origin.file is not None, "an option is part of a launch line"
     shown = f"--{word}" if setting.value is True else f"--{word} {setting.value}"
     return Claim(
         value if value is True else _number(value), shown, Location(origin.file, origin.path, span=origin.span)

@@ -1,4 +1,4 @@
-"""``python -m zerocfg_worker job.json``: train, and tell how it went."""
+"""``python -m zerocfg_worker job.json``: train, and write a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOPS = {
 def main() -> None:
     job = Job.read(Path(sys.argv[1]))
     report = Report(Path(job.reports))
-    with report.telling():
+    with report.recording():
         if job.share is not None:
             sharing.join(job.share, job.device)
         loop = importlib.import_module(f".loops.{LOOPS[job.consumer]}", __package__)

@@ -115,12 +115,12 @@ def base(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
 
 
 def total(values: list[float]) -> list[float]:
-    """The sum over all ranks, value by value."""
+    """The element-wise sum over all ranks."""
     return _reduce(values, "SUM")
 
 
 def least(value: float) -> float:
-    """The least over all ranks, so that all decide alike."""
+    """The minimum over all ranks, so that all decide alike."""
     return _reduce([value], "MIN")[0]
 
 

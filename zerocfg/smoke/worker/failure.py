@@ -1,4 +1,4 @@
-"""What a rank tells of its own failure, and of where it is when it is asked."""
+"""The error report of a rank, and its stack on request."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from .report_schema import Failure
 
 SHOWN = 6
-"""Frames of a traceback that are told."""
+"""Frames of a traceback that are reported."""
 _LIBRARY = tuple(dict.fromkeys(sysconfig.get_paths()[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")))
 _OWN = str(Path(__file__).parent)
-# Frames of call chains that say nothing of the cause.
+# Frames of call chains that do not help to find the cause.
 _DULL = re.compile(r"^<frozen |[/\\](runpy|contextlib)\.py$|[/\\]torch[/\\]nn[/\\]modules[/\\]module\.py$")
 
 
 def describe(error: BaseException) -> Failure:
-    """An error as the report tells it.
+    """An error as the report states it.
 
     The lines of its traceback are the last frames in the user's own files, then the innermost ones of the libraries,
     then the exception. Frames of this program and of mere call chains are left out.
     """
     try:
         every = traceback.extract_tb(error.__traceback__)
-        frames = [one for one in every if _tells(one.filename)] or every
+        frames = [one for one in every if _relevant(one.filename)] or every
         own = [one for one in frames if not one.filename.startswith(_LIBRARY)][-SHOWN // 2 :]
         last = [one for one in frames if one not in own][-(SHOWN - len(own)) :]
         shown = [one for one in frames if one in own or one in last]
@@ -42,12 +42,12 @@ def describe(error: BaseException) -> Failure:
     return {"type": type(error).__name__, "text": text, "time": time.time(), "traceback": lines}
 
 
-def _tells(file: str) -> bool:
+def _relevant(file: str) -> bool:
     return not file.startswith(_OWN) and not _DULL.search(file)
 
 
-def answer(path: Path) -> TextIO | None:
-    """Write this process's stack into the file whenever it gets SIGUSR1, also inside an operation that never ends.
+def dump_stack_on_signal(path: Path) -> TextIO | None:
+    """Write this process's stack into the file on SIGUSR1, also inside an operation that never ends.
 
     The open file, to be kept; None where the signal is not there or is somebody else's.
     """

@@ -1,4 +1,4 @@
-"""What the ranks are told to do."""
+"""The job of the ranks, and the modes in which they can share a card."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# Nothing but this machine's loopback is used, and few blocks of the card, so that the kernels of all ranks find room.
+# Only the loopback device is used, and few blocks of the card, so that the kernels of all ranks fit.
 _SMALL = {"NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2"}
 _LOOPBACK = {"NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"}
 MODES: dict[str, dict[str, str]] = {

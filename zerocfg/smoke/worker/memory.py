@@ -30,7 +30,7 @@ STATUS = re.compile(r"^(VmHWM|VmRSS|VmData):\s+(\d+) kB", re.MULTILINE)
 
 @dataclass
 class Point:
-    """What was held, in bytes, so many seconds after the making of the model began."""
+    """Bytes held at a time, in seconds since the creation of the model began."""
 
     seconds: float
     size: int
@@ -38,7 +38,7 @@ class Point:
 
 
 class Recorder:
-    """Follows one rank from the making of the model to its end.
+    """Records one rank from the creation of the model to its end.
 
     It keeps in the report: "memory" by phase, with the peaks "allocated", "reserved" (torch's allocator), "device" (in
     use on the whole card, by the driver), "rss" (host) and "pinned"; "memory_start" (the same counters before the model
@@ -63,7 +63,7 @@ class Recorder:
         self._over = threading.Event()
 
     def enter(self, phase: str) -> None:
-        """A phase begins, which ends the one before."""
+        """Begin a phase and end the one before."""
         if phase == self._phase or self._over.is_set():
             return
         if self._phase is None:
@@ -74,7 +74,7 @@ class Recorder:
         self._phase, self._since = phase, time.monotonic()
 
     def stop(self) -> None:
-        """Training is over; nothing is counted from now on."""
+        """Training is over; stop counting."""
         if self._phase is not None and not self._over.is_set():
             self._close()
             self._phase = None
@@ -82,7 +82,7 @@ class Recorder:
         self._fill()
 
     def settle(self) -> None:
-        """Wait until the card has done what it was told, so that a clock read now tells the truth."""
+        """Wait until the card has finished its work, so that a clock read now is right."""
         torch = self._torch()
         if torch is not None:
             torch.cuda.synchronize(self._index)
@@ -94,7 +94,7 @@ class Recorder:
         threading.Thread(target=self._sample, daemon=True, name="zerocfg-memory").start()
 
     def _torch(self) -> ModuleType | None:
-        """torch, once it uses the card; asking earlier would make a context on a card that is another rank's."""
+        """torch, once it uses the card; asking earlier would create a context on another rank's card."""
         torch = sys.modules.get("torch") if self._on_card else None
         if torch is None or not torch.cuda.is_initialized():
             return None
@@ -189,7 +189,7 @@ class Recorder:
 
 
 def follow_step(engine: torch.nn.Module, recorder: Recorder) -> None:
-    """Tell when an engine of DeepSpeed begins an optimizer step: accelerate calls it from within its backward pass."""
+    """Record when a DeepSpeed engine begins an optimizer step: accelerate calls it within its backward pass."""
     if not hasattr(engine, "is_gradient_accumulation_boundary"):
         return
     real: Callable[..., object] = engine.step
@@ -203,7 +203,7 @@ def follow_step(engine: torch.nn.Module, recorder: Recorder) -> None:
 
 
 def _joined(before: Phase | None, peaks: Phase, seconds: float) -> Phase:
-    """A phase that came again: the higher peaks, all of the time."""
+    """Merge a phase that occurred again: the higher peaks, the total time."""
     known: Phase = before or {"seconds": 0.0, "times": 0}
     found: Phase = {"seconds": round(known["seconds"] + seconds, 4), "times": known["times"] + 1}
     for name in COUNTERS:
@@ -213,7 +213,7 @@ def _joined(before: Phase | None, peaks: Phase, seconds: float) -> Phase:
 
 
 def _thinned(points: list[Point]) -> list[Point]:
-    """Half as many: of two neighbours the one that holds more."""
+    """Halve the points: of two neighbours keep the one that holds more."""
     return [max(points[at : at + 2], key=lambda point: point.size) for at in range(0, len(points), 2)]
 
 
@@ -233,7 +233,7 @@ def _resident() -> int:
 
 
 def _reset_peak() -> bool:
-    """Let the kernel count the highest resident memory anew; False where it cannot."""
+    """Reset the kernel's peak of resident memory; False where that is not possible."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -242,7 +242,7 @@ def _reset_peak() -> bool:
 
 
 def limit(size: int, device: str) -> None:
-    """Let this rank have at most ``size`` bytes: of the card, through torch's allocator; else of the host.
+    """Limit this rank to ``size`` bytes: of the card, through torch's allocator; else of the host.
 
     On the host what is resident now counts, and from there on every page that is asked for. Raises MemoryError when
     the libraries alone take more, RuntimeError on a system without such limits.

@@ -35,7 +35,7 @@ def initial(job: Job) -> dict[str, torch.Tensor]:
 
 
 def repeat_chance() -> None:
-    """Begin the random numbers anew, so that dropout falls on the same places in every forward pass."""
+    """Reset the random numbers, so that dropout drops the same elements in every forward pass."""
     import torch
 
     torch.manual_seed(SEED)
@@ -69,7 +69,7 @@ def tokens(job: Job, rank: int) -> dict[str, torch.Tensor]:
 
 
 def join_deepspeed() -> None:
-    """Tell DeepSpeed of the process group, which accelerate does on a card only.
+    """Register the process group with DeepSpeed, which accelerate does on a card only.
 
     Otherwise the model is made (zero.Init) in a world of one, where an explicit train_batch_size does not fit.
     """

@@ -1,4 +1,4 @@
-"""What comes after the planned training: a resumed one and one under ZeRO-0, in the same processes.
+"""The trainings after the planned one, in the same processes: a resumed one and one under ZeRO-0.
 
 Neither may spoil what the planned training showed: an exception ends the part, is told in the report, and leaves the
 other results as they are.
@@ -77,7 +77,7 @@ def _one(
 
 
 def release() -> None:
-    """Free what the last engine held. Nothing may refer to it any more."""
+    """Free what the last engine held; nothing may refer to it any more."""
     gc.collect()
     import torch
 
@@ -86,12 +86,12 @@ def release() -> None:
 
 
 def _memory(text: str) -> bool:
-    """Whether an error says that memory ran out: two engines one after another may need more than the run itself."""
+    """Whether memory ran out: two engines one after another may need more than the run itself."""
     return any(words in text for words in ("OutOfMemory", "out of memory", "MemoryError", "can't allocate memory"))
 
 
 def _together(name: str, report: Report) -> None:
-    """Wait until every rank has ended the part. Raises OutOfStepError when one cannot come, because another failed."""
+    """Wait until every rank has ended the part. Raises OutOfStepError when one cannot, because another failed."""
     patience = None
     while True:
         states = [_state(path, name) for path in sorted(report.path.parent.glob("rank*.json"))]

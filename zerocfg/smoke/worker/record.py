@@ -1,4 +1,4 @@
-"""The course of a training that is compared with the planned one."""
+"""Records a training that is compared with the planned one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Record:
         settings: Seen | None = None,
         scheduler: object = None,
     ) -> None:
-        """The engine stands."""
+        """The engine is ready."""
         self.engine, self.optimizer = engine, optimizer
         self.phase(f"step {self.steps + 1}")
 
@@ -69,7 +69,7 @@ class Record:
         """A checkpoint is written."""
 
     def close(self) -> None:
-        """Let go of the engine."""
+        """Release the engine."""
         let_go(self.engine)
         self.engine = self.optimizer = None
 
@@ -102,6 +102,6 @@ def let_go(engine: torch.nn.Module | None) -> None:
 
 
 def rate(optimizer: torch.optim.Optimizer | None) -> float | None:
-    """The learning rate of the next step, the highest of all parameter groups; None when the optimizer tells none."""
+    """The learning rate of the next step, the highest of all parameter groups; None when the optimizer has none."""
     rates = [group.get("lr") for group in getattr(optimizer, "param_groups", None) or []]
     return max((float(one) for one in rates if one is not None), default=None)

@@ -25,7 +25,7 @@ BYTES = 18  # that ZeRO-0 holds for each parameter: weights and gradients in 16 
 
 
 def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
-    """Train anew under ZeRO-0, from the same weights."""
+    """Train again under ZeRO-0, from the same weights."""
     if watch.config is None:
         return _skipped("not compared: without DeepSpeed there is no stage to compare")
     if report.content["seen"].get("stage") == 0:

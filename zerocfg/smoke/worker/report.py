@@ -1,4 +1,4 @@
-"""What one rank tells the parent, on disk after every change."""
+"""The report of one rank, written to disk after every change."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Report:
         self.content: RankReport = {"rank": self.rank, "pid": os.getpid(), "phase": "start", "done": False}
         self.content.update({"seen": {}, "losses": [], "step_seconds": []})
         self.fills: list[Callable[[], None]] = []
-        # Room for the last words on a disk that is full by then.
+        # Room for the error report on a disk that is full by then.
         self._reserve = folder / f"rank{self.rank}.reserve"
         self._reserve.write_bytes(bytes(RESERVE))
         self.write()
-        self.stack = failure.answer(folder / f"rank{self.rank}.stack")
+        self.stack = failure.dump_stack_on_signal(folder / f"rank{self.rank}.stack")
 
     def write(self) -> None:
         for fill in self.fills:
@@ -48,8 +48,8 @@ class Report:
         temporary.replace(self.path)
 
     @contextlib.contextmanager
-    def telling(self) -> Iterator[None]:
-        """Around all work of the rank: tells that it is done, or of the error that ended it."""
+    def recording(self) -> Iterator[None]:
+        """Around all work of the rank: records that it is done, or the error that ended it."""
         try:
             self.phase("import")
             yield
@@ -77,12 +77,12 @@ class Report:
         here = {int(path.stem[4:]) for path in self.path.parent.glob("rank*.json")}
         for content in everyone:
             if content["rank"] not in here:
-                # Numbers of processes mean nothing on this machine.
+                # Process ids of other machines mean nothing here.
                 copy = content.copy()
                 copy.pop("pid", None)
                 copy.update({"done": True, "phase": "done"})
                 (self.path.parent / f"rank{content['rank']}.json").write_text(json.dumps(copy))
 
     def see(self, seen: Seen) -> None:
-        """Add to what the live engine says of itself."""
+        """Add values that were read back from the live engine."""
         self.content["seen"].update(seen)

@@ -13,7 +13,7 @@ from typing import Literal, TypedDict
 
 Counter = Literal["allocated", "reserved", "device", "rss", "pinned"]
 COUNTERS: tuple[Counter, ...] = ("allocated", "reserved", "device", "rss", "pinned")
-"""What of memory is counted."""
+"""The counters of memory."""
 
 
 class Failure(TypedDict, total=False):
@@ -61,7 +61,7 @@ class States(TypedDict, total=False):
 
 
 class Seen(TypedDict, total=False):
-    """What the live engine, or the loop around it, says of itself.
+    """Values read back from the live engine, or from the loop around it.
 
     ``settings``: values where they act; ``parsed``: those that the engine only holds in its config; both by the names
     of the lock or of TrainingArguments. ``nccl`` and ``worked``: of a trial of a shared card.
@@ -124,7 +124,7 @@ Part = TypedDict(
     },
     total=False,
 )
-"""A training behind the planned one. ``state`` "running", "done", "failed" or "skipped", of the last two ``why``;
+"""A training after the planned one. ``state`` "running", "done", "failed" or "skipped", of the last two ``why``;
 ``memory``: it failed for want of memory. ``from``: steps behind the checkpoint; ``differing`` ``of`` so many
 parameters have other bits."""
 
@@ -142,7 +142,7 @@ class Phase(TypedDict, total=False):
 
 
 class Command(TypedDict, total=False):
-    """Of a command of the user's: the loop that is watched, whether zerocfg stopped it, what became of its files."""
+    """The user's own command: the loop that is watched, whether zerocfg stopped it, and its files."""
 
     loop: str | None
     world_size: int

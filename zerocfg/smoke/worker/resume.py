@@ -1,4 +1,4 @@
-"""A checkpoint in the middle of the planned training, and the rest of the training anew from it."""
+"""Resumes from a checkpoint in the middle of the planned training, and trains the rest again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
-    """Train the steps after the checkpoint anew, from the checkpoint.
+    """Train the steps after the checkpoint again, from the checkpoint.
 
     "differing" counts parameters with other bits than after the planned training.
     """

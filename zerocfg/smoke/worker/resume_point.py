@@ -19,7 +19,7 @@ LARGEST = 2_000_000_000  # parameters; a larger checkpoint (36 GB and more) take
 
 
 def last_before(steps: int) -> int:
-    """After how many optimizer steps the checkpoint is written; 0: there is no step to do again."""
+    """The number of optimizer steps before the checkpoint; 0: there is no step to repeat."""
     return max(1, steps - REDONE) if steps > 1 else 0
 
 

@@ -24,7 +24,7 @@ ELEMENTS = 4096
 
 
 def join(mode: str, device: str = "cuda") -> None:
-    """Make this rank the first of its card; to be called before a library looks at the environment.
+    """Make this rank the first of its card; called before a library reads the environment.
 
     With gloo the process group stands afterwards, and accelerate and DeepSpeed take it; else they make their own.
     """
@@ -100,7 +100,7 @@ def collectives(device: str) -> Iterator[tuple[str, Callable[[], bool]]]:
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
     report = Report(Path(job["reports"]))
-    with report.telling():
+    with report.recording():
         import torch
 
         join(job["mode"], job["device"])

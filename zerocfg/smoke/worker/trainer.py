@@ -1,4 +1,4 @@
-"""The Trainer of transformers as the watch hears of it, whoever made it."""
+"""Reports the Trainer of transformers to the watch, whoever created it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def prepared(watch: Watch | Record, trainer: transformers.Trainer) -> None:
-    """The training begins: engine, optimizer and schedule stand."""
+    """The training begins: engine, optimizer and schedule are ready."""
     watch.prepared(
         trainer.model_wrapped,
         trainer.optimizer,

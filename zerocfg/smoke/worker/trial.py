@@ -1,4 +1,4 @@
-"""One training of the job: the planned one, a resumed one, or the one that serves as a reference."""
+"""One training of the job: the planned one, a resumed one, or the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The moments of a training run, told by the loops; whatever is measured or read back is called from here."""
+"""Observes a training run: the loops call it at each stage, and it measures and reads back."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Watch:
         settings: Seen | None = None,
         scheduler: object = None,
     ) -> None:
-        """The engine stands. ``settings``, ``scheduler``: what only the loop knows, for engines that do not keep it."""
+        """The engine is ready. ``settings``, ``scheduler``: what only the loop knows, of engines without them."""
         self.memory.enter("own")
         collect.see(self.report, engine, optimizer, settings or {}, scheduler)
         memory.follow_step(engine, self.memory)
@@ -107,7 +107,7 @@ class Watch:
         self._since = time.monotonic()
 
     def _trained(self) -> None:
-        """The last step is done: what the engine holds now."""
+        """The last step is done: record what the engine holds now."""
         after = self._sums()
         self.report.content["sums"] = after
         self.report.content["changed"] = sum(1 for name, value in after.items() if self._before.get(name) != value)
@@ -115,7 +115,7 @@ class Watch:
         self.report.content["skipped_steps"] = int(getattr(self._engine, "skipped_steps", self._skipped) or 0)
 
     def _sums(self) -> dict[str, int]:
-        """Checksums of the live parameters; empty where an engine does not show them, which is no fault of the run."""
+        """Checksums of the live parameters; empty where an engine does not expose them, no fault of the run."""
         try:
             return checksums.live(self._engine)
         except Exception as error:
@@ -143,7 +143,7 @@ class Watch:
         self._since = time.monotonic()
 
     def close(self) -> None:
-        """Let go of the engine."""
+        """Release the engine."""
         record.let_go(self._engine)
         self._engine = self._optimizer = None
 

@@ -1,1 +1,1 @@
-"""Watches a training script that knows nothing of it, and keeps the user's files as they are."""
+"""Observes an unmodified training script, and protects the user's files."""

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from typing import Literal
 
 FILES = "ZEROCFG_SMOKE_FILES"
-"""The variable with the absolute paths whose reading is told."""
+"""The variable with the absolute paths whose reading is reported."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = {"os.mkdir": 2, "os.remove": 1, "os.rename": 2, "os.rmdir": 1, "shutil.rmtree": 1}
 """Events: where they carry the open folder that a relative path is meant from, -1 for the current one."""
 CACHES = ("XDG_CACHE_HOME", "HF_HOME", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 
-def tell_reads(reports: str) -> None:
-    """From now on tell when this process reads one of the files in `FILES`."""
+def report_reads(reports: str) -> None:
+    """From now on report when this process reads one of the files in `FILES`."""
     files = {file: number for number, file in enumerate(os.environ.get(FILES, "").split(os.pathsep)) if file}
     names = {os.path.basename(file) for file in files}  # noqa: PTH119 - runs in every Python process
     if not files:
@@ -41,8 +41,8 @@ def tell_reads(reports: str) -> None:
     sys.addaudithook(hook)
 
 
-def tell_writes(told: Callable[[Literal["wrote", "removed"], str], None], scratch: str) -> None:
-    """From now on tell what this process changes outside of ``scratch``, caches and the system's own folders.
+def report_writes(told: Callable[[Literal["wrote", "removed"], str], None], scratch: str) -> None:
+    """From now on report what this process changes outside of ``scratch``, caches and system folders.
 
     ``told`` gets "wrote" or "removed", and the path; nothing of what this process had written itself before.
     """

@@ -1,4 +1,4 @@
-"""Watches a training script that knows nothing of it: patches the training libraries as they are imported.
+"""Observes an unmodified training script: patches the training libraries as they are imported.
 
 A process that imports none of them pays for one dictionary look-up an import, and for nothing else: the other modules
 of this package are loaded when the first of the libraries is, or when the process is a rank.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 JOB = "ZEROCFG_SMOKE_JOB"
-"""The variable that names the job file; without it nothing is watched."""
+"""The variable that names the job file; without it nothing is observed."""
 
 REPORTS = "ZEROCFG_SMOKE_REPORTS"
 """The variable that names the folder of the reports, for processes that need not know more of the job."""
@@ -85,14 +85,14 @@ def _patch_after(spec: ModuleSpec, patch: Callable[[ModuleType], None]) -> None:
 
 
 def _late(place: str, function: str) -> Callable[[ModuleType], None]:
-    """The function of a module of this package, which is loaded when it is needed."""
+    """A function of a module of this package, loaded when it is needed."""
 
     def patch(module: ModuleType) -> None:
         found = getattr(importlib.import_module(f".{place}", __package__), function)
         try:
             found(module)
         except (AttributeError, TypeError) as error:
-            # Training unwatched would be the user's whole training, into the user's folders.
+            # Without observation the user's whole training would run, into the user's folders.
             raise RuntimeError(f"zerocfg cannot watch this release: {module.__name__}: {error}") from error
 
     return patch
@@ -102,7 +102,7 @@ def install() -> None:
     """Called once in every Python process of the command."""
     sys.meta_path.insert(0, Finder({name: _late(*place) for name, place in PATCHES.items()}))
     audit = importlib.import_module(".audit", __package__)
-    audit.tell_reads(os.environ[REPORTS])
+    audit.report_reads(os.environ[REPORTS])
     if "RANK" in os.environ:
         session = importlib.import_module(".session", __package__)
         session.current().enlist()

@@ -59,7 +59,7 @@ def _init(original: Call) -> Call:
         if session.job.device == "cpu" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             from accelerate import PartialState
 
-            # Without a card accelerate connects the ranks only when it is told so; each would train alone.
+            # Without a card accelerate connects the ranks only on request; each would train alone.
             if not PartialState._shared_state:
                 PartialState(cpu=True)
             join_deepspeed()
@@ -116,7 +116,7 @@ def _backward(original: Call) -> Call:
 
 
 def _ready() -> None:
-    """The engine stands, at the latest when the first gradients are made."""
+    """The engine is ready at the latest when the first gradients are computed."""
     if Seen.prepared:
         return
     Seen.prepared = True
@@ -153,7 +153,7 @@ def _clip(original: Call) -> Call:
         self: accelerate.Accelerator, parameters: object, max_norm: float, *args: object, **named: object
     ) -> object:
         session = current()
-        # DeepSpeed clips by its own config, and the engine told of it.
+        # DeepSpeed clips by its own config, which is read from the engine.
         if session.claim(LOOP) and not _deepspeed():
             session.watch.report.see({"gradient_clipping": float(max_norm)})
         return original(self, parameters, max_norm, *args, **named)

@@ -1,4 +1,4 @@
-"""The Trainer of transformers, and those that build on it, in a script of the user's.
+"""The Trainer of transformers, and those that build on it, in the user's own script.
 
 It stops by a callback after the steps of the job. Its folders lie in the scratch folder then; it neither logs to
 services nor pushes, and evaluates two batches at most.
@@ -26,7 +26,7 @@ EVALUATED = 2  # batches
 
 
 def patch_arguments(module: ModuleType) -> None:
-    """TrainingArguments that touch nothing of the user's."""
+    """Make TrainingArguments leave the user's files and services alone."""
     kind = module.TrainingArguments
     original = kind.__post_init__
 
@@ -101,7 +101,7 @@ def _train(original: Call) -> Call:
 
 
 def _follow(trainer: transformers.Trainer) -> None:
-    """Tell the watch of each forward and backward pass; methods that a subclass has are followed too."""
+    """Report each forward and backward pass to the watch, also those of a subclass's own methods."""
     session = current()
     watch = session.watch
     if session.over or "training_step" in vars(trainer):
@@ -171,7 +171,7 @@ def _save_model(original: Call) -> Call:
 
 
 def _short(original: Call, loader: str) -> Call:
-    """Evaluation of a few batches; what it finds is not looked at, but the script may want to read it."""
+    """Evaluate a few batches; the result is not used here, but the script may read it."""
 
     @functools.wraps(original)
     def evaluate(self: transformers.Trainer, *args: object, **named: object) -> object:
@@ -186,7 +186,7 @@ def _short(original: Call, loader: str) -> Call:
 
 
 class Few:
-    """The first batches of a loader, which it is in everything else."""
+    """A loader that ends after its first batches."""
 
     def __init__(self, loader: torch.utils.data.DataLoader) -> None:
         self._loader = loader

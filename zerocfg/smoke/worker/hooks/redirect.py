@@ -1,4 +1,4 @@
-"""Saving goes into the scratch folder, and nothing goes to the hub: what the user has stays as it is."""
+"""Redirects saving into the scratch folder and blocks uploads to the hub, so that the user's files stay as they are."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LOADERS: dict[str, tuple[tuple[str, str, int], ...]] = {
     "accelerate.accelerator": (("Accelerator.load_state", "input_dir", 1),),
     "deepspeed.runtime.engine": (("DeepSpeedEngine.load_checkpoint", "load_dir", 1),),
 }
-"""The same for reading, which goes there when the script itself wrote there."""
+"""The same for reading, redirected when the script itself wrote there."""
 
 
 def patch(module: ModuleType) -> None:
@@ -74,7 +74,7 @@ def patch_hub(module: ModuleType) -> None:
 
 
 def _replace(module: ModuleType, qualified: str, wrap: Callable[[Call], Call]) -> None:
-    """Put ``wrap(original)`` in the place of a function or method; absent ones are passed over."""
+    """Replace a function or method by ``wrap(original)``; absent ones are skipped."""
     *classes, name = qualified.split(".")
     owner: object = module
     for one in classes:
@@ -107,14 +107,14 @@ def _redirected(original: Call, name: str, position: int, read: bool) -> Call:
 
 
 def _with(args: Words, named: Named, name: str, position: int, value: object) -> tuple[Words, Named]:
-    """The arguments with another value of one."""
+    """The arguments with one value replaced."""
     if name in named:
         return args, {**named, name: value}
     return (*args[:position], value, *args[position + 1 :]), named
 
 
 def _save(original: Call, args: Words, named: Named, name: str, position: int, folder: str) -> object:
-    """The script saves a trained model by itself, past the Trainer."""
+    """The script saves a trained model itself, without the Trainer."""
     session = current()
     session.saving = True
     try:

@@ -1,4 +1,4 @@
-"""What is known in one process of the user's command: whether it is a rank, which loop is watched, how it ended."""
+"""The state of one process of the user's command: whether it is a rank, which loop is observed, how it ended."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ AGAIN = 16
 
 
 class Places:
-    """Where something is written instead: below ``root``, under its own absolute path."""
+    """Maps paths to their redirected place: below ``root``, under their own absolute path."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def of(self, path: str | os.PathLike[str]) -> str:
-        """The other place of a path; a path that is already there stays."""
+        """The redirected path; one that is redirected already stays."""
         absolute = Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - links are not followed
         if self.root.parent in (absolute, *absolute.parents):
             return str(absolute)
         return str(self.root.joinpath(*absolute.parts[1:]))
 
     def origin(self, path: str | os.PathLike[str]) -> str:
-        """The path whose other place this is, a foreign one as it is."""
+        """The original of a redirected path; any other path as it is."""
         absolute = Path(path)
         if self.root in absolute.parents:
             return str(Path(absolute.anchor, *absolute.relative_to(self.root).parts))
@@ -67,7 +67,7 @@ class Session:
         return bool(self._owner) or "RANK" in os.environ
 
     def enlist(self) -> None:
-        """The launcher says that this process is a rank; its children find its report and stay silent."""
+        """Called when the launcher made this process a rank; its children find its report and write none."""
         folder = Path(self.job.reports)
         if not (folder / f"rank{os.environ['RANK']}.json").exists():
             self._begin(folder)
@@ -89,7 +89,7 @@ class Session:
         self._owner = owner
         if self.loop is not None:
             self.loop = owner
-            self._tell({"loop": owner})
+            self._record({"loop": owner})
         return self.watch
 
     def free(self, owner: str) -> bool:
@@ -98,14 +98,14 @@ class Session:
 
     @property
     def watch(self) -> Watch:
-        """The training run of this process. It begins when it is asked for first."""
+        """The training run of this process, begun on first use."""
         if self._watch is None:
             self.loop = self._owner
             if self.report is None:
                 self._begin(self._folder())
             assert self.report is not None
             self._watch = Watch(self.job, self.report)
-            self._tell({"loop": self.loop})
+            self._record({"loop": self.loop})
         return self._watch
 
     @property
@@ -114,7 +114,7 @@ class Session:
         return self._watch is not None and self._watch.steps >= self.job.steps
 
     def redirected(self, path: str | os.PathLike[str]) -> None:
-        """Something was saved, in another place than the script says."""
+        """Record a path that was redirected."""
         original = self.places.origin(os.path.abspath(path))  # noqa: PTH100
         if self.report is not None and not original.startswith(str(self.places.root.parent)):
             known = self.report.content["command"].setdefault("redirected", [])
@@ -127,7 +127,7 @@ class Session:
         self.over = True
         if self._watch is not None:
             self._watch.memory.stop()
-        self._tell({"stopped": self.enough})
+        self._record({"stopped": self.enough})
         self.see_machine()
 
     def see_machine(self) -> None:
@@ -138,7 +138,7 @@ class Session:
             self.report.write()
 
     def saved(self, folder: str, model: object) -> None:
-        """The script saved the model that was trained, whole: look at it as the usual smoke-run does."""
+        """The script saved the trained model: check it as the usual smoke-run does."""
         if self.report is None or self.report.rank != 0 or not self.over or "weights" in self.report.content:
             return
         import transformers
@@ -148,7 +148,8 @@ class Session:
 
         if not isinstance(model, transformers.PreTrainedModel):
             names = sorted(file.name for file in Path(folder).glob("*") if file.suffix in (".safetensors", ".bin"))
-            self._tell({"saved": f"{', '.join(names) or 'no file of weights'} (a {type(model).__name__}, not checked)"})
+            files = ", ".join(names) or "no file of weights"
+            self._record({"saved": f"{files} (a {type(model).__name__}, not checked)"})
             return
         config = integration._hf_deepspeed_config_weak_ref  # the check forgets it; the script goes on with it
         try:
@@ -168,7 +169,7 @@ class Session:
             os._exit(0)
         self._leaving = True
         self.trained()
-        self._tell({"left": True})
+        self._record({"left": True})
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.barrier()
         threading.Thread(target=_end_soon, daemon=True).start()
@@ -178,7 +179,7 @@ class Session:
         raise SystemExit(0)
 
     def _folder(self) -> Path:
-        """A place for the reports of this training: a command may train several times, one after the other."""
+        """A folder for the reports of this training: a command may train several times in a row."""
         rank = os.environ.get("RANK", "0")
         base = Path(self.job.reports)
         for number in range(1, AGAIN):
@@ -191,7 +192,7 @@ class Session:
     def _begin(self, folder: Path) -> None:
         self.report = report = Report(folder)
         ranks = int(os.environ.get("WORLD_SIZE", "1"))
-        self._tell({"loop": None, "world_size": ranks, "program": sys.argv[:1]})
+        self._record({"loop": None, "world_size": ranks, "program": sys.argv[:1]})
         atexit.register(self._end, os.getpid())
         previous = sys.excepthook
 
@@ -207,9 +208,9 @@ class Session:
             if os.getpid() == process and len(known) < AGAIN:
                 known.append(path)
 
-        audit.tell_writes(told, scratch)
+        audit.report_writes(told, scratch)
 
-    def _tell(self, values: Command) -> None:
+    def _record(self, values: Command) -> None:
         assert self.report is not None
         self.report.content.setdefault("command", {}).update(values)
         self.report.write()

@@ -1,0 +1,35 @@
+"""Some of the releases of a library that a project admits, as data and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zerocfg.catalog.versions import Release, library_name, text
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRange:
+    """Those from one release on, or those before one; neither where they lie scattered."""
+
+    library: str
+    since: Release | None = None
+    until: Release | None = None
+
+    @property
+    def words(self) -> str:
+        """``from DeepSpeed 0.18.3 on``."""
+        name = library_name(self.library)
+        if self.since is not None:
+            return f"from {name} {text(self.since)} on"
+        return f"with some releases of {name}" if self.until is None else f"before {name} {text(self.until)}"
+
+
+def range_where(library: str, among: Sequence[Release], holds: Sequence[bool]) -> ReleaseRange | None:
+    """Which of some releases, oldest first, something holds for; None where it holds for all. It holds for one."""
+    if all(holds):
+        return None
+    first, last = holds.index(True), len(holds) - 1 - holds[::-1].index(True)
+    if all(holds[first:]):
+        return ReleaseRange(library, since=among[first])
+    return ReleaseRange(library, until=among[last + 1]) if all(holds[: last + 1]) else ReleaseRange(library)

@@ -1,0 +1,63 @@
+"""What the bad examples of the rules showed on older release sets: `tools/facts` plays them and writes
+``schemas/releases/rules.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from zerocfg.catalog.schema import schema_folder
+
+Kind = Literal["same", "runs", "stops", "other", "unplayable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``kind``: "same", what the rule claims is seen; "runs", the example does not stop, as it is claimed to; "stops",
+    it does with another error; "other", another value is seen; "unplayable", nothing is known. ``seen``: which one."""
+
+    kind: Kind
+    seen: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOutcomes:
+    """``sets``: the libraries of each set with their releases, oldest first. ``rules``: by code, bad example and set
+    what was seen; what is missing was not played. An example goes by a digest of its content
+    (`rulebook/older_releases.py`), so that one that was changed has no outcomes."""
+
+    sets: Mapping[str, Mapping[str, str]]
+    rules: Mapping[str, Mapping[str, Mapping[str, Outcome]]]
+
+    def outcomes(self, code: str, examples: Sequence[str], name: str) -> tuple[Outcome | None, ...]:
+        """What these examples of a rule showed on a set."""
+        known = self.rules.get(code, {})
+        return tuple(known.get(example, {}).get(name) for example in examples)
+
+    def since(self, code: str, examples: Sequence[str]) -> str | None:
+        """The oldest set from which on all these examples showed the claim of their rule on every one; None where they
+        did not on the newest."""
+        found = None
+        for name in reversed([*self.sets]):
+            outcomes = self.outcomes(code, examples, name)
+            if not outcomes or any(one is None or one.kind != "same" for one in outcomes):
+                break
+            found = name
+        return found
+
+
+@cache
+def rule_outcomes() -> RuleOutcomes:
+    raw = json.loads((schema_folder() / "releases" / "rules.json").read_text(encoding="utf-8"))
+    rules = {
+        code: {example: {name: _outcome(held) for name, held in on.items()} for example, on in of.items()}
+        for code, of in raw["rules"].items()
+    }
+    return RuleOutcomes(raw["sets"], rules)
+
+
+def _outcome(held: Any) -> Outcome:
+    return Outcome("same") if held == "same" else Outcome(*held)

@@ -1,0 +1,1 @@
+"""Checking runs with the rules: selecting and running them, suppressing, fixing, baselines."""

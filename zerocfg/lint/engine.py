@@ -1,0 +1,321 @@
+"""Running the rules over runs: findings become diagnostics, suppressed, sorted, told once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from zerocfg.lint.applicability import UNUSED_BY, Asked, holds, within
+from zerocfg.lint.ignores import Ignores, not_understood
+from zerocfg.lint.reader_agreement import Edits, Readers, edits_of
+from zerocfg.lint.selection import Selection
+from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
+from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
+from zerocfg.rules.registry import ALL, find
+from zerocfg.run.config import VERSIONS
+from zerocfg.run.model import Run, SourceFile, original
+from zerocfg.run.releases import Outside, outside
+from zerocfg.run.unchecked import UncheckedFile, understood
+from zerocfg.source.foreign import one_line
+from zerocfg.source.node import Path, dotted
+from zerocfg.source.text import Place
+
+if TYPE_CHECKING:
+    from zerocfg.lint.release_range import Held
+
+OF_ONE_KEY = frozenset("ZC010 ZC011 ZC101 ZC102 ZC104 ZC105 ZC106 ZC108 ZC110 ZC111 ZC212 ZC224".split())
+"""The rules that look at one key by itself: they hold where other keys of the config are not known."""
+DOCS = "docs/rules/"
+"""Where the pages of the rules are in zerocfg's repository."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place made concrete: name of the file, key path, start and end as an editor shows them."""
+
+    file: SourceFile
+    path: str
+    start: Place
+    end: Place
+    label: str = ""
+    keys: Path = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One reported finding."""
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    help: str
+    spot: Spot
+    related: tuple[Spot, ...] = ()
+    fix: Fix | None = None
+    run: str = ""
+    also_in: tuple[str, ...] = ()
+    """Names of the other runs in which the same is found at the same place."""
+    assumes: frozenset[str] = frozenset()
+    """The libraries whose newest release it is about, because nothing tells which one the project has."""
+    held: Held | None = None
+    """The releases in which it holds, where somebody asked for them."""
+    met_in: frozenset[str] = frozenset()
+    """Names of all runs in which the rule finds something at this place, or anything that the same edits mend."""
+
+    @property
+    def told(self) -> str:
+        """The message, and in how many other runs it holds as well."""
+        more = len(self.also_in)
+        return f"{self.message} (and in {more} more run{'s' * (more != 1)})" if more else self.message
+
+    @property
+    def url(self) -> str:
+        return f"{DOCS}{self.code}.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A finding that is not told. ``by``: "comments", "settings" or "baseline"; ``reason``: what a comment says."""
+
+    diagnostic: Diagnostic
+    by: str
+    reason: str = ""
+
+
+@dataclass
+class Result:
+    """``hidden``: what was found and is not told. ``stale``: entries of the baseline that no longer occur.
+
+    ``together``: the files of each run by real path; what one says may depend on the others. ``runs``: these
+    runs; ``failures``: what it will be refused for, by kind and key. ``ran``: the codes of the
+    rules that ran. ``unread``: files that could not be checked.
+    ``notes``: how many notes are left out of the diagnostics, because nobody asked for them.
+    """
+
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    hidden: list[Hidden] = field(default_factory=list)
+    files: int = 0
+    stale: int = 0
+    together: list[frozenset[str]] = field(default_factory=list)
+    runs: Sequence[Run] = ()
+    failures: list[frozenset[tuple[str, str]]] = field(default_factory=list)
+    ran: frozenset[str] = frozenset()
+    unread: tuple[UncheckedFile, ...] = ()
+    notes: int = 0
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """The releases that the diagnostics are about where nothing tells which one the project has, by library."""
+        named = set().union(*(one.assumes for one in self.diagnostics))
+        return {library: VERSIONS[library] for library in sorted(named & VERSIONS.keys())}
+
+    @property
+    def outside(self) -> list[Outside]:
+        """Where a project admits no release that is known."""
+        return list(dict.fromkeys(one for run in self.runs for one in outside(run)))
+
+    @property
+    def suppressed(self) -> dict[str, int]:
+        """How many findings are not told, by what hides them."""
+        return dict(Counter(hidden.by for hidden in self.hidden))
+
+
+def lint_runs(
+    runs: Sequence[Run],
+    selection: Selection | None = None,
+    asked: set[int] | None = None,
+    *,
+    complete: bool | Set[int] = False,
+    excluded: Set[int] = frozenset(),
+) -> Result:
+    """Diagnostics of all runs, each told once, in the order of files and lines.
+
+    ``asked`` limits them to findings that touch one of these source files (by id); None means all. Nothing is reported
+    about ``excluded`` files alone. ``complete``: the runs are all that their files take part in, so that a comment
+    which silenced nothing is known to be of no use; a set of ids says it of these files.
+    """
+    return _Lint(selection or Selection(), asked, excluded).run(runs, complete)
+
+
+def without_notes(result: Result, selection: Selection) -> Result:
+    """The result for those who did not ask for notes: those of rules that were selected by their own code or name are
+    left, the others are counted."""
+    shown = [one for one in result.diagnostics if wanted_note(one, selection)]
+    return replace(result, diagnostics=shown, notes=len(result.diagnostics) - len(shown))
+
+
+def wanted_note(diagnostic: Diagnostic, selection: Selection) -> bool:
+    """Whether a finding is told where notes are not: it is none, or its rule was selected by its own code or name."""
+    chosen = (diagnostic.code, diagnostic.name)
+    return diagnostic.severity is not Severity.NOTE or any(word in chosen for word in selection.select)
+
+
+class _Lint:
+    def __init__(self, selection: Selection, asked: set[int] | None, excluded: Set[int]) -> None:
+        self.selection = selection
+        self.asked = asked
+        self.excluded = excluded
+        self.ignores = Ignores()
+        self.seen: dict[tuple[str, str, Place, str], Diagnostic] = {}
+        self.others: dict[tuple[str, str, Place, str], dict[str, None]] = {}
+        self.met: dict[tuple[str, str, Place, str], set[str]] = {}
+        self.mended: dict[tuple[str, Edits], set[str]] = {}
+        self.result = Result()
+
+    def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
+        rules = [rule for rule in ALL if self.selection.wants(rule)]
+        for stated in runs:
+            asked = Asked(stated.versions)
+            run = replace(stated, versions=asked)
+            for rule in rules:
+                asked.missing.clear()
+                if (rule.consumers and run.consumer not in rule.consumers) or (
+                    run.parts and rule.code not in OF_ONE_KEY
+                ):
+                    continue
+                releases = holds(rule, run)
+                if releases is None:
+                    continue
+                found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
+                for finding in found:
+                    told = within(run, rule, finding, releases)
+                    if told is not None:
+                        told.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
+                        self.take(rule, told, run)
+        result = self.result
+        names = {id(file): file for run in runs for file in run.files}
+        real = {key: real_name(file) for key, file in names.items()}  # many runs read the same few files
+        result.together = [frozenset(real[id(file)] for file in run.files) for run in runs]
+        result.runs = runs
+        result.failures = [_failures(run) for run in runs]
+        result.ran = frozenset(rule.code for rule in rules)
+        if complete and unused_ignore in rules:
+            self.find_unused(runs, rules, None if complete is True else complete)
+        spoken_of = {id(one.spot.file) for one in result.diagnostics}
+        read = (file for run in runs for file in run.files if understood(file) or id(file) in spoken_of)
+        result.files = len({file.name for file in read})
+        readers = Readers(runs)
+        result.diagnostics = [_agreed(self.everywhere(diagnostic), readers) for diagnostic in result.diagnostics]
+        result.diagnostics.sort(key=lambda d: (d.spot.file.name, d.spot.start, d.code))
+        return result
+
+    def find_unused(self, runs: Sequence[Run], rules: Sequence[Rule], among: Set[int] | None) -> None:
+        """The comments that silenced nothing, now that every rule has spoken; ``among`` some files or in all."""
+        ran = {word for rule in rules for word in (rule.code, rule.name)}
+        everything = self.selection.everything
+        by_file = {id(file): (file, run) for run in runs for file in map(original, run.files)}
+        for file, run in by_file.values():
+            if among is not None and id(file) not in among:
+                continue
+            for finding in self.ignores.unused([file], ran, everything):
+                self.take(unused_ignore, finding, run)
+
+    def everywhere(self, diagnostic: Diagnostic) -> Diagnostic:
+        """The diagnostic with the other runs in which it was found."""
+        key = _key(diagnostic)
+        met = self.met[key]
+        if diagnostic.fix is not None:
+            met = met | self.mended[diagnostic.code, edits_of(diagnostic.fix)]
+        return replace(diagnostic, also_in=tuple(self.others.get(key, ())), met_in=frozenset(met))
+
+    def take(self, rule: Rule, finding: Finding, run: Run) -> None:
+        """Report a finding, unless it was told before, is about files nobody asked for, or is suppressed."""
+        if self.asked is not None and not _touches(finding, self.asked):
+            return
+        if self.excluded and all(id(original(where.file)) in self.excluded for where in _places(finding)):
+            return
+        diagnostic = diagnose(rule, finding, run)
+        where = diagnostic.spot
+        key = _key(diagnostic)
+        self.met.setdefault(key, set()).add(run.name)
+        if diagnostic.fix is not None:
+            self.mended.setdefault((rule.code, edits_of(diagnostic.fix)), set()).add(run.name)
+        first = self.seen.setdefault(key, diagnostic)
+        if first is not diagnostic:
+            if run.name != first.run and diagnostic.message == first.message:
+                self.others.setdefault(key, {})[run.name] = None
+            return
+        comment = self.ignores.cover(where.file, where.start.line, diagnostic.code, diagnostic.name)
+        if comment is not None:
+            self.result.hidden.append(Hidden(diagnostic, "comments", comment.reason))
+        elif self.selection.ignores(diagnostic.code, diagnostic.name, where.file, where.path):
+            self.result.hidden.append(Hidden(diagnostic, "settings"))
+        else:
+            self.result.diagnostics.append(diagnostic)
+
+
+def _failures(run: Run) -> frozenset[tuple[str, str]]:
+    """What a run will be refused for: the kind, and each key that is compared."""
+    kinds = {(one.kind, "") for one in run.effective.failures}
+    return frozenset(kinds | {(one.kind, other.key) for one in run.effective.failures for other in one.differences})
+
+
+def _key(diagnostic: Diagnostic) -> tuple[str, str, Place, str]:
+    """Findings that agree in it are one."""
+    where = diagnostic.spot
+    return diagnostic.code, where.file.name, where.start, where.path
+
+
+def real_name(file: SourceFile) -> str:
+    """The real path of a file; what standard input is called."""
+    return str(file.path.resolve()) if file.path is not None else file.name
+
+
+def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
+    """Make a finding concrete."""
+    return Diagnostic(
+        code=rule.code,
+        name=rule.name,
+        severity=finding.severity or rule.severity,
+        message=one_line(finding.message),
+        help=one_line(_help(rule, finding)),
+        spot=spot(finding.location),
+        related=tuple(spot(location) for location in finding.related),
+        fix=_offered(finding.fix),
+        run=run.name,
+        assumes=finding.assumes,
+    )
+
+
+def _offered(fix: Fix | None) -> Fix | None:
+    """Edits are in the language of config files; what stands in a script is its author's to change."""
+    if fix is None or any(
+        file.kind == "script" or (file.document is not None and not file.document.editable) for file, _ in fix.edits
+    ):
+        return None
+    return fix
+
+
+def _agreed(diagnostic: Diagnostic, readers: Readers) -> Diagnostic:
+    """The diagnostic, without a fix that is not right for everybody who may read the files."""
+    rule = find(diagnostic.code)
+    if diagnostic.fix is None or rule is None or readers.agree(rule, diagnostic.severity, diagnostic.fix):
+        return diagnostic
+    return replace(diagnostic, fix=None)
+
+
+def _help(rule: Rule, finding: Finding) -> str:
+    if rule.status != "deprecated":
+        return finding.help
+    note = f"this rule is deprecated{f', {rule.replaced_by} replaces it' if rule.replaced_by else ''}"
+    return f"{finding.help} ({note})" if finding.help else note
+
+
+def spot(location: Location) -> Spot:
+    """Line and column of a symbolic place."""
+    span = location.concrete()
+    source = location.file.source
+    start = source.place(span.start)
+    end = max(start, source.place(span.end))
+    return Spot(location.file, dotted(location.path), start, end, one_line(location.label), location.path)
+
+
+def _touches(finding: Finding, asked: set[int]) -> bool:
+    return any(id(original(location.file)) in asked for location in _places(finding))
+
+
+def _places(finding: Finding) -> list[Location]:
+    return [finding.location, *finding.related]

@@ -1,0 +1,106 @@
+"""In which releases of its library each finding holds: `zerocfg lint --all-releases`.
+
+The run of a finding is linted again with every known release of the library that reads the finding's file. What a rule
+says without asking for releases counts as far back as its bad examples showed it (`catalog/rule_outcomes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+
+from zerocfg.catalog.history import histories
+from zerocfg.catalog.rule_outcomes import rule_outcomes
+from zerocfg.catalog.schema import schema_folder
+from zerocfg.catalog.versions import release
+from zerocfg.lint.engine import Diagnostic, lint_runs
+from zerocfg.lint.release_range import Held
+from zerocfg.lint.selection import Selection
+from zerocfg.rulebook.older_releases import OF_ARGUMENTS, keys_of
+from zerocfg.rulebook.pages import page_of
+from zerocfg.rules.registry import find
+from zerocfg.rules.release_scope import OF_HISTORIES, library_of
+from zerocfg.run.config import VERSIONS
+from zerocfg.run.model import Run
+from zerocfg.run.resolve_settings import with_settings
+
+_READERS = {"deepspeed": "deepspeed", "accelerate": "accelerate", "recipe": "transformers"}
+"""Kind of file -> the library that reads it."""
+
+
+def reaching(diagnostics: Sequence[Diagnostic], runs: Sequence[Run]) -> list[Diagnostic]:
+    """The findings with their releases, where these can be told."""
+    by_name: dict[str, list[Run]] = {}
+    for run in runs:
+        by_name.setdefault(run.name, []).append(run)
+    wanted: dict[tuple[str, str], set[str]] = {}
+    for one in diagnostics:
+        library = _library(one)
+        if library is not None:
+            wanted.setdefault((one.run, library), set()).add(one.code)
+    holds: dict[tuple[object, ...], list[str]] = {}
+    for (name, library), codes in wanted.items():
+        for at in _releases(library):
+            for key in _found(by_name.get(name, ()), library, at, codes):
+                holds.setdefault((name, *key), []).append(at)
+    return [_with(one, holds) for one in diagnostics]
+
+
+def _found(runs: Iterable[Run], library: str, at: str, codes: set[str]) -> set[tuple[object, ...]]:
+    pinned = [with_settings(replace(run, versions={library: f"=={at}"}, version_places={})) for run in runs]
+    return {_key(one) for one in lint_runs(pinned, Selection(select=tuple(codes))).diagnostics}
+
+
+def _with(one: Diagnostic, holds: Mapping[tuple[object, ...], list[str]]) -> Diagnostic:
+    library = _library(one)
+    if library is None:
+        return one
+    known = _releases(library)
+    since = _known_from(one.code, library, known)
+    start = known.index(since) if since is not None else len(known)
+    found = set(holds.get((one.run, *_key(one)), ()))
+    parts: list[tuple[str, str]] = []
+    for at, name in enumerate(known):
+        if at < start or name not in found:
+            continue
+        follows = parts and known.index(parts[-1][1]) == at - 1
+        parts[-1:] = [(parts[-1][0], name)] if follows else [*parts[-1:], (name, name)]
+    return replace(one, held=Held(library, tuple(parts), since or known[-1], known))
+
+
+def _library(one: Diagnostic) -> str | None:
+    """The library whose releases decide; None where the rule is about zerocfg, or compares releases by itself."""
+    rule = find(one.code)
+    if rule is None or page_of(rule).proof.status == "self" or "versions" in rule.needs:
+        return None
+    library = library_of(rule.versions) or _READERS.get(one.spot.file.kind, "")
+    return library if _releases(library) else None
+
+
+@cache
+def _releases(library: str) -> tuple[str, ...]:
+    """Every known release, oldest first; empty where there is no history."""
+    if not (schema_folder() / "releases" / f"{library}.json").is_file() or library not in VERSIONS:
+        return ()
+    return tuple(histories(library).names)
+
+
+def _known_from(code: str, library: str, known: tuple[str, ...]) -> str | None:
+    """The oldest release of which it is known what a rule does there: what the histories or the rule say of every
+    release, else as far back as its bad examples show the claim; today's alone where they were not played."""
+    rule = find(code)
+    if rule is None:
+        return known[-1]
+    if rule.versions or code in OF_HISTORIES | OF_ARGUMENTS:
+        return known[0]
+    found = rule_outcomes()
+    since = found.since(code, keys_of(rule))
+    if since is None:
+        return known[-1]
+    at = release(found.sets[since].get(library, VERSIONS[library]))
+    return next((name for name in known if release(name) >= at), known[-1])
+
+
+def _key(one: Diagnostic) -> tuple[object, ...]:
+    return one.code, one.spot.file.name, one.spot.start, one.spot.path

@@ -1,0 +1,138 @@
+"""Defaults of training arguments that the new releases changed: the old value is written out where nothing else may say
+another one, and listed where something may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from zerocfg.catalog.versions import library_name
+from zerocfg.migrate.argument_history import absent_argument
+from zerocfg.migrate.arguments import lacking
+from zerocfg.migrate.defaults import ChangedDefault, changed_arguments, changed_in_call
+from zerocfg.migrate.plan import Plan
+from zerocfg.migrate.program import literal, program_of
+from zerocfg.migrate.steps import Left, Put, Step, editable
+from zerocfg.rules import line
+from zerocfg.rules.api import Location
+from zerocfg.rules.arguments import arguments, guessed, reader, trainer_configs
+from zerocfg.run.model import Call, Run
+from zerocfg.run.script.arguments import is_arguments
+from zerocfg.run.stages.arguments import parsed
+from zerocfg.source.edit import Edit
+from zerocfg.source.launch.line import Option
+from zerocfg.source.text import Span
+
+
+def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
+    made = [call for call in run.script.calls if is_arguments(call.name)] if run.script is not None else []
+    for call in made:
+        if call.name.startswith("transformers.") or _config(call) in trainer_configs():
+            yield from _of_call(call, plan)
+    if reader(run) is None or (made and not any(map(is_arguments, parsed(run)))):
+        return
+    changes = list(changed_arguments(run, plan.source, plan.target))
+    sure = [one for one in changes if not one.of] if run.script is not None and run.arguments_whole is True else []
+    yield from _of_run(run, plan, sure)
+    rest = [one for one in changes if one not in sure]
+    yield from _listed(_place(run), rest, "where the script does not say otherwise, ")
+
+
+def _config(call: Call) -> str:
+    return call.name.rpartition(".")[2]
+
+
+def _of_run(run: Run, plan: Plan, changes: Sequence[ChangedDefault]) -> Iterator[Step | Left]:
+    """The script was read: no class and no parser of its own says another default than the library's."""
+    writable = [one for one in changes if _writable(one)]
+    if run.recipe is not None and editable(run.recipe):
+        for one in writable:
+            yield Step(Location(run.recipe), _why(one), (Put((one.name,), one.then),), names=(one.name,))
+    elif option := _last_option(run, plan):
+        writable = [one for one in writable if one.then is not None]
+        text = "".join(f" --{one.name} {one.then}" for one in writable)
+        edits = (Edit(Span(option.span.end, option.span.end), text),)
+        if writable:
+            yield Step(line.at_option(run, option), _whys(writable), edits=edits, names=_names(writable))
+    else:
+        writable = []
+    for one in changes:
+        if one not in writable:
+            yield Left(_place(run), _why(one), (one.name,))
+
+
+def _last_option(run: Run, plan: Plan) -> Option | None:
+    """The last option of the line that stays, if words for the library's parser can stand behind it."""
+    options = run.launch.script_options if run.launch is not None else ()
+    if run.launch is None or run.recipe is not None or guessed(run) or not any(map(is_arguments, parsed(run))):
+        return None
+    starts = {one.span.start for one in options}
+    gone = {held.origin.span for held in arguments(run) if held.on_line and lacking(run, held, plan.target)}
+    for option in reversed([one for one in options if one.span not in gone]):
+        behind = next((word for word in run.launch.arguments if word.span.start >= option.span.end), None)
+        if line.written(run, option) is not None and (behind is None or behind.span.start in starts):
+            return option
+    return None
+
+
+def _of_call(call: Call, plan: Plan) -> Iterator[Step | Left]:
+    changes = list(changed_in_call(call, plan.source, plan.target))
+    at = Location(call.file, span=call.span)
+    if call.derived or not call.complete:
+        other = "its class" if call.derived else "what it is given by `**` or by its position"
+        yield from _listed(at, changes, f"where {other} does not say otherwise, ")
+        return
+    writable = [one for one in changes if _writable(one)]
+    edits = _added(call, writable, plan)
+    if edits:
+        yield Step(at, _whys(writable), edits=edits, names=_names(writable))
+    yield from _listed(at, [one for one in changes if not edits or one not in writable], "")
+
+
+def _added(call: Call, changes: Sequence[ChangedDefault], plan: Plan) -> tuple[Edit, ...]:
+    """The arguments, behind the last one of the call that stays; none where its text could not be found."""
+    program = program_of(call.file)
+    node = program.call(call.span.start) if program is not None else None
+    classes = frozenset((_config(call),)) if call.name.startswith("trl.") else frozenset[str]()
+    stays = [word for word in node.keywords if not _goes(word.arg, classes, plan)] if node is not None else []
+    if program is None or not stays or not changes:
+        return ()
+    return program.added(program.span(stays[-1]), [f"{one.name}={literal(one.then)}" for one in changes])
+
+
+def _goes(name: str | None, classes: frozenset[str], plan: Plan) -> bool:
+    return name is not None and absent_argument(name, plan.target, classes) is not None
+
+
+def _writable(one: ChangedDefault) -> bool:
+    """Whether the new release surely takes the old value: a word of TRL may be gone with its place as the default, as
+    the packing by "ffd" is."""
+    return one.library != "trl" or not isinstance(one.then, str)
+
+
+def _listed(at: Location, changes: Sequence[ChangedDefault], where: str) -> Iterator[Left]:
+    if changes:
+        yield Left(at, where + _whys(changes), _names(changes))
+
+
+def _whys(changes: Sequence[ChangedDefault]) -> str:
+    return "; ".join(map(_why, changes))
+
+
+def _why(one: ChangedDefault) -> str:
+    edge = f"{library_name(one.library)} {one.since}"
+    of = f" of {one.of}" if one.of else ""
+    return f"the default of `{one.name}`{of} is {one.now!r} from {edge} on and was {one.then!r}"
+
+
+def _names(changes: Sequence[ChangedDefault]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.name for one in changes))
+
+
+def _place(run: Run) -> Location:
+    """What states the arguments."""
+    if run.recipe is not None:
+        return Location(run.recipe)
+    if run.launch is not None and run.launch_file is not None:
+        return line.at_line(run)
+    assert run.script is not None
+    return Location(run.script.file)

@@ -1,0 +1,1 @@
+"""What is said about the rules: their pages, examples and proofs, and how these are shown."""

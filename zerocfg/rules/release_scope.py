@@ -1,0 +1,57 @@
+"""In which of the releases that a project admits a rule or a finding holds, and what a finding that needs some says."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from zerocfg.catalog.release_range import ReleaseRange
+from zerocfg.catalog.versions import Release, bounds
+from zerocfg.rules.api import Finding, Severity
+from zerocfg.rules.effects import admitted, admitting
+from zerocfg.run.model import Run
+
+_LIBRARY = re.compile(r"[a-z]+")
+OF_HISTORIES = frozenset("ZC101 ZC102 ZC103 ZC104 ZC105 ZC106 ZC107 ZC108 ZC109 ZC110 ZC111 ZC113 ZC114 ZC115".split())
+"""The rules of keys and values, which are judged by what each release reads."""
+
+
+def among(versions: str, run: Run) -> str | None:
+    """None where no admitted release is one of ``versions`` ("deepspeed>=0.18.3"), "" where all are or nothing is said
+    about releases; else those that are: "from DeepSpeed 0.18.3 on"."""
+    library = library_of(versions)
+    declared = run.versions.get(library) if library else None
+    return _among(library, versions, declared) if declared else ""
+
+
+@lru_cache(maxsize=4096)
+def _among(library: str, versions: str, declared: str) -> str | None:
+    admits, speaks = bounds(declared), bounds(versions.removeprefix(library))
+    if admits is None or speaks is None:
+        return ""
+    low, high = max(admits[0], speaks[0]), min(_top(admits), _top(speaks))
+    if low > high[0] or (low == high[0] and not high[1]):
+        return None
+    if admits[0] < speaks[0]:
+        return ReleaseRange(library, since=speaks[0]).words
+    return ReleaseRange(library, until=speaks[1]).words if _top(speaks) < _top(admits) else ""
+
+
+def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:
+    return limits[1], limits[2]
+
+
+def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:
+    """A finding that only some of the admitted releases have: a warning that names them, and without a fix."""
+    finding.message += f" ({releases}; {admitted(run, library)})"
+    if finding.severity is not Severity.NOTE:
+        finding.severity = Severity.WARNING
+    finding.related = [*finding.related, *admitting(run, library)]
+    finding.fix = None
+    return finding
+
+
+def library_of(versions: str) -> str:
+    """The library whose releases a rule or a finding names."""
+    found = _LIBRARY.match(versions) if versions else None
+    return found[0] if found else ""

@@ -1,0 +1,46 @@
+"""Which file of the repository a launch line starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from zerocfg.source.launch.line import LaunchLine
+
+
+def find_entry_point(line: LaunchLine, bases: Iterable[Path]) -> tuple[Path, Path] | None:
+    """The script or module of a launch line, and the first of the folders that holds it; None where none does."""
+    name = line.script.value if line.script is not None else None
+    if not name or "\n" in name:
+        return None
+    names = [name]
+    if line.module:
+        stem = name.replace(".", "/")
+        names = [f"{stem}.py", f"{stem}/__main__.py"]
+    return _first(names, bases)
+
+
+def handed_script(line: LaunchLine) -> str | None:
+    """The script that plain `python` gives to a program, which may start it: `python spawn.py --world_size 8 train.py`;
+    it may as well be a config in Python."""
+    words = (word.value for word in line.arguments) if line.launcher == "python" else ()
+    return next((word for word in words if word is not None and word.endswith(".py")), None)
+
+
+def find_handed_script(line: LaunchLine, bases: Iterable[Path]) -> Path | None:
+    """That script where it is there."""
+    name = handed_script(line)
+    found = _first([name], bases) if name is not None and "\n" not in name else None
+    return found[0] if found is not None else None
+
+
+def _first(names: Iterable[str], bases: Iterable[Path]) -> tuple[Path, Path] | None:
+    for base in bases:
+        for one in names:
+            try:
+                path = base / one
+                if path.is_file():
+                    return path, base
+            except (OSError, ValueError):
+                continue
+    return None

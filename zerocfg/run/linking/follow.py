@@ -1,0 +1,177 @@
+"""Following the paths by which launch lines, specs and configs point at each other.
+
+A path in a config is relative to wherever the job is started, which no file states. It is looked for below the
+``cd`` of the launch line, the folder zerocfg was started in, and the folders from the pointing file upwards; the first
+that exists is taken, and one that is nowhere is noted in ``Run.missing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from zerocfg.run.discover import Files, display_name
+from zerocfg.run.frameworks import recognise, ships, with_framework
+from zerocfg.run.kinds import named_recipe
+from zerocfg.run.model import Consumer, MisplacedFile, Origin, Route, Run, Setting, SourceFile
+from zerocfg.run.reader import TRL_KEYS
+from zerocfg.run.templates import CODE
+from zerocfg.source.load import load_as
+
+if TYPE_CHECKING:
+    from zerocfg.source.launch.line import LaunchLine
+
+Find = Callable[[str], SourceFile | None]
+"""Gives what a path stands for."""
+
+
+def _nothing(path: str) -> SourceFile | None:
+    return None
+
+
+class Paths:
+    """What paths lead to, below ``root`` and around the files that name them. Every run it gives is a new one."""
+
+    def __init__(self, files: Files, root: Path) -> None:
+        self.files = files
+        self.root = root
+        self.rereads: dict[int, SourceFile] = {}
+        self.written: Find = _nothing
+        self.shown: Find = _nothing
+
+    def after(self, written: Find, shown: Find | None = None) -> Paths:
+        """The same where a script has written some files by itself, whatever lies on the disk, or a page shows some,
+        which count where none lies there."""
+        paths = Paths(self.files, self.root)
+        paths.rereads, paths.written, paths.shown = self.rereads, written, shown or _nothing
+        return paths
+
+    def with_accelerate(self, run: Run, file: SourceFile, bases: list[Path]) -> Run:
+        run = replace(run, accelerate=file)
+        section = get(file, "deepspeed_config")
+        value = section.get("deepspeed_config_file") if isinstance(section, dict) else None
+        if isinstance(value, (str, int, float)) and value != "none":
+            place = Origin("file", file=file, path=("deepspeed_config", "deepspeed_config_file"))
+            return self.with_deepspeed(run, Setting(str(value), place), bases + self.around(file), "accelerate")
+        return run
+
+    def with_recipe(self, run: Run, file: SourceFile, bases: list[Path]) -> Run:
+        run = replace(run, recipe=file)
+        value = get(file, "deepspeed")
+        if isinstance(value, str) and value.endswith((".json", ".hjson", ".yaml", ".yml")):
+            place = Origin("file", file=file, path=("deepspeed",))
+            return self.with_deepspeed(run, Setting(value, place), bases + self.around(file), "trainer")
+        return run
+
+    def with_deepspeed(self, run: Run, setting: Setting | None, bases: list[Path], route: Route) -> Run:
+        run, file = self.followed(run, setting, bases)
+        if file is None or setting is None:
+            return run
+        if file.kind in ("accelerate", "recipe", "neighbour"):
+            return mistakes(run, file, "deepspeed", setting.origin)
+        return replace(run, deepspeed=self.as_json(file), deepspeed_route=route)
+
+    def bases(self, file: SourceFile, line: LaunchLine) -> list[Path]:
+        around = self.around(file)
+        if line.directory:
+            around = [base / line.directory for base in around] + around
+        return around
+
+    def around(self, file: SourceFile) -> list[Path]:
+        bases = [self.root]
+        if file.path is not None:
+            folder = file.path.resolve().parent
+            bases.append(folder)
+            if folder.is_relative_to(self.root):
+                bases += [above for above in folder.parents if above.is_relative_to(self.root)]
+            else:
+                bases += list(folder.parents)[:4]
+        return bases
+
+    def followed(self, run: Run, setting: Setting | None, bases: list[Path]) -> tuple[Run, SourceFile | None]:
+        """The file that a setting names; the run lacks one that is nowhere."""
+        file = self.find(setting, bases)
+        if file is not None or setting is None or not _is_path(setting.value) or ships(run.consumer, setting.value):
+            return run, file
+        return self.lacking(run, setting), None
+
+    def lacking(self, run: Run, setting: Setting) -> Run:
+        """The run without a file that is nowhere; noted unless it may be there when the job starts."""
+        from zerocfg.run.linking.missing_files import created_before_launch  # few lines name a file that is not there
+
+        if created_before_launch(run, setting.value):
+            return run
+        value: str = setting.value
+        return lacks(run, replace(setting, value=display_name(Path(value))) if value.startswith("/") else setting)
+
+    def find(self, setting: Setting | None, bases: list[Path]) -> SourceFile | None:
+        if setting is None or not _is_path(setting.value):
+            return None
+        made = self.written(setting.value)
+        if made is not None:
+            return made
+        for base in bases:
+            try:
+                path = base / setting.value
+                if path.is_file():
+                    return self.files.open(path)
+            except (OSError, ValueError):
+                continue
+        return self.shown(setting.value)
+
+    def as_recipe(self, file: SourceFile, *, whole: bool = False) -> SourceFile | None:
+        """The file as a recipe, where it is one or where being named in a recipe's place is enough to tell.
+
+        ``whole``: other programs read a file from this place, too, so nothing else may stand in it.
+        """
+        known = file.kind == "other" and named_recipe(file.data(), TRL_KEYS, 1.0 if whole else 0.5)
+        if not known:
+            return file if file.kind == "recipe" else None
+        again = self.rereads.get(id(file))
+        if again is None:
+            again = SourceFile(file.name, "recipe", file.source, file.document, file.path, file)
+            self.rereads[id(file)] = again
+        return again
+
+    def as_json(self, file: SourceFile) -> SourceFile:
+        """A DeepSpeed config is read as JSON whatever its name says."""
+        if file.document is None or file.document.format == "json" or not file.document.editable:
+            return file
+        again = self.rereads.get(id(file))
+        if again is None:
+            again = SourceFile(file.name, "deepspeed", file.source, load_as(file.source, "json"), file.path, file)
+            self.rereads[id(file)] = again
+        return again
+
+
+def of_neighbour(run: Run, starts: Consumer | None, recipe: SourceFile) -> Run:
+    """The run with a recipe of a framework, which its program tells (``starts``) or else the recipe's keys."""
+    data = recipe.data()
+    consumer = starts or (recognise(data) if isinstance(data, dict) else None)
+    return run if consumer is None else with_framework(run, consumer, recipe)
+
+
+def _is_path(value: object) -> bool:
+    """Whether a value may name a file; a config written out in place of its path does not, nor what nobody knows."""
+    return (
+        isinstance(value, str)
+        and bool(value)
+        and "\n" not in value
+        and CODE not in value
+        and not value.lstrip().startswith("{")
+    )
+
+
+def mistakes(run: Run, file: SourceFile, wanted: Literal["accelerate", "deepspeed"], named: Origin) -> Run:
+    return replace(run, misplaced=(*run.misplaced, MisplacedFile(file, wanted, named)))
+
+
+def lacks(run: Run, setting: Setting) -> Run:
+    return replace(run, missing=(*run.missing, replace(setting.origin, note=setting.value)))
+
+
+def get(file: SourceFile, key: str) -> Any:
+    data = file.data()
+    return data.get(key) if isinstance(data, dict) else None

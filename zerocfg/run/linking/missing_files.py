@@ -1,0 +1,96 @@
+"""Whether a file that is not here may be there when the job starts: made by the launch script or by one beside it; and
+whether the line is not started here at all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from zerocfg.run.model import Run
+
+MOST_SCRIPTS = 50
+LARGEST = 200_000
+_MAKES = re.compile(r">|\b(?:tee|cp|mv|ln|wget|curl|rsync|open|dump|dumps|write|write_text|sed -i)\b")
+
+_OUTPUT = r"(?<![\w-])(?:-o|--(?:out|dest|target|save|write)[\w-]*)"
+"""Options by which a program is told what to write."""
+
+
+def created_before_launch(run: Run, name: str) -> bool:
+    """``name``: the path as the launch line or a config gives it."""
+    line, file = run.launch, run.launch_file
+    if line is None or file is None:
+        return False
+    if line.directory is not None and line.directory.startswith("/") and not _around(file.path, line.directory):
+        return True  # a folder of the machine that runs the job, which nobody can look into
+    if file.kind == "script":
+        return True  # other code may write it, fetch it, or change the folder
+    base = name.replace("\\", "/").rpartition("/")[2]
+    text = file.source.text
+    if _makes(text[: line.span.start] + "\n" + text[line.span.end :], base):
+        return True
+    return file.path is not None and any(_makes(other, base) for other in _beside(file.path))
+
+
+def launches_other_checkout(run: Run, name: str) -> bool:
+    """Whether the launch line is for a checkout of something else: neither the script that it starts is here, nor any
+    config that it names, nor a folder with others of this one's kind."""
+    word = run.launch.script if run.launch is not None and not run.launch.module else None
+    script = word.value if word is not None else None
+    if run.entry_point is not None or script is None or script.startswith("/") or not script.endswith((".py", ".sh")):
+        return False
+    if (
+        run.accelerate is not None
+        or run.recipe is not None
+        or run.framework_recipe is not None
+        or run.deepspeed is not None
+    ):
+        return False
+    pointing = run.launch_file.path if run.launch_file is not None else None
+    return pointing is None or not has_similar_files(pointing, name)
+
+
+def has_similar_files(pointing: Path, name: str) -> bool:
+    """Whether the folder of a path is here, within reach of the file that names it, with other files of its kind."""
+    folder, _, base = name.replace("\\", "/").removeprefix("./").rpartition("/")
+    suffix = base.rpartition(".")[2]
+    if not folder or not suffix.isalnum() or "\0" in folder:
+        return False
+    return any(next((above / folder).glob(f"*.{suffix}"), None) for above in pointing.resolve().parents[:3])
+
+
+def _makes(text: str, base: str) -> bool:
+    """Whether a line that writes something, or an option for what a program writes, names the file, or a variable that
+    holds its name or one that is put together from others."""
+    end = re.escape(base[base.rfind(".") :] if "." in base else base)
+    named = {base}
+    for found in re.finditer(rf"^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=([^\n]*{end})", text, re.MULTILINE):
+        if base in found[2] or "$" in found[2]:
+            named |= {f"${found[1]}", f"${{{found[1]}}}"} | ({found[1]} if "open(" in text else set())
+    named = {one for one in named if one in text}  # most texts name none of them, and are not looked at line by line
+    if not named:
+        return False
+    if any(any(one in line for one in named) and _MAKES.search(line) for line in text.splitlines()):
+        return True
+    given = "|".join(map(re.escape, sorted(named)))
+    return re.search(rf"{_OUTPUT}[ \t=]+[\"']?(?:[^\s\"']*/)?(?:{given})(?![\w.])", text) is not None
+
+
+def _around(path: Path | None, directory: str) -> bool:
+    """Whether a folder is here, in the same tree as the file: a script may tell it from where it lies itself."""
+    folder = Path(directory)
+    if path is None or not any(folder.is_relative_to(above) for above in path.resolve().parents[:4] if above.name):
+        return False
+    return folder.is_dir()
+
+
+def _beside(path: Path) -> list[str]:
+    found: list[str] = []
+    try:
+        beside = sorted(one for one in path.resolve().parent.iterdir() if one.suffix in (".py", ".sh"))
+        for one in beside[:MOST_SCRIPTS]:
+            if one.resolve() != path.resolve() and one.stat().st_size <= LARGEST:
+                found.append(one.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        pass
+    return found

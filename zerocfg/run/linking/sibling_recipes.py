@@ -1,0 +1,58 @@
+"""Recipes that no launch line names: they are read as the others of their tree, which lines name, are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from zerocfg.run.model import Origin, ReaderEvidence, Run, Script, SourceFile, original
+
+FEWEST = 2
+"""Recipes of the tree that lines must name."""
+
+
+def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
+    """The run of a recipe by itself, with the reader that every recipe of its tree has whose line is ``known``.
+
+    A repository's launcher often puts the recipe's path together of its own arguments, so that most lines that start
+    it are never written down. The tree is the folder below the repository's root; one recipe in it that is read in
+    another way, or by a script that nobody understands, and nothing is known.
+    """
+    top = _top(run.recipe, root)
+    if top is None or run.consumer is not None or run.deepspeed is not None:
+        return run
+    lines = [one for one in known if one.launch is not None and one.recipe is not None]
+    beside = [one for one in lines if _top(one.recipe, root) == top]
+    if len({id(original(one.recipe)) for one in beside if one.recipe is not None}) < FEWEST:
+        return run
+    first = beside[0]
+    if any((one.consumer, one.recipe_reader) != (first.consumer, first.recipe_reader) for one in beside):
+        return run
+    if first.consumer not in ("transformers", "trl") or any(one.script is None for one in beside):
+        return run
+    evidence = ReaderEvidence("sibling", Origin("file", file=first.recipe))
+    script = _script_of([one for one in beside if _folder(one.recipe) == _folder(run.recipe)])
+    return replace(
+        run, consumer=first.consumer, recipe_reader=first.recipe_reader, reader_evidence=evidence, script=script
+    )
+
+
+def _script_of(lines: Sequence[Run]) -> Script | None:
+    """The script of these lines, where they all start one: a tree has a folder of this name for each kind of training
+    (`model/sft`, `model/grpo`)."""
+    scripts = {id(one.script): one.script for one in lines}
+    return next(iter(scripts.values())) if len(scripts) == 1 else None
+
+
+def _folder(recipe: SourceFile | None) -> str | None:
+    return recipe.path.parent.name if recipe is not None and recipe.path is not None else None
+
+
+def _top(recipe: SourceFile | None, root: Path) -> str | None:
+    """The folder below the root that holds a recipe; None where it lies in the root itself, or outside."""
+    if recipe is None or recipe.path is None:
+        return None
+    path, root = recipe.path.resolve(), root.resolve()
+    parts = path.relative_to(root).parts if path.is_relative_to(root) else ()
+    return parts[0] if len(parts) > 1 else None

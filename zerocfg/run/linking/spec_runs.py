@@ -1,0 +1,160 @@
+"""The runs of a spec."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from zerocfg.catalog.values import yaml_number
+from zerocfg.run.expand import ExpandedRun, expand
+from zerocfg.run.facts import ModelSummary
+from zerocfg.run.hub import find_config
+from zerocfg.run.linking.follow import Paths, lacks
+from zerocfg.run.linking.launch_line_runs import settings
+from zerocfg.run.model import (
+    Origin,
+    ReaderEvidence,
+    RecipeReader,
+    Route,
+    Run,
+    Setting,
+    SourceFile,
+    consumer_of,
+    original,
+)
+from zerocfg.run.resolve_settings import with_consumer
+from zerocfg.run.sizes import model_summary
+from zerocfg.source.launch.launchers import read_options
+from zerocfg.source.launch.line import Word
+from zerocfg.source.node import Document
+from zerocfg.source.text import Span
+
+_READERS: dict[str, RecipeReader] = {"trl": "trl", "transformers": "hf"}
+_ROUTES: dict[str, Route] = {"deepspeed": "engine", "accelerate": "accelerate"}
+
+
+def from_spec(paths: Paths, file: SourceFile) -> list[Run]:
+    if file.document is None:
+        return [Run(file.name, spec=file)]
+    sources = {id(file.document): file}
+
+    def open_file(path: Path) -> Document | None:
+        other = paths.files.open(path) if path.is_file() else None
+        if other is None or other.document is None:
+            return None
+        sources[id(other.document)] = other
+        return other.document
+
+    folder = file.path.resolve().parent if file.path else paths.root
+    expanded = expand(file.document, folder, open_file)
+    runs = [_run(paths, file, entry, folder, sources) for entry in expanded.runs] or [Run(file.name, spec=file)]
+    troubles = []
+    for trouble in expanded.troubles:
+        where = trouble.where
+        origin = Origin("file", "key" if trouble.at_key else "", sources[id(where.document)], where.path)
+        troubles.append((origin, trouble.message, trouble.help))
+    return [replace(runs[0], troubles=tuple(troubles)), *runs[1:]]
+
+
+def _run(paths: Paths, file: SourceFile, entry: ExpandedRun, folder: Path, sources: Mapping[int, SourceFile]) -> Run:
+    run = Run(entry.name, spec=file)
+    bases = [folder]
+
+    def setting(key: str) -> Setting | None:
+        value = entry.data.get(key)
+        if not isinstance(value, str):
+            return None
+        written = entry.where((key,))
+        return Setting(value, Origin("file", file=sources[id(written.document)], path=written.path))
+
+    run, accelerate = paths.followed(run, setting("accelerate"), bases)
+    run, recipe = paths.followed(run, setting("recipe"), bases)
+    run, deepspeed = paths.followed(run, setting("deepspeed"), bases)
+    if accelerate is not None:
+        run = paths.with_accelerate(run, accelerate, bases)
+    if recipe is not None:
+        run = paths.with_recipe(run, recipe, bases)
+    route = run.deepspeed_route
+    if deepspeed is not None:
+        run, route = replace(run, deepspeed=paths.as_json(deepspeed)), route or "trainer"
+    consumer = consumer_of(entry.data.get("consumer"))
+    run, summary = _model(paths, run, entry.data.get("model"), setting("model"), folder)
+    versions = entry.data.get("versions")
+    run = replace(
+        run,
+        consumer=consumer or run.consumer,
+        reader_evidence=_evidence_in_spec(entry, sources) if consumer else None,
+        entry_point=_script_of(entry, folder),
+        recipe_reader=_READERS.get(str(consumer)),
+        deepspeed_route=_ROUTES.get(str(consumer), route) if route == "trainer" else route,
+        model=summary,
+        arguments=_spec_arguments(entry, sources),
+        versions={str(key): str(value) for key, value in versions.items()} if isinstance(versions, dict) else {},
+    )
+    if run.entry_point is None or run.entry_point.suffix != ".py" or not run.entry_point.is_file():
+        return run
+    from zerocfg.run.linking.script_runs import read  # with it comes all that reads Python
+
+    return replace(run, script=read(paths, run.entry_point))  # its arguments are those that the spec names
+
+
+def _model(
+    paths: Paths, run: Run, model: object, setting: Setting | None, folder: Path
+) -> tuple[Run, ModelSummary | None]:
+    """What is known of the model, whose config.json may lie in the cache of the hub."""
+    if isinstance(model, dict):
+        return run, model_summary(run.name, {key: _stated(value) for key, value in model.items()}, stated=True)
+    if setting is None or not setting.value or "\n" in setting.value:
+        return run, None
+    path = find_config(setting.value, folder)
+    if path is None:
+        return lacks(run, setting), None
+    return run, model_summary(setting.value, paths.files.open(path).data())
+
+
+def _stated(value: Any) -> Any:
+    """A fact of a model as it is meant: YAML reads ``7e9`` as text and ``7.0e9`` as a fraction."""
+    number = yaml_number(value)
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def _spec_arguments(entry: ExpandedRun, sources: Mapping[int, SourceFile]) -> dict[str, Setting]:
+    """The script's options as `arguments:` of a spec states them."""
+    given = entry.data.get("arguments")
+    written = entry.where(("arguments",))
+    words = []
+    for index, value in enumerate(given if isinstance(given, list) else ()):
+        node = written.document.get((*written.path, index))
+        words.append(Word(str(value), str(value), node.span if node is not None else Span(0, 0)))
+    return settings(sources[id(written.document)], read_options(tuple(words)))
+
+
+def _evidence_in_spec(entry: ExpandedRun, sources: Mapping[int, SourceFile]) -> ReaderEvidence:
+    written = entry.where(("consumer",))
+    return ReaderEvidence("spec", Origin("file", file=sources[id(written.document)], path=written.path))
+
+
+def _script_of(entry: ExpandedRun, folder: Path) -> Path | None:
+    script = entry.data.get("script")
+    return folder / script if isinstance(script, str) and script and "\n" not in script else None
+
+
+def as_specified(run: Run, specified: Sequence[Run]) -> Run:
+    """The run of a launch line, read by whom the specs name that start the same script with a config of its own."""
+    said = [one for one in specified if _same_job(one, run)]
+    if not said or any(one.consumer != said[0].consumer for one in said):
+        return run
+    return with_consumer(run, said[0].consumer, said[0].reader_evidence)
+
+
+def _same_job(spec: Run, run: Run) -> bool:
+    own = {id(original(file)) for file in (run.accelerate, run.deepspeed, run.recipe) if file is not None}
+    if not any(file and id(original(file)) in own for file in (spec.accelerate, spec.deepspeed, spec.recipe)):
+        return False
+    if spec.entry_point is None or run.entry_point is None:
+        script = run.launch.script if run.launch is not None else None
+        return spec.entry_point is None or script is None or Path(script.value or "").name == spec.entry_point.name
+    return os.path.realpath(spec.entry_point) == os.path.realpath(run.entry_point)

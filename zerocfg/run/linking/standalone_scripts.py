@@ -1,0 +1,71 @@
+"""Scripts of which no launch line tells, and configs that a script writes out in parts.
+
+Nothing is known of how such a script is started: only what it says itself holds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from zerocfg.run.discover import launches
+from zerocfg.run.linking.follow import Paths
+from zerocfg.run.linking.script_runs import read, with_code, with_config_of
+from zerocfg.run.model import Run, Script, SourceFile
+from zerocfg.run.script.reading import is_stated
+
+
+def standalone_runs(paths: Paths, known: Sequence[SourceFile], runs: Sequence[Run]) -> list[Run]:
+    """The runs of scripts that no line starts, and those of the configs that any script writes out in parts."""
+    started = {os.path.realpath(run.entry_point) for run in runs if run.entry_point is not None}
+    found = []
+    for file in known:
+        if file.kind == "script" and file.path is not None and os.path.realpath(file.path) not in started:
+            script = read(paths, file.path)
+            run = standalone_run(script) if script is not None else None
+            if script is not None and run is not None:
+                run = with_config_of(_with_cells(paths, file), with_code(paths, run), script, {}, paths.around(file))
+                # who trains with it is not shown, so only what its keys say by themselves holds
+                found.append(replace(run, parts=run.deepspeed is not None and run.consumer is None))
+    return [*found, *partial_config_runs([*runs, *found])]
+
+
+def _with_cells(paths: Paths, file: SourceFile) -> Paths:
+    """The same where cells of a notebook write files."""
+    if not file.name.endswith(".ipynb") or not (written := launches(file).written):
+        return paths
+    from zerocfg.run.linking.heredocs import written_before
+
+    return paths.after(written_before(file, written, None))
+
+
+def standalone_run(script: Script) -> Run | None:
+    """The run of a script; None where its own text states nothing that could be judged."""
+    own = any(call.file is script.file and is_stated(call.name) and call.arguments for call in script.calls)
+    if not own and not (_reads(script) and any(part.reread_of is script.file for part in script.parts)):
+        return None
+    return Run(script.file.name, script.reader, script=script, entry_point=script.file.path)
+
+
+def partial_config_runs(runs: Iterable[Run]) -> Iterator[Run]:
+    """One run for each config of which only parts are known, or that is one of several; each config once."""
+    known: dict[tuple[int, int], Run] = {}
+    whole = set()
+    for run in runs:
+        if run.deepspeed is not None:
+            whole.add(_place(run.deepspeed))
+        for part in run.script.parts if run.script is not None and _reads(run.script) else ():
+            known.setdefault(_place(part), Run(run.name, script=run.script, deepspeed=part, parts=True))
+    return (run for place, run in known.items() if place not in whole)
+
+
+def _reads(script: Script) -> bool:
+    """Whether something that the script calls may take a DeepSpeed config."""
+    return any(is_stated(call.name) for call in script.calls)
+
+
+def _place(file: SourceFile) -> tuple[int, int]:
+    """Which dict of which file it is."""
+    root = file.document.root if file.document is not None else None
+    return id(file.reread_of or file), root.span.start if root is not None else 0

@@ -1,0 +1,1 @@
+"""Which releases of the training libraries a project admits, as its files state them."""

@@ -1,0 +1,60 @@
+"""Which releases of a library are left where a project holds back a package that it needs, or the Python below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from zerocfg.catalog.versions import admits, only_below
+from zerocfg.run.model import Origin
+from zerocfg.run.requirements.declared import WANTED, Declared
+
+if TYPE_CHECKING:
+    from zerocfg.catalog.install_limits import Edges
+
+PYTHON = "python"
+
+
+def limited_releases(
+    found: Mapping[str, Declared], python: Callable[[Declared], Declared | None]
+) -> Iterator[tuple[str, Declared]]:
+    """By library: what the packages that one file states beside it leave of it, and the Python that the project asks
+    for, which is looked for where it may matter."""
+    if not any(one.clauses for name, one in found.items() if name in _HELD_BACK):
+        return
+    from zerocfg.catalog.install_limits import install_limits
+
+    for library, packages in install_limits().items():
+        base = found.get(library)
+        if base is None or not base.clauses:
+            continue
+        for package, edges in packages.items():
+            if not _beyond(base.clauses, edges):
+                continue
+            stated = python(base) if package == PYTHON else found.get(package)
+            if stated is None or not stated.clauses or not (package == PYTHON or _files(base) <= _files(stated)):
+                continue
+            newest = next((newest for below, newest in edges.items() if only_below(stated.clauses, below)), None)
+            if newest is not None:
+                yield library.partition("[")[0], Declared(f"<={newest}", stated.places)
+
+
+_HELD_BACK = ("transformers", "accelerate", "trl")
+_PACKAGES = frozenset((*WANTED, PYTHON))
+
+
+def limiting_package(place: Origin, library: str) -> str:
+    """The package that is stated at a place that bounds a library, as people write it; "" where that is the library."""
+    if place.note == library or place.note not in _PACKAGES:
+        return ""
+    return "Python" if place.note == PYTHON else place.note
+
+
+def _beyond(clauses: str, edges: Edges) -> bool:
+    """Whether a declaration admits a release behind the oldest of these, so that a bound may matter."""
+    oldest = next(iter(edges.values()))
+    return admits(clauses, at_least=f"{oldest}.1")
+
+
+def _files(declared: Declared) -> set[str]:
+    return {place.file.name for place in declared.places if place.file is not None}

@@ -1,0 +1,348 @@
+"""What the files of a project say about the releases of the training libraries; what is installed is never looked at.
+
+In a folder a lock file wins; otherwise everything that an installation always takes (pyproject.toml, setup.py,
+setup.cfg, requirements.txt, environment.yml, Pipfile) holds together. Extras, groups, other requirement files,
+Dockerfiles and scripts that install are alternatives: they count where nothing firm names the library. What cannot hold
+together is taken as a choice: any release from the lowest to the highest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from zerocfg.catalog.versions import both, either
+from zerocfg.run.discover import display_name
+from zerocfg.run.model import Origin, SourceFile
+from zerocfg.source.load import decode, load_as, read_bytes
+from zerocfg.source.node import Problem
+
+if TYPE_CHECKING:
+    from zerocfg.source.requirements.pip import Requirement
+
+    Items = list[tuple[Requirement, SourceFile]]
+    Read = tuple[list[Requirement], list[str]]
+
+LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
+_WITH_TORCH = "transformers[torch]"
+_BESIDE = frozenset(("tokenizers", "huggingface-hub", _WITH_TORCH))
+"""Packages that transformers needs, and itself with an extra that needs another: they tell where an installation always
+takes them, and nowhere else."""
+WANTED = frozenset((*LIBRARIES, *_BESIDE, "llamafactory", "axolotl", "ms-swift"))
+_ALIASES = {"pytorch": "torch"}
+_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml", "Pipfile.lock", "conda-lock.yml")
+_FIRM = frozenset(
+    "pyproject.toml setup.py setup.cfg requirements.txt requirement.txt environment.yml environment.yaml "
+    "Pipfile".split()
+)
+_IMAGES = frozenset(("docker", "dockerfile", "dockerfiles"))
+"""Folders of Dockerfiles, beside what they install."""
+_LARGEST_SCRIPT = 1 << 17
+
+
+class Declared(NamedTuple):
+    """Clauses of PEP 440, and where they stand. ``clauses`` None: nobody can tell the release; "": any."""
+
+    clauses: str | None
+    places: tuple[Origin, ...] = ()
+
+
+class Projects:
+    """The folders of one repository, each read once."""
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, dict[str, Declared]] = {}
+        self._nearest: dict[Path, dict[str, Declared]] = {}
+        self.pythons: dict[Path, Declared | None] = {}
+        """What each folder says of the Python to be used, as far as that was asked (`pythons`)."""
+
+    def nearest(self, folder: Path) -> dict[str, Declared]:
+        """By library: what the nearest folder says that says something about it, from this one upwards."""
+        if folder not in self._nearest:
+            found = self._nearest[folder] = {}
+            for above in upwards(folder):
+                if above not in self._folders:
+                    self._folders[above] = _of_folder(above)
+                for name, declared in self._folders[above].items():
+                    found.setdefault(name, declared)
+        return self._nearest[folder]
+
+
+def upwards(folder: Path) -> Iterator[Path]:
+    """From a folder to the root of its repository; outside of one, to the current folder, else no further."""
+    chain = [folder, *folder.parents]
+    top = next((above for above in chain if os.path.lexists(above / ".git")), None)
+    if top is None:
+        here = Path.cwd()
+        top = here if here in chain and here != Path.home() else folder
+    yield from chain[: chain.index(top) + 1]
+
+
+def together(stated: Iterable[Declared]) -> Declared:
+    """Statements that all hold; a choice between them where they cannot."""
+    every = list(dict.fromkeys(stated))
+    if any(one.clauses is None for one in every):
+        return Declared(None, _places(one for one in every if one.clauses is None))
+    limited = [one for one in every if one.clauses]
+    clauses = both(one.clauses or "" for one in limited)
+    return choice(limited) if clauses is None else Declared(clauses, _places(limited))
+
+
+def choice(stated: Iterable[Declared]) -> Declared:
+    """Statements of which one holds."""
+    every = list(dict.fromkeys(stated))
+    if any(one.clauses is None for one in every):
+        return Declared(None, _places(one for one in every if one.clauses is None))
+    return Declared(either(one.clauses or "" for one in every), _places(every))
+
+
+def _places(stated: Iterable[Declared]) -> tuple[Origin, ...]:
+    return tuple(dict.fromkeys(place for one in stated for place in one.places))
+
+
+def _of_folder(folder: Path) -> dict[str, Declared]:
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return {}
+    stated: dict[str, list[Items]] = {"lock": [], "firm": [], "loose": [], "image": []}
+    for name in names:
+        for kind, path in _files(folder, name):
+            items = _read_file(path)
+            if items or kind == "image":
+                stated[kind].append(items)
+    found = {}
+    for name in WANTED:
+        declared = _verdict(name, stated)
+        if declared is not None and declared.clauses != "":
+            found[name] = declared
+    return found
+
+
+def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
+    """The files that an entry of a folder stands for, each with what it counts as."""
+    path = folder / name
+    if name in _LOCKS:
+        yield "lock", path
+    elif name in _FIRM:
+        yield "firm", path
+    elif name == "requirements":
+        yield from (("loose", inner) for inner in sorted(path.glob("*.txt")))
+    elif name in _IMAGES and path.is_dir():
+        yield from (("image", inner) for inner in sorted(path.iterdir()) if is_image(inner.name))
+    elif is_image(name):
+        yield "image", path
+    elif name.endswith((".txt", ".sh", ".bash")) and _LOOSE.fullmatch(name):
+        yield "loose", path
+
+
+_LOOSE = re.compile(r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt|(?:.*[-_])?(?:install|setup|env)(?:[-_].*)?\.(?:ba)?sh")
+
+
+def is_image(name: str) -> bool:
+    lower = name.lower()
+    return lower.startswith(("dockerfile", "containerfile")) or lower.endswith(".dockerfile")
+
+
+def _verdict(name: str, stated: dict[str, list[Items]]) -> Declared | None:
+    """What the files of a folder say of a library together; None where they do not name it."""
+
+    def of(kind: str, *, optional: bool = False) -> list[Declared]:
+        parts = ([pair for pair in items if _speaks(pair[0], name, optional)] for items in stated[kind])
+        return [_of_file(items) for items in parts if items]
+
+    own = [pair for items in stated["firm"] for pair in items if pair[0].own and pair[0].name == name]
+    if own:  # the project is a copy of the library
+        known = [pair for pair in own if pair[0].versions is not None] or own
+        return one_of(*known[0])
+    locked = [
+        one_of(*pair) for items in stated["lock"] for pair in items if pair[0].name == name and not _nowhere(pair[0])
+    ]
+    if locked:
+        return choice(locked)
+    firm = of("firm")
+    if firm or name in _BESIDE:
+        return together(firm) if firm else None
+    images = of("image")
+    loose = [*of("firm", optional=True), *of("loose"), *(images if len(images) == len(stated["image"]) else ())]
+    return choice(loose) if loose else None
+
+
+def _speaks(item: Requirement, name: str, optional: bool) -> bool:
+    return item.name == name and item.optional is optional and not item.own and not _nowhere(item)
+
+
+def _nowhere(item: Requirement) -> bool:
+    """Whether its marker leaves it out wherever trainings run."""
+    if not item.marker:
+        return False
+    from zerocfg.source.requirements.markers import environments_where
+
+    return not environments_where(item.marker)
+
+
+def _of_file(items: Items) -> Declared:
+    """What one file says of a library. Extras are alternatives; markers tell which lines hold together."""
+    if items[0][0].optional:
+        return choice(one_of(*pair) for pair in items)
+    if not any(item.marker for item, _ in items):
+        return together(one_of(*pair) for pair in items)
+    from zerocfg.source.requirements.markers import ENVIRONMENTS, environments_where
+
+    chosen = {
+        tuple(at for at, (item, _) in enumerate(items) if not item.marker or place in environments_where(item.marker))
+        for place in ENVIRONMENTS
+    }
+    return choice(together(one_of(*items[at]) for at in group) for group in sorted(chosen) if group)
+
+
+def one_of(item: Requirement, file: SourceFile) -> Declared:
+    place = Origin("file", item.name, file, span=item.span)
+    return Declared(item.versions, (place,) if item.versions != "" else ())
+
+
+def _read_file(path: Path) -> Items:
+    try:
+        state = path.stat()
+    except OSError:
+        return []
+    return _read_once(path, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=256)
+def _read_once(path: Path, changed: int, size: int) -> Items:
+    return list(_read(path, "", set()))
+
+
+def _read(path: Path, included: str, seen: set[str]) -> Iterator[tuple[Requirement, SourceFile]]:
+    """The requirements of a file and of those that it takes in. ``included``: what took it in."""
+    real = os.path.realpath(path)
+    if real in seen:
+        return
+    seen.add(real)
+    file = read_text(real)
+    if file is None:
+        return
+    items, includes = read_requirements_of(file, "requirements.txt" if included else path.name)
+    for item in items:
+        yield item, file
+    for include in includes:
+        if "://" not in include:
+            yield from _read(path.parent / include, path.name, seen)
+
+
+def read_text(real: str) -> SourceFile | None:
+    """A file, the same whatever took it in; None where it cannot be read."""
+    try:
+        state = os.stat(real)  # noqa: PTH116
+    except OSError:
+        return None
+    return _text(real, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=256)
+def _text(real: str, changed: int, size: int) -> SourceFile | None:
+    path = Path(real)
+    data = read_bytes(path)
+    source = data if isinstance(data, Problem) else decode(display_name(path), data)
+    return None if isinstance(source, Problem) else SourceFile(source.name, "other", source, None, path)
+
+
+def read_requirements_of(file: SourceFile, name: str) -> tuple[list[Requirement], list[str]]:
+    """What a file states of the libraries, by the form that its name tells, and the files that it takes in."""
+    items, includes = form_of(name)(file)
+    found = []
+    for item in items:
+        named = _ALIASES.get(item.name, item.name)
+        if named in WANTED:
+            found.append(item._replace(name=named))
+            if named == "transformers" and "torch" in item.extras:
+                found.append(item._replace(name=_WITH_TORCH))
+    return found, includes
+
+
+@lru_cache(maxsize=64)
+def installs_of(file: SourceFile) -> Mapping[str, Declared]:
+    """What a shell script, a notebook or a Markdown page installs of the libraries, by name."""
+    stated: dict[str, list[Declared]] = {}
+    for item in read_requirements_of(file, file.name)[0]:
+        stated.setdefault(item.name, []).append(one_of(item, file))
+    found = {name: choice(every) for name, every in stated.items()}
+    return {name: one for name, one in found.items() if one.clauses != ""}
+
+
+def form_of(name: str) -> Callable[[SourceFile], Read]:
+    """The reader of a file; its modules are imported where there is such a file."""
+    if name in _LOCKS:
+        return _lock
+    if name in ("pyproject.toml", "Pipfile"):
+        return _toml if name == "pyproject.toml" else _pipfile
+    if name in ("setup.py", "setup.cfg"):
+        return _setup_py if name == "setup.py" else _setup_cfg
+    if name.endswith((".yml", ".yaml")):
+        return _environment
+    if is_image(name) or name.endswith((".sh", ".bash", ".ipynb", ".md")):
+        return _installing
+    return _pip
+
+
+def _names_one(file: SourceFile) -> bool:
+    """A cheap look before a file is parsed: most name no library, and need none either."""
+    text = file.source.text.lower()
+    return any(name in text for name in WANTED) or ".txt" in text or "requirements" in text
+
+
+def _lock(file: SourceFile) -> Read:
+    from zerocfg.source.requirements.manifests import read_lock
+
+    return read_lock(file.source.text, (*WANTED, *_ALIASES)), []
+
+
+def _toml(file: SourceFile) -> Read:
+    from zerocfg.source.requirements.manifests import read_pyproject
+
+    return read_pyproject(file.source.text) if _names_one(file) else ([], [])
+
+
+def _pipfile(file: SourceFile) -> Read:
+    from zerocfg.source.requirements.manifests import read_pipfile
+
+    return read_pipfile(file.source.text), []
+
+
+def _setup_py(file: SourceFile) -> Read:
+    from zerocfg.source.requirements.setup_script import read_setup_script
+
+    return read_setup_script(file.source.text) if _names_one(file) else ([], [])
+
+
+def _setup_cfg(file: SourceFile) -> Read:
+    from zerocfg.source.requirements.manifests import read_setup_cfg
+
+    return read_setup_cfg(file.source.text)
+
+
+def _environment(file: SourceFile) -> Read:
+    from zerocfg.source.requirements.manifests import read_environment
+
+    return read_environment(file.source.text, load_as(file.source, "yaml").data())
+
+
+def _pip(file: SourceFile) -> Read:
+    from zerocfg.source.requirements.pip import read_requirements
+
+    return read_requirements(file.source.text)
+
+
+def _installing(file: SourceFile) -> Read:
+    text = file.source.text
+    if len(text) > _LARGEST_SCRIPT or " install" not in text or not any(name in text for name in LIBRARIES):
+        return [], []
+    from zerocfg.source.requirements.installs import read_dockerfile, read_installs
+
+    name = file.name.rpartition("/")[2]
+    return read_dockerfile(file.source) if is_image(name) else read_installs(file.source)

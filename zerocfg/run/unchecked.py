@@ -1,0 +1,133 @@
+"""Files that a lint met and could not check, each with the reason: nothing that was not understood is called passed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from zerocfg.run.discover import Files, display_name, launch_lines
+from zerocfg.run.model import Kind, Run, SourceFile, files_of, original
+from zerocfg.run.origins import place_of
+from zerocfg.source.text import Where
+
+Why = Literal["not-read", "not-recognised", "no-launch-line", "not-started", "not-checked-kind", "missing"]
+
+_UNCHECKED: dict[Kind, str] = {
+    "model": "it is the config of a model, which lint does not check",
+    "hardware": "it is a profile of hardware, which lint does not check",
+}
+_NOT_RECOGNISED = "it is no config, recipe, spec or launch script that zerocfg knows, and no launch line names it"
+
+
+@dataclass(frozen=True, slots=True)
+class UncheckedFile:
+    """A file that was not checked. ``reason`` is a clause; ``named``: the user asked for this very file.
+
+    ``place``: where a file is named that is missing.
+    """
+
+    file: str
+    why: Why
+    reason: str
+    named: bool = False
+    place: Where | None = None
+
+
+def unchecked_files(
+    files: Files, runs: Sequence[Run], named: Collection[Path], folders: Collection[Path], told: Iterable[Where]
+) -> tuple[UncheckedFile, ...]:
+    """What was met of the files that are ``named``, lie below ``folders`` or are read by the runs, and is not checked.
+
+    ``told``: the places of findings; what a finding stands at is told already.
+    """
+    places = set(told)
+    return tuple(
+        sorted(
+            [*_named(files, runs, named), *_met(files, runs, named, folders, places), *_missing(runs, places)],
+            key=lambda one: (not one.named, one.file, one.reason),
+        )
+    )
+
+
+def without_unknown(found: Iterable[UncheckedFile]) -> tuple[UncheckedFile, ...]:
+    """What is left where files are named that may be anything (a hook names whatever was changed)."""
+    return tuple(replace(one, named=False) for one in found if not one.named or one.why == "not-read")
+
+
+def understood(file: SourceFile) -> bool:
+    """Whether the text of a file could be read."""
+    return _fatal(file) is None
+
+
+def _fatal(file: SourceFile) -> str | None:
+    document = file.document
+    if document is None or document.root is not None:
+        return None
+    return next((problem.brief or problem.message for problem in document.problems if problem.fatal), None)
+
+
+def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterator[UncheckedFile]:
+    """The named files that are no part of a run."""
+    used = {id(original(file)) for run in runs for file in files_of(run)}
+    scripts = {run.entry_point.resolve() for run in runs if run.entry_point is not None}
+    for path in named:
+        file = files.open(path)
+        if id(file) in used:
+            continue
+        trouble = _fatal(file)
+        if trouble is not None:
+            yield UncheckedFile(file.name, "not-read", trouble, True)
+        elif file.kind == "script":
+            if path.resolve() not in scripts:
+                yield UncheckedFile(file.name, "not-started", "no launch line or spec that was found starts it", True)
+        elif file.kind == "launch":
+            if not launch_lines(file):
+                reason = "it holds no launch line of accelerate, deepspeed or torchrun"
+                yield UncheckedFile(file.name, "no-launch-line", reason, True)
+        elif file.kind in _UNCHECKED:
+            yield UncheckedFile(file.name, "not-checked-kind", _UNCHECKED[file.kind], True)
+        else:
+            yield UncheckedFile(file.name, "not-recognised", _NOT_RECOGNISED, True)
+
+
+def _met(
+    files: Files, runs: Sequence[Run], named: Collection[Path], folders: Collection[Path], told: Collection[Where]
+) -> Iterator[UncheckedFile]:
+    """Unreadable files of the runs that no finding speaks of, and those below the folders that are of no known kind."""
+    found = {where.file for where in told}
+    of_runs = [file for run in runs for file in files_of(run)]
+    used = {id(original(file)) for file in of_runs}
+    seen: set[str] = set()
+    exactly = {path.resolve() for path in named}
+    for file in of_runs:
+        trouble = _fatal(file)
+        if trouble is not None and file.name not in found and file.name not in seen:
+            seen.add(file.name)
+            yield UncheckedFile(
+                file.name, "not-read", trouble, file.path is not None and file.path.resolve() in exactly
+            )
+    tops = [folder.resolve() for folder in folders]
+    for file in files.met():
+        trouble = _fatal(file)
+        if trouble is None or id(file) in used or file.path is None:
+            continue
+        path = file.path.resolve()
+        if path not in exactly and any(path.is_relative_to(top) for top in tops):
+            yield UncheckedFile(file.name, "not-read", trouble)
+
+
+def _missing(runs: Sequence[Run], told: Collection[Where]) -> Iterator[UncheckedFile]:
+    """Files that runs name and that are nowhere, where no finding says so; each once."""
+    places: dict[str, dict[Where | None, None]] = {}
+    for run in runs:
+        for origin in run.missing:
+            where = place_of(origin)
+            if where not in told:
+                places.setdefault(display_name(Path(origin.note)), {})[where] = None
+    for name, found in places.items():
+        first, *others = found
+        by = f"; {first} names it" if first is not None else ""
+        more = f", and {len(others)} more place{'s' * (len(others) != 1)}" if others else ""
+        yield UncheckedFile(name, "missing", f"it is nowhere to be found{by}{more}", place=first)

@@ -1,0 +1,1 @@
+"""Launch lines of shell scripts, Makefiles, Markdown pages, notebooks and Python code."""

@@ -1,0 +1,86 @@
+"""Launch lines: what a shell script, Makefile or Markdown page starts, and with which arguments.
+
+The data shapes only; the reader is :mod:`zerocfg.source.launch.files`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from zerocfg.source.text import SourceText, Span
+
+if TYPE_CHECKING:
+    from zerocfg.source.launch.shell_words import Chars
+
+
+@dataclass(slots=True, frozen=True)
+class Word:
+    """One word of a command line. ``value`` is None when it holds a variable nobody assigned.
+
+    ``text`` is the word as written (quotes kept), ``value`` the word as the program receives it.
+    """
+
+    text: str
+    value: str | None
+    span: Span
+
+
+@dataclass(slots=True, frozen=True)
+class Option:
+    """One option of a command: ``--name value``, ``--name=value``, or a bare ``--flag`` (``value`` is None).
+
+    ``name`` keeps its leading dashes and its spelling.
+    """
+
+    name: str
+    value: Word | None
+    span: Span
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Written:
+    """A file that the script writes out before a line. ``name``: its path from where the script starts, or, where only
+    the running shell knows it, as it is written. ``text``: what it will hold, None where nobody can tell. ``shown``: a
+    page shows what stands in it, so that one that is there counts in its place."""
+
+    name: str
+    text: Chars | None
+    shown: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class LaunchLine:
+    """One command that starts a training.
+
+    ``launcher`` is the program (llamafactory, axolotl and swift take no script: all their words are ``arguments``);
+    ``options`` are the launcher's own, before the script; ``script`` is the training script or module (None when it
+    could not be told); ``arguments`` are the script's words after it, and ``script_options`` the same read as options.
+    ``environment`` holds ``NAME=value`` written before the command and exported in the file before it (None: the value
+    is unknown). ``directory`` is the folder of a ``cd`` with a known value before the line, or None. ``written``: the
+    files that the script itself has written by then, those of other branches of it, too.
+    """
+
+    launcher: Literal["accelerate", "deepspeed", "torchrun", "python", "llamafactory", "axolotl", "swift"]
+    options: tuple[Option, ...]
+    script: Word | None
+    arguments: tuple[Word, ...]
+    script_options: tuple[Option, ...]
+    environment: dict[str, str | None]
+    span: Span
+    module: bool = False
+    directory: str | None = None
+    written: tuple[Written, ...] = ()
+
+
+@dataclass(slots=True)
+class LaunchFile:
+    """A file with launch lines in it. ``written``: the files that it has written at its end."""
+
+    source: SourceText
+    lines: list[LaunchLine] = field(default_factory=list)
+    written: tuple[Written, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.source.name

@@ -1,0 +1,345 @@
+"""Launch lines of a shell text.
+
+The text is walked once from top to bottom, with the variables that are certain at each point. What only the
+running shell can know stays unknown; nothing is executed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from zerocfg.source.launch.heredocs import Heredocs
+from zerocfg.source.launch.launchers import (
+    OF_MACHINES,
+    OWN_PROGRAMS,
+    RUNNERS,
+    SHELLS,
+    WRAPPERS,
+    head,
+    like_script,
+    program,
+    read_options,
+    split_launcher,
+)
+from zerocfg.source.launch.line import LaunchLine, Option, Word
+from zerocfg.source.launch.shell_expand import Expander, Value
+from zerocfg.source.launch.shell_scope import Scope, text_of
+from zerocfg.source.launch.shell_spans import Placed, joined, span_of, words_of
+from zerocfg.source.launch.shell_words import START, UNKNOWN, Chars, Token, tokens
+from zerocfg.source.text import SourceText, Span
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
+_OPENS = frozenset(("if", "for", "while", "until", "case", "select", "{"))
+_CLOSES = frozenset(("fi", "done", "esac", "}"))
+_BRANCHES = frozenset(("elif", "else"))
+_PASSES = frozenset(("then", "do", "!", "function", "coproc"))
+_ASKS = frozenset(("--deepspeed", "--deepspeed_config"))
+_TELLS = frozenset(("-h", "--help", "--version"))
+_MAX_NESTING = 6
+
+
+def read_words(source: SourceText, words: list[Word]) -> list[LaunchLine]:
+    """The launch line that is a list of words, which no shell reads."""
+    if not words:
+        return []
+    shell = _Shell(source, {})
+    shell._start(words, {}, Span(words[0].span.start, words[-1].span.end), 0)
+    return shell.lines
+
+
+def read_shell(
+    source: SourceText,
+    chars: Chars,
+    environment: dict[str, str | None] | None = None,
+    *,
+    heredocs: Heredocs | None = None,
+    script: bool = False,
+) -> list[LaunchLine]:
+    """The launch lines of one shell text, a part of the source. ``heredocs``: what other parts have written before;
+    ``script``: the text is all of it, with a name of its own."""
+    shell = _Shell(source, environment or {}, heredocs)
+    if script:
+        shell.scope.lies_at(source.name, source.text)
+    shell.run(chars, Span(0, len(source.text)), 0)
+    return shell.lines
+
+
+def read_commands(source: SourceText, chars: Chars) -> list[list[Word]]:
+    """The words of every command of one shell text, whatever it starts."""
+    shell = _Commands(source, {})
+    shell.run(chars, Span(0, len(source.text)), 0)
+    return shell.started
+
+
+class _Shell:
+    def __init__(
+        self, source: SourceText, environment: dict[str, str | None], heredocs: Heredocs | None = None
+    ) -> None:
+        self.source = source
+        self.scope = Scope(environment)
+        self.expander = Expander(self.scope.variables, self.scope.assign, self.scope.folder)
+        self.lines: list[LaunchLine] = []
+        self.heredocs = heredocs or Heredocs()
+
+    def run(self, chars: Chars, outer: Span, nesting: int) -> None:
+        command: list[Token] = []
+        redirects: list[Token] = []
+        depth = self.scope.depth
+        for token in tokens(chars.text):
+            if token.kind in ("redirect", "target"):
+                redirects.append(token)
+                continue
+            if token.kind == "body":
+                self._body(chars.part(token.start, token.end))
+                continue
+            if token.kind == "word":
+                if not command and self._keyword(token.text):
+                    continue
+                command.append(token)
+                if len(command) == 3 and command[0].text == "case" and token.text == "in":
+                    command = []
+                continue
+            if redirects:
+                self.heredocs.command(chars, command, redirects, self.expander)
+                redirects = []
+            if token.text == "(":
+                if len(command) == 1 and command[0].text not in ("", "case"):  # name() { ... }
+                    command = []
+                self.scope.open("(")
+            elif token.text == ")":
+                if self.scope.innermost == "case":
+                    command = []  # a pattern
+                    continue
+                self._command(chars, command, outer, nesting)
+                self.scope.close(("(",))
+            else:
+                self._command(chars, command, outer, nesting)
+                if token.text.startswith(";;") or token.text == ";&":
+                    self.scope.branch()
+            command = []
+        self._command(chars, command, outer, nesting)
+        self.scope.leave(depth)
+
+    def _body(self, chars: Chars) -> None:
+        directory = (self.scope.directory or "") if self.scope.directory_known else None
+        self.heredocs.body(chars, directory, self.scope.depth > 0, self.expander)
+
+    # Compound commands
+
+    def _keyword(self, word: str) -> bool:
+        """Whether the word at the start of a command belongs to a compound command and not to the command."""
+        if word in _OPENS:
+            self.scope.open(word)
+            return word not in ("for", "select", "case")
+        if word in _BRANCHES:
+            self.scope.branch(last=word == "else")
+            return True
+        if word in _CLOSES:
+            self.scope.close(tuple(_OPENS))
+            return True
+        return word in _PASSES
+
+    # Simple commands
+
+    def _command(self, chars: Chars, command: list[Token], outer: Span, nesting: int) -> None:
+        if not command:
+            return
+        at = 0
+        prefix: list[tuple[str, Value]] = []
+        while at < len(command) and _ASSIGNMENT.match(command[at].text):
+            prefix.append(self._assigned(chars, command[at]))
+            at += 1
+        if at == len(command):
+            for name, value in prefix:
+                self.scope.set(name, value)
+            return
+        first = command[at].text
+        if first in ("for", "select") and at + 1 < len(command):
+            self.scope.assign(command[at + 1].text, None)
+            return
+        if first == "case":
+            return
+        if first in _DECLARES:
+            self._declare(chars, command[at:])
+            return
+        words: list[Word] = []
+        for token in command[at:]:
+            words += words_of(self.source.text, chars, token, self.expander, outer, self.heredocs.told, self.scope.told)
+        if not words:
+            return
+        span = span_of(chars.at[command[0].start : command[-1].end], outer)
+        self._simple(words, dict(prefix), span, nesting)
+
+    def _assigned(self, chars: Chars, token: Token) -> tuple[str, Value]:
+        """Name and value of an assignment word."""
+        found = _ASSIGNMENT.match(token.text)
+        assert found is not None
+        name, index, append = found.groups()
+        start = token.start + found.end()
+        if index:
+            return name, None
+        value: Value
+        if chars.text.startswith("(", start):
+            value = self.expander.array(chars.part(start + 1, max(start + 1, token.end - 1)))
+        else:
+            value = self.expander.text(chars.part(start, token.end))
+        if not append:
+            return name, value
+        before = self.scope.variables.get(name)
+        if not self.expander.affords(before):
+            return name, None
+        if isinstance(before, Chars) and isinstance(value, Chars):
+            return name, Chars(before.text + value.text, [*before.at, *value.at])
+        if isinstance(before, list) and isinstance(value, list):
+            return name, before + value
+        return name, None
+
+    def _declare(self, chars: Chars, command: list[Token]) -> None:
+        export = command[0].text == "export"
+        for token in command[1:]:
+            if token.text.startswith("-"):
+                export = export or "x" in token.text
+            elif _ASSIGNMENT.match(token.text):
+                name, value = self._assigned(chars, token)
+                self.scope.set(name, value)
+                if export:
+                    self.scope.exported.add(name)
+            elif export and _NAME.match(token.text):
+                self.scope.exported.add(token.text)
+
+    def _simple(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
+        name = program(words[0])
+        if name == "cd" or name == "pushd":
+            to = [word for word in words[1:] if word.value not in ("--", "-P", "-L")]
+            self.scope.change_directory(_target(to[0]) if to else None)
+        elif name == "popd":
+            self.scope.change_directory(None)
+        elif name == "unset":
+            for word in words[1:]:
+                self.scope.unset(word.value or "")
+        elif name in ("read", "mapfile", "readarray", "getopts"):
+            for word in words[1:]:
+                if word.value and _NAME.match(word.value):
+                    self.scope.assign(word.value, None)
+        elif name == "set" and len(words) > 1:
+            self.scope.export_all = self.scope.export_all or words[1].value in ("-a", "-o")
+        elif name == "eval":
+            self._nested(joined(words[1:]), span, nesting)
+        elif name == "function":
+            return
+        else:
+            before = len(self.lines)
+            self._start(words, prefix, span, nesting)
+            if len(self.lines) == before:
+                self.heredocs.not_launched(name, words)
+
+    def _nested(self, chars: Chars, span: Span, nesting: int) -> None:
+        if nesting < _MAX_NESTING and len(chars.text) <= 20_000:
+            self.run(chars, span, nesting + 1)
+
+    def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
+        """A program is started: find the launcher in it, if need be behind ``srun`` and its like."""
+        environment = {name: text_of(value) for name, value in prefix.items()}
+        wrapped = False
+        for at, word in enumerate(words):
+            name = program(word)
+            found = head(words, at)
+            if found:
+                launcher, begin = found
+                options, script, module, arguments = split_launcher(launcher, words[begin:])
+                script_options = read_options(arguments)
+                if launcher == "python":
+                    if self._handed_on(arguments, span, nesting):
+                        return
+                    if script is None or not any(option.name in _ASKS for option in script_options):
+                        return
+                elif launcher in OWN_PROGRAMS:
+                    pass
+                elif script is None and (not options or any(option.name in _TELLS for option in options)):
+                    return
+                named = at > 0 and (words[at - 1].value or "").startswith("-")  # docker build -t deepspeed .
+                if named and not module and script is not None and not like_script(script):
+                    continue
+                self.lines.append(
+                    LaunchLine(
+                        launcher,
+                        options,
+                        script,
+                        arguments,
+                        script_options,
+                        {**self.scope.environment(), **environment},
+                        span,
+                        module or any(o.name == "-m" for o in options),
+                        self.scope.directory,
+                        self.heredocs.known() if self.scope.directory_known else (),
+                    )
+                )
+                return
+            if name in SHELLS:
+                self._shell(words, at, span, nesting)
+                return
+            if name in WRAPPERS:
+                if name in RUNNERS and not any(word.value in ("run", "exec") for word in words[at + 1 :]):
+                    return  # conda install deepspeed
+                wrapped = True
+            elif not wrapped:
+                return
+            elif word.value and name == word.value and _ASSIGNMENT.match(word.value):
+                left, _, right = word.value.partition("=")
+                environment[left] = right
+
+    def _handed_on(self, arguments: tuple[Word, ...], span: Span, nesting: int) -> bool:
+        """Whether a program starts the commands behind `--`, as one for a cluster's queue does. It knows the machines,
+        and may tell them to the launcher by itself."""
+        at = next((at for at, word in enumerate(arguments) if word.value == "--"), len(arguments))
+        command: list[Word] = []
+        before = len(self.lines)
+        for word in (*arguments[at + 1 :], None):
+            if word is not None and word.value not in ("&&", ";", "||"):
+                command.append(word)
+            elif command and nesting < _MAX_NESTING:
+                self._start(command, {}, span, nesting + 1)
+                command = []
+        for index in range(before, len(self.lines)):
+            line = self.lines[index]
+            open_ = tuple(
+                Option(name, Word("", None, line.span), line.span) for name in OF_MACHINES.get(line.launcher, ())
+            )
+            self.lines[index] = replace(line, options=line.options + open_)
+        return len(self.lines) > before
+
+    def _shell(self, words: list[Word], at: int, span: Span, nesting: int) -> None:
+        """``bash -c "..."``: the text is read with the variables known here."""
+        for index in range(at + 1, len(words) - 1):
+            option = words[index].value or ""
+            if not option.startswith("-"):
+                return
+            if re.fullmatch(r"-[a-z]*c", option):
+                word = words[index + 1]
+                if isinstance(word, Placed):
+                    self._nested(word.chars, span, nesting)
+                return
+
+
+def _target(word: Word) -> str | None:
+    """The folder that `cd` is given, from the start where it is told from there."""
+    if isinstance(word, Placed) and START in word.chars.text and UNKNOWN not in word.chars.text:
+        return word.chars.text
+    return word.value
+
+
+class _Commands(_Shell):
+    """Keeps every command in place of those that start a training."""
+
+    def __init__(self, source: SourceText, environment: dict[str, str | None]) -> None:
+        super().__init__(source, environment)
+        self.started: list[list[Word]] = []
+
+    def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
+        if program(words[0]) in SHELLS:
+            self._shell(words, 0, span, nesting)
+        else:
+            self.started.append(words)

@@ -1,0 +1,1 @@
+"""The packages and the Python that files and commands ask for."""

@@ -1,0 +1,117 @@
+"""Packages that a project needs, as pip reads them: a requirement of PEP 508, and files of requirements.
+
+Nothing here raises: what cannot be read holds no requirement, and a version that a text alone does not tell (a branch
+of a repository, a choice between two) is None. The other formats stand in `manifests`, `setup_script` and `installs`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from zerocfg.source.text import Span
+
+
+class Requirement(NamedTuple):
+    """``name`` as package indexes compare it. ``versions``: clauses of PEP 440, "" for any, None where nobody can tell.
+
+    ``marker``: the environments that it holds in, as PEP 508 writes them, empty for all. ``optional``: of an extra or a
+    group, which an installation may leave out. ``own``: no requirement, but what the project itself is. ``extras``:
+    those of the package that it asks for in brackets.
+    """
+
+    name: str
+    versions: str | None
+    span: Span
+    marker: str = ""
+    optional: bool = False
+    own: bool = False
+    extras: tuple[str, ...] = ()
+
+
+_NAMED = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[([^\]]*)\])?\s*(.*)", re.DOTALL)
+CLAUSES = re.compile(r"(?:(?:===|==|~=|!=|>=|<=|>|<)\s*[\w.*+!-]+\s*(?:,\s*|$))*")
+_INCLUDE = re.compile(r"(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+|(?=[^\s=]))(\S+)")
+_FROM_URL = re.compile(r"(?:-e\s+|--editable[\s=]+)?((?:git|hg|svn|bzr)\+\S+|https?://\S+|file:\S+)")
+_EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
+_TAGGED = re.compile(r"\+\S+@v?(\d+(?:\.\d+)+)(?:#|\Z)|/tags/v?(\d+(?:\.\d+)+)\.(?:zip|tar\.gz)(?:#|\Z)")
+_PACKED = re.compile(r"/[A-Za-z0-9_.]+-(\d+(?:\.\d+)+)(?:\+[\w.]+)?(?:-[^/]*\.whl|\.tar\.gz)(?:#|\Z)")
+
+
+def normalize_name(name: str) -> str:
+    """A package name as indexes compare it: ``Deep_Speed`` is ``deep-speed``."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def parse_requirement(text: str, start: int, *, optional: bool = False) -> Requirement | None:
+    """A requirement as PEP 508 writes it: ``name[extra]>=1; marker``, ``name @ url``."""
+    match = _NAMED.fullmatch(text.strip())
+    if match is None:
+        return None
+    span = Span(start, start + len(text.rstrip()))
+    rest, _, marker = match[3].partition(";")
+    rest = re.sub(r"\s+", " ", rest).strip()
+    if rest.startswith("(") and rest.endswith(")"):
+        rest = rest[1:-1].strip()
+    if rest.startswith("@"):
+        versions = requirement_from_url(rest[1:].strip())
+    else:
+        versions = rest.rstrip(", ") if CLAUSES.fullmatch(rest) else None
+    return Requirement(normalize_name(match[1]), versions, span, marker.strip(), optional, extras=_extras(match[2]))
+
+
+def _extras(listed: str | None) -> tuple[str, ...]:
+    return tuple(normalize_name(extra.strip()) for extra in listed.split(",") if extra.strip()) if listed else ()
+
+
+def requirement_from_url(url: str) -> str | None:
+    """The release that a URL names by a tag (``git+https://...@v0.17.1``) or in the name of a file."""
+    found = _TAGGED.search(url) or _PACKED.search(url)
+    return f"=={next(filter(None, found.groups()))}" if found else None
+
+
+def read_requirements(text: str) -> tuple[list[Requirement], list[str]]:
+    """A pip requirements file, and the files that it includes."""
+    found: list[Requirement] = []
+    includes: list[str] = []
+    for start, line in _logical_lines(text):
+        stripped = re.sub(r"(^|\s)#.*", "", line, flags=re.DOTALL).strip()
+        start += len(line) - len(line.lstrip())
+        include = _INCLUDE.match(stripped)
+        if include:
+            includes.append(include[1])
+        elif stripped:
+            requirement = argument(stripped, start)
+            if requirement is not None:
+                found.append(requirement)
+    return found, includes
+
+
+def argument(text: str, start: int) -> Requirement | None:
+    """What pip installs for a line of a requirements file, or for a word of its command: a requirement or a URL."""
+    url = _FROM_URL.match(text)
+    if url:
+        egg = _EGG.search(url[1])
+        last = url[1].split("#")[0].rstrip("/").rpartition("/")[2]
+        name = egg[1] if egg else re.split(r"\.git|@|-\d", last)[0]
+        return Requirement(normalize_name(name), requirement_from_url(url[1]), Span(start, start + len(text)))
+    if text.startswith("-"):
+        return None
+    return parse_requirement(re.split(r"\s--?[a-z]", text)[0].rstrip(), start)  # --hash=..., --config-settings=...
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their offset; one that ends in a backslash goes on, its break blanked out so that offsets stay."""
+    held, begin, at = "", 0, 0
+    for line in text.splitlines(keepends=True):
+        body = line.rstrip("\r\n")
+        begin = begin if held else at
+        at += len(line)
+        if body.endswith("\\"):
+            held += body[:-1] + " " * (len(line) - len(body) + 1)
+            continue
+        yield begin, held + body
+        held = ""
+    if held:
+        yield begin, held
