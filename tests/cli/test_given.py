@@ -139,7 +139,7 @@ def test_verbose(zerocfg: Cli, project: Path) -> None:
     assert lines[:2] == ["zerocfg: settings from zerocfg.toml", "zerocfg: --config preview = false"]
     assert "zerocfg: read acc.yaml (accelerate)" in lines
     assert "zerocfg: read ci/new.json (deepspeed), excluded" in lines
-    assert "zerocfg: run train.sh:1, read by nobody knows who" in lines
+    assert "zerocfg: run train.sh:1, read by unknown" in lines
     assert lines[-1].startswith("zerocfg: 5 files read, 4 runs found, ")
 
 

@@ -23,7 +23,7 @@ KNOWN = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What the project says about linting. ``source``: the file that it stands in, if any."""
+    """The settings of the project for linting. ``source``: their file, if any."""
 
     selection: Selection = field(default_factory=Selection)
     fail_on: str = "warning"

@@ -32,7 +32,7 @@ def folder() -> Path | None:
 
 @cache
 def page(code: str) -> str | None:
-    """The URI of a rule's page, which is written when it is first asked for; None where nothing can be written."""
+    """The URI of a rule's page, written to a file on first use; None if it cannot be written."""
     rule, where = find(code), folder()
     if rule is None or where is None:
         return None

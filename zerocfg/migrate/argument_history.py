@@ -1,4 +1,4 @@
-"""What the histories of releases say of one key: whether a release has it, since when it is gone, its defaults."""
+"""The history of one key: which releases have it, which removed it, and its defaults."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What a migration does not settle. ``errors``: those of the new releases about the files as they are afterwards
+    """What a migration leaves open. ``errors``: those of the new releases about the files as they are afterwards
     that the migration itself does not tell of; ``settings``: those that mean something else."""
 
     errors: tuple[Diagnostic, ...]
@@ -79,8 +79,8 @@ def coming(before: Iterable[Diagnostic], after: Iterable[Diagnostic]) -> list[Di
 
 
 def _keyed(found: Iterable[Diagnostic]) -> Iterator[tuple[Key, Diagnostic]]:
-    """Each finding with what makes it the same as another one, at whatever releases: its rule, its place in the file,
-    and the how manieth it is there. Lines may have moved."""
+    """Each finding with a key that is stable across releases: its rule, its place in the file, and its ordinal
+    among equals there. Lines may have moved."""
     seen: Counter[tuple[str, str, str]] = Counter()
     for one in found:
         place = (one.code, one.spot.file.name, one.spot.path)

@@ -1,4 +1,4 @@
-"""From which releases to which: what a migration of one run is asked for."""
+"""The source and target releases of the migration of one run."""
 
 from __future__ import annotations
 

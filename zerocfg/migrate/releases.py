@@ -17,7 +17,7 @@ Releases = Mapping[str, str]
 
 
 class ReleasesError(ValueError):
-    """What was named is no list of releases that are known; the text says what is."""
+    """The text is no list of known releases; the message says what is known."""
 
 
 def parse_releases(words: str) -> dict[str, str]:

@@ -59,7 +59,7 @@ _INERT = {
     "use_mps_device": "the device is found without it",
     "tpu_num_cores": "the launcher decides it",
 }
-"""Arguments that change no training, whatever their value."""
+"""Arguments that do not affect training."""
 _AS_EVER: Mapping[str, object] = {
     "save_safetensors": True,
     "past_index": -1,

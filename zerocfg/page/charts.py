@@ -40,7 +40,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """``alt`` says what is seen. ``images`` are data URIs by (narrow, dark), ``sizes`` pixels by narrow."""
+    """``alt`` describes the chart. ``images`` are data URIs by (narrow, dark), ``sizes`` pixels by narrow."""
 
     alt: str
     images: dict[tuple[bool, bool], str]

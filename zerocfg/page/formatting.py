@@ -1,4 +1,4 @@
-"""Figures and texts as the page shows them."""
+"""Formats figures and texts for the page."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def band(low: float, high: float) -> str:
 
 
 def brief(seconds: float) -> str:
-    """A time, also a very short one: ``2.6 s``, ``22 ms``, ``23 µs``."""
+    """A duration, however short: ``2.6 s``, ``22 ms``, ``23 µs``."""
     if seconds >= 1:
         return f"{seconds:.1f} s"
     return f"{seconds * 1e3:.0f} ms" if seconds >= 1e-3 or not seconds else f"{seconds * 1e6:.0f} µs"

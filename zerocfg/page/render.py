@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zerocfg.page.charts import Chart
 
 GENERATOR = "zerocfg report"
-"""What the page says it was made by; a file that says so may be replaced by another page."""
+"""The generator in the meta data of a page; only a file that names it is overwritten."""
 
 
 def render(page: Page) -> str:

@@ -1,4 +1,4 @@
-"""What a page is about: a run, as far as files tell of it."""
+"""The input of a report: a run and what is known about it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PageError(Exception):
 
 @dataclass(slots=True)
 class ReportInput:
-    """One run. What is None is not known; the page then says which command makes it.
+    """One run. None means unknown; the page then names the command that produces it.
 
     ``spec``      how the spec is called on the command line; empty: the configs were written by hand, or it is gone
     ``built``     the run as a build resolves it now

@@ -1,4 +1,4 @@
-"""``zerocfg explain`` for builds: what a lock says about a value."""
+"""``zerocfg explain`` for builds: the provenance of a value in its lock."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _lint(folder: Path, settings: Settings, level: str) -> tuple[int, list[Reaso
 
 
 def _between_build_and_sources(one: Diagnostic) -> bool:
-    """Whether a built file disagrees with one that is none of its build: the check of builds tells that."""
+    """Whether a built file disagrees with a file outside of its build; the check of builds reports that."""
     path = one.spot.file.path
     if path is None or not (path.parent / LOCK).is_file():
         return False

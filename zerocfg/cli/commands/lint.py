@@ -121,7 +121,7 @@ def command(
         raise click.UsageError("--add-ignore may write into the settings, which --isolated leaves out")
     reports = outputs(formats, output_file)
     if statistics and any(report.format not in ("full", "concise", "json") for report in reports):
-        raise click.UsageError("--statistics is told in full, concise or json only")
+        raise click.UsageError("--statistics needs --output-format full, concise or json")
     targets, stdin = _targets(paths, stdin_filename)
     settings = SettingsOptions(**given).settings(targets[0])
     selection = selection_of(settings, select, ignore, preview)
@@ -131,7 +131,7 @@ def command(
     tell_notes = notes or settings.notes or threshold is Severity.NOTE
     known = None if write_baseline else read_baseline_file(baseline, settings)
     if all_releases and (watch or show_runs or statistics or write_baseline or any(modes.values())):
-        raise click.UsageError("--all-releases is told with findings alone")
+        raise click.UsageError("--all-releases only works when findings are reported")
     if watch:
         if any(modes.values()) or show_runs or stdin or statistics:
             raise click.UsageError(
@@ -215,7 +215,7 @@ def _show_runs(job: Job, output: Output, color: str) -> None:
     from zerocfg.report.table import folded
 
     if output.format not in ("full", "json"):
-        raise click.UsageError("--show-runs is told in full or json only")
+        raise click.UsageError("--show-runs needs --output-format full or json")
     coloured = output.file is None and colour(color, sys.stdout)
     text = render_runs_json(job.runs) if output.format == "json" else render_runs(job.runs, coloured)
     if output.format == "full" and output.file is None:

@@ -14,7 +14,7 @@ class MissingExtraError(click.ClickException):
 
 
 @click.command("lsp")
-@click.option("--stdio", is_flag=True, help="Talk over standard input and output, which it does anyway.")
+@click.option("--stdio", is_flag=True, help="Use standard input and output (the default, and the only way).")
 def command(stdio: bool) -> None:
     """Serve an editor over standard input and output (language server protocol).
 

@@ -54,8 +54,8 @@ def command(
     and form, or go where they asked for nothing; defaults that changed are written out where the old release is known;
     every other byte stays. What no edit can keep is listed with its place.
 
-    Exit codes: 0 nothing is left to do, 1 there is (a change that --write would make, a place that needs a person),
-    2 wrong use or an unreadable file.
+    Exit codes: 0 nothing is left to do, 1 something is: a change that --write would make, or a place that needs a
+    manual change; 2 wrong use or an unreadable file.
     """
     try:
         target, source = parse_releases(new), parse_releases(old) if old else {}
@@ -97,8 +97,8 @@ def _show(job: Job, found: Migration, remaining: Rest, writes: bool) -> None:
         write_exactly(unified_diff(display_name(Path(path)), job.original(path), text))
     blocks = [
         ("changed" if writes else "to change", [_line(one) for one in found.done]),
-        ("needs a person", [*map(_line, found.left), *map(_finding, remaining.errors)]),
-        ("not as before", [row for one in remaining.settings for row in _settings(one)]),
+        ("needs a manual change", [*map(_line, found.left), *map(_finding, remaining.errors)]),
+        ("changed settings", [row for one in remaining.settings for row in _settings(one)]),
     ]
     for title, rows in blocks:
         if rows:

@@ -82,7 +82,7 @@ def _forecast(built: Built, trace: bool, python: str | None) -> Forecast | str:
 
 
 def _alternatives(built: Built) -> list[Alternative]:
-    """Nothing where no plan can be predicted: the forecast says why."""
+    """Empty where no plan can be predicted; the forecast has the reason."""
     try:
         with Working(f"{built.name}: comparing plans"):
             return alternatives(built)

@@ -74,7 +74,7 @@ def _write(profile: HardwareProfile, output: Path | None) -> None:
 
 
 def _check(path: Path) -> int:
-    """1 when this machine is not as the profile says."""
+    """1 when this machine differs from the profile."""
     import datetime
 
     from zerocfg.hardware.probe import probe

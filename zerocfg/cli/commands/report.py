@@ -10,7 +10,7 @@ import click
 from zerocfg.cli.outputs import write
 
 HEAD = 4096
-"""Bytes at the beginning of a file that tell who wrote it."""
+"""Bytes at the beginning of a file that are searched for the generator."""
 
 
 class NoPageError(click.ClickException):

@@ -151,7 +151,7 @@ def _linted(spec: Path, name: str) -> tuple[Run | None, Result | None]:
 
 
 def _lint(runs: list[Run], folder: Path) -> Result:
-    """What `zerocfg lint` would say about these runs, less what the project's baseline knows."""
+    """The findings of `zerocfg lint` about these runs, without those in the project's baseline."""
     settings = find_settings(folder)
     result = lint_runs(runs, selection_of(settings, "", "", False))
     known = read_baseline_file(None, settings)
@@ -202,7 +202,7 @@ def _lock(emitted: Emitted) -> lockfile.Lock:
 
 def _checked(emitted: Emitted, build: Path, new: lockfile.Lock) -> Checked:
     if emitted.folder.resolve() == build.resolve():
-        read_lock(build / lockfile.NAME)  # one that cannot be read is told as every command tells it
+        read_lock(build / lockfile.NAME)  # a lock that cannot be read fails as in every command
         return check_run(emitted)
     # The folder was renamed: its files hold paths that a build would write otherwise, its values can be compared.
     old = read_lock(build / lockfile.NAME)
@@ -218,7 +218,7 @@ def _forecast(built: Built, request: ReportRequest) -> Forecast | str:
 
 
 def _alternatives(built: Built) -> list[Alternative]:
-    """Nothing where no plan can be predicted: the forecast says why."""
+    """Empty where no plan can be predicted; the forecast has the reason."""
     try:
         return alternatives(built)
     except ValueError:

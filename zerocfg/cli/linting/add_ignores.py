@@ -1,4 +1,4 @@
-"""``lint --add-ignore``: silence every finding where it stands, so that from now on only new ones are told."""
+"""``lint --add-ignore``: suppress every finding in place, so that only new ones are reported from now on."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _start(job: Job) -> Path:
 
 
 def _settings_file(job: Job) -> Path:
-    """The settings in use; without any, a new file beside the repository's other files."""
+    """The settings file in use; if there is none, a new one at the root of the repository."""
     if job.settings.source is not None:
         return job.settings.source
     folder = _start(job).resolve()

@@ -1,4 +1,4 @@
-"""What ``lint --fix`` and ``lint --diff`` do with the fixes that hold."""
+"""Applies or shows the fixes of ``lint --fix`` and ``lint --diff``."""
 
 from __future__ import annotations
 

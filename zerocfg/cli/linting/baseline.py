@@ -1,4 +1,4 @@
-"""``--baseline`` and ``--write-baseline``: findings that a repository lives with."""
+"""``--baseline`` and ``--write-baseline``: known findings that are not reported again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_baseline_file(asked: Path | None, settings: Settings) -> Baseline | Non
 
 
 def write_baseline_file(result: Result, path: Path) -> None:
-    """Write down everything found. An old baseline is replaced."""
+    """Record all findings. An existing baseline is replaced."""
     from zerocfg.lint.baseline import baseline_text
     from zerocfg.source.write import write_atomic
 

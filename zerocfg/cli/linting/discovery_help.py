@@ -1,4 +1,4 @@
-"""What ``zerocfg`` looks for in a folder, told where it finds nothing."""
+"""What ``zerocfg`` looks for in a folder, printed when it finds nothing."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def lint_example(example: Example) -> Result:
 
 
 def as_shown(page: Page) -> Page:
-    """The page with examples that know whether their files tell their consumer."""
+    """The page with examples that know whether their files identify their consumer."""
     return replace(page, bad=tuple(map(_told, page.bad)), good=tuple(map(_told, page.good)))
 
 

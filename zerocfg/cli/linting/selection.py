@@ -1,4 +1,4 @@
-"""Codes as users write them: checked, and told apart into what exists, what was removed and what was misspelt."""
+"""Rule codes as users write them: validated, with an error for removed and misspelt ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CODE = re.compile(r"zc\d*", re.IGNORECASE)
 
 
 def selection_of(settings: Settings, select: str, ignore: str, preview: bool) -> Selection:
-    """What the settings and the command line ask for together: --select replaces, --ignore adds."""
+    """Merges the settings with the command line: --select replaces, --ignore adds."""
     base = settings.selection
     where = f"{settings.source}: " if settings.source else ""
     per_file = tuple((pattern, checked(codes, where)) for pattern, codes in base.per_file)
@@ -59,7 +59,7 @@ def _complaint(word: str) -> str:
 
 
 def deprecated(select: Iterable[str]) -> list[str]:
-    """What to say about deprecated rules that were selected by their own code or name."""
+    """Warnings about deprecated rules that were selected by their own code or name."""
     from zerocfg.rules.registry import find
 
     rules = [rule for rule in map(find, select) if rule is not None and rule.status == "deprecated"]

@@ -1,4 +1,4 @@
-"""``lint --verbose``: which settings count, what was read and which runs were found, on standard error."""
+"""``lint --verbose``: the settings in use, the files read and the runs found, on standard error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zerocfg.run.discover import display_name
 
 
 def report_details(job: Job, seconds: float) -> None:
-    """What the last lint of a job did."""
+    """Print what the last lint of a job did."""
     source = job.settings.source
     lines = [f"settings from {display_name(source)}" if source is not None else "no settings file"]
     lines += [f"--config {word}" for word in job.settings.given]
@@ -17,7 +17,7 @@ def report_details(job: Job, seconds: float) -> None:
     for name, file in files:
         kind = f" ({file.kind})" if file.kind else ""
         lines.append(f"read {name}{kind}{', excluded' if job.excluded(file) else ''}")
-    lines += [f"run {run.name}, read by {run.consumer or 'nobody knows who'}" for run in job.runs]
+    lines += [f"run {run.name}, read by {run.consumer or 'unknown'}" for run in job.runs]
     lines.append(f"{_count(len(files), 'file')} read, {_count(len(job.runs), 'run')} found, {seconds:.2f} s")
     for line in lines:
         click.echo(f"zerocfg: {line}", err=True)

@@ -24,7 +24,7 @@ class PictureError(Exception):
 
 
 def draw(found: list[Shown], path: Path) -> None:
-    """Write the picture; the suffix of ``path`` tells the format. Raises PictureError."""
+    """Write the picture; the suffix of ``path`` sets the format. Raises PictureError."""
     if path.suffix.lower() not in SUFFIXES:
         raise PictureError(f"{path}: a picture ends in {', '.join(SUFFIXES)}")
     drawn = [one for one in found if one.alternatives]

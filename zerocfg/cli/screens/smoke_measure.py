@@ -1,4 +1,4 @@
-"""``zerocfg smoke --compare`` and ``--find-max-batch``: many launches of one run, and one answer."""
+"""``zerocfg smoke --compare`` and ``--find-max-batch``: many launches of one run, and one result."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def measure(
     max_launches: int,
     as_json: bool,
 ) -> None:
-    """Do what was asked for, show it and end with its exit code."""
+    """Run the comparison or the search, print it and exit with its code."""
     from zerocfg.smoke import compare, max_batch
     from zerocfg.smoke.model.error import SmokeError
     from zerocfg.smoke.prepare.folder import read

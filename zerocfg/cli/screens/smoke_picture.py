@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 
 def draw(found: Comparison, path: Path) -> None:
-    """Write the picture; the suffix of ``path`` tells the format. Raises PictureError."""
+    """Write the picture; the suffix of ``path`` sets the format. Raises PictureError."""
     check(path)
     rows = [row for row in found.rows if row.verdict is not None and row.verdict.figures.timeline]
     if not rows:
