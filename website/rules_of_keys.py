@@ -51,9 +51,9 @@ def _lint_examples() -> list[tuple[str, str, list[str]]]:
             for diagnostic in lint_example(example).diagnostics:
                 if diagnostic.code != rule.code:
                     continue
-                for spot in (diagnostic.spot, *diagnostic.related):
-                    for schema in _SCHEMAS.get(spot.file.kind, ()):
-                        found.setdefault((schema, _path(spot.path)), set()).add(rule.code)
+                for span in (diagnostic.span, *diagnostic.related):
+                    for schema in _SCHEMAS.get(span.file.kind, ()):
+                        found.setdefault((schema, _path(span.path)), set()).add(rule.code)
     return [(schema, key, sorted(codes)) for (schema, key), codes in sorted(found.items()) if key]
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zerocfg.models.base import Section
     from zerocfg.models.deepspeed import DeepSpeedConfig
     from zerocfg.models.training_arguments import TrainingArguments
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.explain.forecast import Forecast
     from zerocfg.resolve.spec.spec_file import SpecFile
     from zerocfg.typed import Kind, Loaded
@@ -181,7 +181,7 @@ def check_or_raise(*paths: AnyPath, fail_on: str = "error") -> None:
     if grave:
         from zerocfg.guard import is_first, let_the_first_speak
 
-        told = Result(grave, result.hidden, result.files)
+        told = Result(grave, result.suppressed, result.files)
         if is_first():
             raise ConfigError(_text(told), told)
         let_the_first_speak()
@@ -200,7 +200,7 @@ def _folder(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def _resolved(spec: AnyPath, run: str | None, hardware: str | None) -> tuple[SpecFile, list[Built]]:
+def _resolved(spec: AnyPath, run: str | None, hardware: str | None) -> tuple[SpecFile, list[BuildResult]]:
     from zerocfg.resolve.build import build_plans
     from zerocfg.resolve.spec.spec_file import read_spec
 
@@ -218,7 +218,7 @@ def _resolved(spec: AnyPath, run: str | None, hardware: str | None) -> tuple[Spe
         raise Error(str(error)) from None
 
 
-def _stop_on_problems(built: list[Built]) -> None:
+def _stop_on_problems(built: list[BuildResult]) -> None:
     problems = [
         f"{problem.place}: run {one.name}: {problem.key}: {problem.message}"
         for one in built

@@ -56,8 +56,8 @@ class ConfigItem(pytest.Item):
             one
             for one in result.diagnostics
             if one.severity.rank >= _RANK[threshold]
-            and one.spot.file.path is not None
-            and one.spot.file.path.resolve() == self.path.resolve()
+            and one.span.file.path is not None
+            and one.span.file.path.resolve() == self.path.resolve()
         ]
         if here:
             raise ConfigError(render_full(Result(here, files=1)), result)

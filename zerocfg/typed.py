@@ -138,7 +138,7 @@ def _refusals(
     error: pydantic.ValidationError, model: type[Section], document: Document, told: list[Diagnostic]
 ) -> list[Refusal]:
     """One for each place, in lint's words where lint speaks of that place."""
-    spoken = {one.spot.path: one for one in reversed(told) if one.severity is Severity.ERROR}
+    spoken = {one.span.path: one for one in reversed(told) if one.severity is Severity.ERROR}
     schema = load_schema(_SCHEMAS[model])
     places = [(*_where(one["loc"], model, document), one["msg"]) for one in error.errors(include_url=False)]
     found: dict[KeyPath, Refusal] = {}

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.memory.old_release import DATA, LENGTH
 from benchmarks.memory.readings import SHAPES
 from zerocfg.hardware.catalogue import find_accelerator
-from zerocfg.memory.gathering import GATHERED
+from zerocfg.memory.activations.tracing import Adapters, Traced, trace
 from zerocfg.memory.options import BYTES
-from zerocfg.memory.outside import Band, device_total, reserved
+from zerocfg.memory.overhead import Band, device_total, reserved
 from zerocfg.memory.predict import Prediction, predict
 from zerocfg.memory.terms import BACKWARD, TRAINING, WORK, Segment, Term, Timeline
-from zerocfg.memory.tracing import Adapters, Traced, trace
+from zerocfg.memory.zero.parameter_gathering import GATHERED
 from zerocfg.models.model_facts import ModelFacts, from_config
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ matplotlib.use("svg")
 from matplotlib import pyplot as plt
 
 from zerocfg.hardware.catalogue import parse_hardware
+from zerocfg.memory.activations.tracing import trace
 from zerocfg.memory.options import Options, Workload
 from zerocfg.memory.predict import predict
-from zerocfg.memory.tracing import trace
 from zerocfg.models.model_facts import from_config
 
 GIB = 1 << 30

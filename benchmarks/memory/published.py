@@ -26,8 +26,8 @@ from benchmarks.memory.estimators import NAMES, others  # noqa: E402
 from benchmarks.memory.freeze import formula_hash, write_state  # noqa: E402
 from benchmarks.memory.ours import card, of_reading  # noqa: E402
 from benchmarks.memory.readings import LEFT_OUT, READINGS, SHAPES, Point, Reading, points, points_file  # noqa: E402
+from zerocfg.memory.activations.tracer_process import TraceError  # noqa: E402
 from zerocfg.memory.options import Options  # noqa: E402
-from zerocfg.memory.tracer_process import TraceError  # noqa: E402
 from zerocfg.memory.verdict import judge  # noqa: E402
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.memory.cases import MODELS
+from zerocfg.memory.activations.tracing import Adapters
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.tracing import Adapters
 
 ROOT = Path(__file__).resolve().parents[2]
 GIB, GB = 1 << 30, 10**9

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.memory.errors import error, summary
 from benchmarks.memory.ours import of_reading
 from benchmarks.memory.readings import SHAPES, Reading
-from zerocfg.memory.gathering import GATHERED
 from zerocfg.memory.options import Options
+from zerocfg.memory.zero.parameter_gathering import GATHERED
 
 if TYPE_CHECKING:
     from zerocfg.memory.predict import Prediction

@@ -28,16 +28,13 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.memory.cases import MODELS  # noqa: E402
 from benchmarks.memory.freeze import FORMULAS, formula_hash  # noqa: E402
 from zerocfg.emit.deepspeed_json import ds_config  # noqa: E402
-from zerocfg.resolve.build import Built, build_plans  # noqa: E402
+from zerocfg.resolve.build import BuildResult, build_plans  # noqa: E402
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives  # noqa: E402
 from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS  # noqa: E402
 from zerocfg.resolve.spec.spec_file import read_spec  # noqa: E402
 
 FILE = Path(__file__).resolve().parent / "predictions.json"
-DECIDING = tuple(
-    f"zerocfg/resolve/{name}.py"
-    for name in ("activations", "alternatives", "candidates", "choose", "opened", "search", "setup", "sizes")
-)
+DECIDING = ("zerocfg/resolve/explain/alternatives.py", "zerocfg/resolve/model", "zerocfg/resolve/search")
 HASHED = (*FORMULAS, "zerocfg/hardware/catalogue.py", *DECIDING)
 HARDWARE = "1xH200"
 SEQUENCE, GLOBAL_BATCH = 2048, 8  # tokens of a sample, samples of a step
@@ -100,7 +97,7 @@ def write_sources(folder: Path, model: str, named: Settings | None = None) -> Pa
     return folder / "zerocfg.yaml"
 
 
-def built(spec: Path) -> Built:
+def built(spec: Path) -> BuildResult:
     """The only run of ``spec``. Raises ValueError with its problems when it cannot be built."""
     read = read_spec(spec)
     if read.problems:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zerocfg.catalog.history import histories
-from zerocfg.lint.engine import spot
+from zerocfg.lint.engine import file_span
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import arguments, methods, own_option, reader
 from zerocfg.run.model import UNKNOWN, Call, Run
@@ -104,7 +104,7 @@ def _held(value: Any, at: Location) -> _Held:
 
 
 def _where(at: Location) -> tuple[str, Place]:
-    here = spot(at)
+    here = file_span(at)
     return here.file.name, here.start
 
 

@@ -14,6 +14,7 @@ from tools.facts.environment import releases as known
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.versions import release
 from zerocfg.migrate.migration import Done, migrate
+from zerocfg.rules.effects import recipe_data
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run
@@ -29,8 +30,8 @@ OLD = {
 class Judged:
     """A recipe before and after. ``old``: the release that it is migrated from; ``left``: names that are left to a
     person, with the reason; ``listed``: arguments whose default the migration tells to be another one, or writes out
-    elsewhere, and those that a class of the script's own states; ``again``: whether a second migration changes its
-    file again."""
+    elsewhere, and those that its run states in another place or as options of its own; ``again``: whether a second
+    migration changes its file again."""
 
     tree: str
     before: Recipe
@@ -94,7 +95,7 @@ def judged(tree: Path) -> list[Judged]:
         again, _ = find_runs([tree], files.with_texts(moved.texts), root=tree, scripts=True)
         after = {one.place: one for one, _ in recipes(again)}
         changed = migrate(again, TODAY, dict(source)).texts.keys() & moved.texts.keys()
-        reasons = {(one.spot.file.name, one.spot.start): one.why for one in moved.left}
+        reasons = {(one.span.file.name, one.span.start): one.why for one in moved.left}
         for one, run in group:
             path = one.place[0]
             told = migrate([run], TODAY, dict(source))
@@ -109,7 +110,7 @@ def judged(tree: Path) -> list[Judged]:
                     now,
                     dict(source)[one.library],
                     {name: reasons[place] for name, place in one.places.items() if place in reasons},
-                    frozenset(told_of | run.arguments.keys() - set(one.names)),
+                    frozenset(told_of | (run.arguments.keys() | recipe_data(run).keys()) - set(one.names)),
                     path in changed,
                 )
             )
@@ -118,7 +119,7 @@ def judged(tree: Path) -> list[Judged]:
 
 def _of(each: Done, recipe: Recipe) -> bool:
     """Whether a step speaks of a recipe, among all that its run takes part in."""
-    return recipe.at is None or recipe.at == (each.spot.file.name, each.spot.start)
+    return recipe.at is None or recipe.at == (each.span.file.name, each.span.start)
 
 
 def _source(recipe: Recipe) -> dict[str, str]:

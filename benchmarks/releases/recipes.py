@@ -27,6 +27,8 @@ from tools.facts.environment import ROOT
 RESULTS = Path(__file__).with_name("recipes.md")
 _OF_THE_RELEASE = frozenset(("average_tokens_across_devices", "project", "trackio_space_id"))
 """Settings that some releases change for a run of one process, and names of trackers."""
+_FOLLOWS = frozenset(("do_eval", "eval_steps"))
+"""Settings that `eval_strategy` decides where nobody writes them."""
 NEW_NAMES = {
     "evaluation_strategy": "eval_strategy",
     "per_gpu_train_batch_size": "per_device_train_batch_size",
@@ -67,7 +69,8 @@ def said(library: str, version: str | None, asked: Sequence[Recipe]) -> list[Sai
 
 
 def differing(one: Judged, then: Said, now: Said) -> dict[str, tuple[Any, Any]]:
-    """Settings that mean something else, by the name that they have today."""
+    """Settings that mean something else, by the name that they have today. Those whose value no file tells, or whose
+    name the old release does not have, are not compared."""
     if then.error is not None or now.error is not None or then.settings is None or now.settings is None:
         return {}
     old, new = dict(then.settings), dict(now.settings)
@@ -84,7 +87,9 @@ def differing(one: Judged, then: Said, now: Said) -> dict[str, tuple[Any, Any]]:
     found = {
         name: (old[name], new[name]) for name in old.keys() & new.keys() if _meaning(old[name]) != _meaning(new[name])
     }
-    found = {name: both for name, both in found.items() if name not in OF_THE_MACHINE | _OF_THE_RELEASE}
+    untold = {NEW_NAMES.get(name, name) for name in {*one.before.names} - one.before.values.keys() | then.refused}
+    untold |= _FOLLOWS if "eval_strategy" in untold else frozenset()
+    found = {name: both for name, both in found.items() if name not in OF_THE_MACHINE | _OF_THE_RELEASE | untold}
     return found | ({"warmup": (then.warmup, now.warmup)} if then.warmup != now.warmup else {})
 
 
@@ -141,7 +146,7 @@ class Row:
     def unlisted(self) -> dict[str, tuple[Any, Any]]:
         left = {NEW_NAMES.get(name, name) for name in self.judged.left}
         left |= {"warmup"} if "warmup_ratio" in left else set()
-        left |= {"do_eval", "eval_steps"} if "eval_strategy" in left else set()
+        left |= _FOLLOWS if "eval_strategy" in left else set()
         told = self.judged.listed | left
         return {name: both for name, both in self.differs.items() if name not in told}
 

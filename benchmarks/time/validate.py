@@ -1,6 +1,6 @@
 """Step times against published throughput: calibration on one half, errors on the other. The protocol is in README.md.
 
-python benchmarks/time/validate.py calibrate POINTS.csv    prints the shares that zerocfg/memory/rates.py holds
+python benchmarks/time/validate.py calibrate POINTS.csv    prints the shares that zerocfg/memory/time/rates.py holds
 python benchmarks/time/validate.py report POINTS.csv       writes results/time.json, time.md and time.svg
 """
 
@@ -23,11 +23,11 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from zerocfg.hardware.catalogue import parse_hardware  # noqa: E402
-from zerocfg.memory import rates  # noqa: E402
-from zerocfg.memory.flops import Kernels  # noqa: E402
 from zerocfg.memory.options import Options, TorchOptions, Workload  # noqa: E402
-from zerocfg.memory.rates import Band, exactly  # noqa: E402
-from zerocfg.memory.time import StepTime, step_time  # noqa: E402
+from zerocfg.memory.time import rates  # noqa: E402
+from zerocfg.memory.time.flops import Kernels  # noqa: E402
+from zerocfg.memory.time.rates import Band, exactly  # noqa: E402
+from zerocfg.memory.time.step_time import StepTime, step_time  # noqa: E402
 from zerocfg.models.hardware import HardwareProfile  # noqa: E402
 from zerocfg.models.model_facts import ModelFacts, from_config  # noqa: E402
 
@@ -191,7 +191,7 @@ def band(values: Iterable[float]) -> Band:
 
 
 def calibrate_rates(rows: list[Row]) -> None:
-    """Sets the shares in :mod:`zerocfg.memory.rates`: of products on rows with little attention (below 10% of the
+    """Sets the shares in :mod:`zerocfg.memory.time.rates`: of products on rows with little attention (below 10% of the
     operations), of attention on rows with much (above 25%), in turn until they no longer move."""
     little = [row for row in rows if attention_part(row) < 0.10]
     much = [row for row in rows if attention_part(row) > 0.25]

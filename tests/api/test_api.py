@@ -37,7 +37,7 @@ def pitfalls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_lint_is_the_command(pitfalls: Path) -> None:
     result = zerocfg.lint()
     told = json.loads(command("lint", "--output-format", "json", folder=pitfalls).stdout)["diagnostics"]
-    assert [(one.code, one.spot.start.line, one.message) for one in result.diagnostics] == [
+    assert [(one.code, one.span.start.line, one.message) for one in result.diagnostics] == [
         (one["code"], one["start"]["line"], one["message"]) for one in told
     ]
     assert {one.code for one in zerocfg.lint(select=["ZC2"]).diagnostics} == {

@@ -17,9 +17,9 @@ from tests.conftest import ROOT
 from zerocfg.cli.screens.plan import Shown
 from zerocfg.cli.screens.plan_picture import draw
 from zerocfg.hardware.profile import load_hardware
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.models.hardware import Link
-from zerocfg.resolve.build import Built, build_plans
+from zerocfg.resolve.build import BuildResult, build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
 from zerocfg.resolve.explain.forecast import forecast
 from zerocfg.resolve.explain.plan_summary import by_column, describe_plan, distinct_plans, duration
@@ -86,7 +86,7 @@ def write_job(folder: Path, model: str, hardware: str, **more: Any) -> Path:
 
 
 @cache
-def job(model: str, hardware: str) -> tuple[Built, list[Alternative]]:
+def job(model: str, hardware: str) -> tuple[BuildResult, list[Alternative]]:
     """A job as it is built, and every way to run it."""
     with TemporaryDirectory() as name:
         (built,) = build_plans(read_spec(write_job(Path(name), model, hardware)))

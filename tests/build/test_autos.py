@@ -92,7 +92,7 @@ def built(workplace: Workplace, job: Triple) -> Outcome:
     errors = [found for found in lint_runs([one.run]).diagnostics if found.severity is Severity.ERROR]
     sure, _ = claims(errors, "read", "launch", "arguments", "init", "parse")
     for error in errors:
-        text = f"{error.code} {error.spot.path}: {error.message}"
+        text = f"{error.code} {error.span.path}: {error.message}"
         if not replaced(error):
             (found.claimed if error in sure or error.code.startswith(LAUNCH) else found.other).append(text)
     return found
@@ -100,11 +100,11 @@ def built(workplace: Workplace, job: Triple) -> Outcome:
 
 def replaced(error: Diagnostic) -> bool:
     """Whether the emitted files hold something else in this place: the processes of the hardware, a filled auto."""
-    if error.spot.path in ("num_processes", "num_machines"):
+    if error.span.path in ("num_processes", "num_machines"):
         return True
-    document = error.spot.file.document
+    document = error.span.file.document
     here = document.data() if document is not None else None
-    for part in error.spot.path.split("."):
+    for part in error.span.path.split("."):
         here = here.get(part) if isinstance(here, dict) else None
     return bool(here == "auto")
 

@@ -11,7 +11,7 @@ import pytest
 
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.outside import GIB, Band
+from zerocfg.memory.overhead import GIB, Band
 from zerocfg.models.hardware import HardwareProfile, Host, Link, Mount
 from zerocfg.models.spec import Goals, RunSpec
 from zerocfg.resolve.explain import alternatives, plan_summary
@@ -298,7 +298,7 @@ class TestRanking:
         assert self.why(other(1.5, offload_optimizer="cpu")) == "up to 50% slower"
 
     def test_of_the_price_all_devices_count(self) -> None:
-        assert self.why(other(1.0, nodes=2), "cost") == "100% dearer"
+        assert self.why(other(1.0, nodes=2), "cost") == "100% more expensive"
         double = other(0.5, nodes=2)
         assert self.why(candidate(PLAIN), "cost", double) == "about as cheap, with fewer devices", "sooner is better"
         assert self.why(other(0.25, nodes=4, micro_batch=2), "cost", double).startswith("about as cheap, with more dev")
@@ -657,8 +657,8 @@ class TestTaken:
                 None,
                 "fits",
                 [
-                    "the plan takes 3 GiB of a node's memory, and 8xA100-80GB does not tell how much there is; "
-                    "a profile of `zerocfg probe` does"
+                    "the plan takes 3 GiB of a node's memory, and 8xA100-80GB does not state how much there is; "
+                    "a profile that `zerocfg probe` wrote does"
                 ],
             ),
         ],

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from zerocfg.hardware.profile import load_hardware
-from zerocfg.memory.formula import by_formula
+from zerocfg.memory.activations.formula import by_formula
+from zerocfg.memory.activations.tracing import Adapters, Traced, TraceError
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.outside import GIB
-from zerocfg.memory.rates import exactly
-from zerocfg.memory.time import Part, StepTime
-from zerocfg.memory.tracing import Adapters, Traced, TraceError
+from zerocfg.memory.overhead import GIB
+from zerocfg.memory.time.rates import exactly
+from zerocfg.memory.time.step_time import Part, StepTime
 from zerocfg.models.hardware import Host
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.models.spec import RunSpec

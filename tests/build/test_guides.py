@@ -12,7 +12,7 @@ import yaml
 from tests.build.conftest import Workplace
 from tests.build.guides import MODELS, PAGE, PICTURES, between_nodes, job, page, peak, row, tokens
 from tests.conftest import ROOT
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.resolve.search.candidates import SLOWED
 from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, STAGE
 from zerocfg.resolve.search.ranking import ALIKE

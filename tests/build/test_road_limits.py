@@ -704,7 +704,7 @@ class TestWords:
         ],
     )
     def test_where_a_value_comes_from(self, origin: Origin, text: str) -> None:
-        assert self.words().origin(origin) == text
+        assert self.words().describe_origin(origin) == text
 
     def test_what_was_replaced(self) -> None:
         file = Origin("file", file=source("deepspeed", {"a": 1}), path=("a",))

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.build.conftest import Files, Workplace, job
 from zerocfg.hardware.profile import load_hardware
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.models.hardware import HardwareProfile, Host, Mount
-from zerocfg.resolve.build import Built, build_plans
+from zerocfg.resolve.build import BuildResult, build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
 from zerocfg.resolve.search.candidates import SLOWED, Candidate, slowed
 from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Prefer
@@ -79,7 +79,7 @@ def with_host(folder: Path, name: str, ram_gib: float, nvme_gib: float = 0.0) ->
     return path.name
 
 
-def found(workplace: Workplace, files: Files) -> Built:
+def found(workplace: Workplace, files: Files) -> BuildResult:
     """The run of a spec that must resolve."""
     spec = read_spec(workplace.write(files))
     (built,) = build_plans(spec)
@@ -87,7 +87,7 @@ def found(workplace: Workplace, files: Files) -> Built:
     return built
 
 
-def value(built: Built, name: str) -> Any:
+def value(built: BuildResult, name: str) -> Any:
     assert built.plan is not None
     one = built.plan.settings.get(name)
     return one.value if one else None

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from zerocfg.memory.activations.tracing import Adapters
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.tracing import Adapters
 from zerocfg.models.spec import RunSpec
 from zerocfg.resolve.model.setup import PARALLEL, Setup, is_size, setup_of
 from zerocfg.run.model import UNKNOWN

@@ -10,7 +10,7 @@ import yaml
 
 import zerocfg
 from tests.conftest import ROOT
-from zerocfg.emit.validated import typed
+from zerocfg.emit.values import typed
 from zerocfg.models.deepspeed import DeepSpeedConfig
 from zerocfg.models.training_arguments import TrainingArguments
 

@@ -252,7 +252,7 @@ BETWEEN: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str, tu
         {"zero_optimization": {}},
         {"model": "odd.json"},
         "zero_optimization.stage",
-        ("nobody says which ZeRO stage", "'odd'"),
+        ("no source sets the ZeRO stage", "'odd'"),
     ),
     "recipe that names the engine itself": ({"deepspeed": "ds.json"}, ZERO, {}, "deepspeed", ("recipe sets",)),
     "batch that devices cannot share": (

@@ -48,7 +48,7 @@ class Triple:
 
     @property
     def open_stage(self) -> bool:
-        """Whether nobody says which ZeRO stage."""
+        """Whether no source sets the ZeRO stage."""
         if self.deepspeed is not None:
             zero = self.deepspeed.get("zero_optimization", {})
             return "stage" not in zero or zero["stage"] == "auto"

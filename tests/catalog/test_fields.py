@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zerocfg.catalog import fields
-from zerocfg.catalog.admitted import Admitted, admitted, life, where
+from zerocfg.catalog.admitted import Admitted, admitted, life, releases_where
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import release
@@ -88,7 +88,7 @@ def test_types(name: str, at: str, kind: str | None) -> None:
 )
 def test_in_which_releases(held: list[bool], words: str | None) -> None:
     among = Admitted(((1,), (2,), (3,))[: len(held)], below=False)
-    assert where(lambda one: held[among.releases.index(one)], among, "trl") == words
+    assert releases_where(lambda one: held[among.releases.index(one)], among, "trl") == words
 
 
 @pytest.mark.parametrize(

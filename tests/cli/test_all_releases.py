@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.lint.release_range import Held
+from zerocfg.lint.release_range import ReleaseRange
 
 Cli = Callable[..., Outcome]
 KNOWN = ("0.1", "0.2", "0.3", "0.4")
@@ -90,7 +90,7 @@ def test_a_rule_that_names_its_releases(zerocfg: Cli, tmp_path: Path) -> None:
     ],
 )
 def test_releases_in_words(parts: list[tuple[str, str]], known_from: str, said: str) -> None:
-    assert Held("deepspeed", tuple(parts), known_from, KNOWN).said == said
+    assert ReleaseRange("deepspeed", tuple(parts), known_from, KNOWN).words == said
 
 
 def test_an_argument_of_transformers(zerocfg: Cli, tmp_path: Path) -> None:

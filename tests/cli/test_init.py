@@ -109,7 +109,7 @@ def test_only_a_launch_script(zerocfg: Zerocfg, flags: str) -> None:
     assert "guessed hardware: 8xcpu" in done.err and "finetune.sh:2" in Path("zerocfg.yaml").read_text()
     built = zerocfg("build", ".", "-o", "out", "--hardware", "8xA100-80GB")
     if flags:
-        assert "nobody says which ZeRO stage, and the spec names no model" in built.err
+        assert "no source sets the ZeRO stage, and the spec names no model" in built.err
         write(config_json=(ROOT / "examples/quickstart/model/config.json").read_text())
         assert zerocfg("init", "--force").code == 0
         built = zerocfg("build", ".", "-o", "out", "--hardware", "8xA100-80GB")

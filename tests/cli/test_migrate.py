@@ -284,6 +284,23 @@ def test_a_default_does_not_stand_behind_an_option_that_goes(zerocfg: Cli, tmp_p
     assert after == (line % "").replace("devices False", "devices False --optim adamw_torch")
 
 
+def test_a_default_stands_where_the_shell_reads_it(zerocfg: Cli, tmp_path: Path) -> None:
+    """Not behind a backslash, nor within a quote that a notebook escapes."""
+    start = "torchrun train.py --output_dir o --report_to none --average_tokens_across_devices False"
+    notebook = {
+        "cells": [{"cell_type": "code", "source": [f'!{start} --run_name "n"'], "metadata": {}}],
+        "metadata": {},
+    }
+    files = {
+        "run.sh": start + " \\\n  --run_name n\\\n",
+        "run.ipynb": json.dumps({**notebook, "nbformat": 4, "nbformat_minor": 5}),
+        "train.py": SCRIPT,
+    }
+    after = migrated(zerocfg, tmp_path, files, "--from", "transformers==4.53.0")
+    assert after["run.sh"] == files["run.sh"].replace("devices False", "devices False --optim adamw_torch")
+    assert json.loads(after["run.ipynb"])["cells"][0]["source"] == [f'!{start} --run_name "n" --optim adamw_torch']
+
+
 def test_a_folder_without_anything_to_migrate(zerocfg: Cli, tmp_path: Path) -> None:
     outcome = zerocfg("migrate", "--to", TODAY)
     assert (outcome.code, outcome.out) == (0, "Nothing to migrate.\n")

@@ -160,7 +160,7 @@ def test_nothing_was_compared() -> None:
 
 
 def test_plans_that_differ_in_their_ranks_say_them() -> None:
-    text = compared([plan_of(8, 1, ""), plan_of(4, 1, "5% dearer"), plan_of(1, 1, "9% dearer")])
+    text = compared([plan_of(8, 1, ""), plan_of(4, 1, "5% more expensive"), plan_of(1, 1, "9% more expensive")])
     assert "4 ranks, ZeRO-1, 1 x 1" in text and "1 rank, ZeRO-1, 1 x 1 " in text
     assert "rank" not in compared([plan_of(8, 1, ""), plan_of(8, 2, "slower")])
 

@@ -34,7 +34,7 @@ def linted(path: Path, folder: Path) -> set[int]:
     copy = folder / path.name
     copy.write_bytes(path.read_bytes())
     runs, asked = find_runs([copy], Files(), root=folder)
-    return {found.spot.start.line for found in lint_runs(runs, asked=asked).diagnostics}
+    return {found.span.start.line for found in lint_runs(runs, asked=asked).diagnostics}
 
 
 def corpus_files(corpus: Path, kind: str) -> dict[str, Path]:

@@ -239,7 +239,7 @@ def test_what_a_file_is_to_its_run_counts_more_than_what_it_looks_like(tmp_path:
     _, snapshot = _open(tmp_path, "accelerate.yaml", "odd.yaml")
     kind, file = snapshot.roles[os.path.realpath(tmp_path / "odd.yaml")]
     assert kind == "deepspeed" and file.document is not None and file.document.format == "json"
-    assert len(snapshot.diagnostics) == len({(d.code, d.spot.file.name, d.spot.path) for d in snapshot.diagnostics})
+    assert len(snapshot.diagnostics) == len({(d.code, d.span.file.name, d.span.path) for d in snapshot.diagnostics})
 
 
 def test_files_with_settings_of_their_own_are_linted_apart_and_told_once(tmp_path: Path) -> None:

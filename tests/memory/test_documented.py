@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.conftest import ROOT
 from zerocfg.memory.options import Options
 from zerocfg.memory.terms import TRAINING, Estimate
-from zerocfg.memory.zero import zero_terms
+from zerocfg.memory.zero.replay import zero_terms
 from zerocfg.models.model_facts import from_config
 
 TEXT = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerocfg.memory.formula import ERROR, ERROR_UNKNOWN, by_formula
+from zerocfg.memory.activations.formula import ERROR, ERROR_UNKNOWN, by_formula
 from zerocfg.memory.options import Workload
 from zerocfg.models.model_facts import from_config, inline
 

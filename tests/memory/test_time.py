@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerocfg.hardware.catalogue import parse_hardware
-from zerocfg.memory.flops import active_parameters, work
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.time import StepTime, step_time
+from zerocfg.memory.time.flops import active_parameters, work
+from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.models.hardware import Accelerator, HardwareProfile, Host, Link, Mount
 from zerocfg.models.model_facts import ModelFacts, from_config
 

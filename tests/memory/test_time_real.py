@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from zerocfg.memory.flops import work
 from zerocfg.memory.options import Workload
+from zerocfg.memory.time.flops import work
 from zerocfg.models.model_facts import from_config
 
 ROOT = Path(__file__).parents[2]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tests.llamas import LLAMA_2_7B, LLAMA_3_8B
-from zerocfg.memory.continuing import NotUniformError, continued
+from zerocfg.memory.activations.extrapolation import NotUniformError, continued
+from zerocfg.memory.activations.tracer_process import TraceError
+from zerocfg.memory.activations.tracing import Adapters, Traced, trace, trace_all
 from zerocfg.memory.options import Workload
 from zerocfg.memory.terms import MOMENTS
-from zerocfg.memory.tracer_process import TraceError
-from zerocfg.memory.tracing import Adapters, Traced, trace, trace_all
 
 SMALL = {
     "hidden_size": 64,
@@ -88,7 +88,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tracer in this process, where torch is imported already: what it does is the same, and 4 seconds less."""
     from zerocfg.tracer.__main__ import answer_text
 
-    monkeypatch.setattr("zerocfg.memory.tracer_process._ran", lambda text, *_: answer_text(text))
+    monkeypatch.setattr("zerocfg.memory.activations.tracer_process._ran", lambda text, *_: answer_text(text))
 
 
 # -- fake tensors against real ones -----------------------------------------------------------------------------------
@@ -381,8 +381,8 @@ def test_a_process_that_fails_is_one_clear_line(tmp_path: Path) -> None:
         ("exit 3", "exit code 3 and no answer"),
         ("kill -9 $$", "out of memory"),
         ("echo '{}'", "exit code 0 and no answer"),
-        ("echo '[{}]'", "not one that this zerocfg understands"),
-        ("echo '[]'", "not one that this zerocfg understands"),
+        ("echo '[{}]'", "cannot read the tracer's answer"),
+        ("echo '[]'", "cannot read the tracer's answer"),
         ('echo \'[{"error": "torch cannot be imported"}]\'', "^torch cannot be imported$"),
     ):
         python = tmp_path / "bin"
@@ -414,7 +414,7 @@ def test_answers_are_kept_and_bad_ones_ignored(cache: Path, monkeypatch: pytest.
     first = ask()
     (kept,) = cache.iterdir()
     with monkeypatch.context() as patched:
-        patched.setattr("zerocfg.memory.tracer_process._ran", lambda *_, **__: pytest.fail("asked again"))
+        patched.setattr("zerocfg.memory.activations.tracer_process._ran", lambda *_, **__: pytest.fail("asked again"))
         assert ask() == first
     for content in ("", "[1]", json.dumps({"format": 0}), "\x00"):
         kept.write_text(content)
@@ -436,7 +436,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
         calls.append(json.loads(text))
         return answer_text(text)
 
-    monkeypatch.setattr("zerocfg.memory.tracer_process._ran", ran)
+    monkeypatch.setattr("zerocfg.memory.activations.tracer_process._ran", ran)
     return calls
 
 
@@ -460,7 +460,7 @@ def test_what_is_not_uniform_is_asked_again(asked: list[list[dict[str, Any]]], m
             raise NotUniformError
         return continued(found)
 
-    monkeypatch.setattr("zerocfg.memory.tracing.continued", refused)
+    monkeypatch.setattr("zerocfg.memory.activations.tracing.continued", refused)
     config = named("llama", num_hidden_layers=6)
     small, large = trace_all(config, [Workload(1, 32), Workload(4, 64)], "bf16")
     assert [[(one["batch"]["micro_batch"], one["full"]) for one in call] for call in asked] == [

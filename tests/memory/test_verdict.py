@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from zerocfg.hardware.catalogue import parse_hardware
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.outside import GIB, MIB, Band, device_total, reserved, workspaces
+from zerocfg.memory.overhead import GIB, MIB, Band, device_total, reserved, workspaces
 from zerocfg.memory.predict import Prediction
 from zerocfg.memory.terms import Estimate, Held
 from zerocfg.memory.verdict import Setting, judge, ladder

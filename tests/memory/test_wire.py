@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from zerocfg.hardware.catalogue import parse_hardware
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.wire import Traffic, WireOptions, traffic
+from zerocfg.memory.time.wire import Traffic, WireOptions, traffic
 from zerocfg.models.model_facts import ModelFacts, from_config
 
 LLAMA = from_config({"model_type": "llama"})  # 6.7e9 parameters

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerocfg.memory.host import loading_terms, node_bytes, pinned_blocks, power_of_two, rounding_terms
-from zerocfg.memory.ledger import Entry, Ledger
 from zerocfg.memory.options import Options
 from zerocfg.memory.tensors import model_of
 from zerocfg.memory.terms import Estimate, Moment, Place, Term
-from zerocfg.memory.zero import zero_terms
+from zerocfg.memory.zero.allocation_ledger import Entry, Ledger
+from zerocfg.memory.zero.replay import zero_terms
 from zerocfg.models.model_facts import ModelFacts, Part, from_config
 
 GIB = 1 << 30

@@ -229,7 +229,7 @@ def dead_differs(diagnostics: list[Diagnostic], text: str, real: Real) -> list[s
         if diagnostic.code not in ("ZC103", "ZC708"):
             continue
         tree = yaml.safe_load(text)
-        *parents, last = diagnostic.spot.path.split(".")
+        *parents, last = diagnostic.span.path.split(".")
         node = tree
         for part in parents:
             node = node.get(part, {}) if isinstance(node, dict) else {}
@@ -245,5 +245,5 @@ def dead_differs(diagnostics: list[Diagnostic], text: str, real: Real) -> list[s
             if real.values.get(name) != without.values.get(name) and name != "ACCELERATE_CONFIG_DS_FIELDS"
         }
         if without.error is not None or changed:
-            wrong.append(f"{diagnostic.spot.path} is said to be dead, but without it: {without.error or changed}")
+            wrong.append(f"{diagnostic.span.path} is said to be dead, but without it: {without.error or changed}")
     return wrong

@@ -42,7 +42,7 @@ def test_places_are_those_of_the_same_file_with_other_ends(tmp_path: Path) -> No
     for ends in (b"\r\n", b"\n"):
         (tmp_path / "ds.json").write_bytes(JSON.replace(b"\r\n", ends))
         found = lint(tmp_path / "ds.json").diagnostics
-        seen.append([(one.code, one.spot.start, one.spot.end, one.message) for one in found])
+        seen.append([(one.code, one.span.start, one.span.end, one.message) for one in found])
     assert seen[0] == seen[1] and len(seen[0]) >= 2
 
 

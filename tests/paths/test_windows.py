@@ -99,7 +99,7 @@ def test_an_output_on_another_drive_is_refused_in_words(monkeypatch: pytest.Monk
 def test_sarif_addresses(name: str, uri: str, found: Diagnostic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(checkout.GITHUB, raising=False)
     monkeypatch.setattr(sarif, "Path", PureWindowsPath)
-    assert sarif._artifact(_named(found, name).spot.file) == {"uri": uri}
+    assert sarif._artifact(_named(found, name).span.file) == {"uri": uri}
 
 
 def test_gitlab_paths(found: Diagnostic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,21 +112,21 @@ def test_a_baseline_goes_from_one_system_to_the_other(found: Diagnostic) -> None
     """Written on Windows, read on Linux, and back: the same entries, nothing stale, nothing fresh."""
     there = _at(found, WindowsPath(f"{CWD}\\configs\\ds.json"))
     folder = WindowsPath(CWD)
-    assert found.spot.file.path is not None
+    assert found.span.file.path is not None
     here = Path.cwd()
     written = baseline.baseline_text(Result([there], files=1), folder)  # type: ignore[arg-type]
     assert written == baseline.baseline_text(Result([found], files=1), here) and "\\\\" not in written
     known = baseline.read_baseline(written)
-    looked_at = frozenset({str(there.spot.file.path)})
+    looked_at = frozenset({str(there.span.file.path)})
     result = Result([there], files=1, ran=frozenset({there.code}))
     seen = baseline.without_known(result, known, folder, looked_at)  # type: ignore[arg-type]
-    assert not seen.diagnostics and len(seen.hidden) == 1 and seen.stale == 0
+    assert not seen.diagnostics and len(seen.suppressed) == 1 and seen.stale == 0
     gone = baseline.without_known(replace(result, diagnostics=[]), known, folder, looked_at)  # type: ignore[arg-type]
     assert gone.stale == 1, "the entry's file was looked at, so it no longer occurs"
 
 
 def test_patterns_of_the_settings(found: Diagnostic) -> None:
-    file = _at(found, WindowsPath(f"{CWD}\\configs\\ds.json")).spot.file
+    file = _at(found, WindowsPath(f"{CWD}\\configs\\ds.json")).span.file
     assert names(file, WindowsPath(CWD))[1:] == ["configs/ds.json"]  # type: ignore[arg-type]
     assert add_ignores._pattern(file, "a.b", WindowsPath(CWD)) == "configs/ds.json:a.b"  # type: ignore[arg-type]
 
@@ -157,15 +157,15 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Diagnostic:
     (tmp_path / "configs" / "ds.json").write_text('{"train_batch_size": 8, "gradient_cliping": 1.0}')
     monkeypatch.chdir(tmp_path)
     (diagnostic,) = lint("configs/ds.json").diagnostics
-    assert os.fspath(diagnostic.spot.file.name) == "configs/ds.json"
+    assert os.fspath(diagnostic.span.file.name) == "configs/ds.json"
     return diagnostic
 
 
 def _at(diagnostic: Diagnostic, path: Any) -> Diagnostic:
-    file = replace(diagnostic.spot.file, path=path)
-    return replace(diagnostic, spot=replace(diagnostic.spot, file=file))
+    file = replace(diagnostic.span.file, path=path)
+    return replace(diagnostic, span=replace(diagnostic.span, file=file))
 
 
 def _named(diagnostic: Diagnostic, name: str) -> Diagnostic:
-    file = replace(diagnostic.spot.file, name=name)
-    return replace(diagnostic, spot=replace(diagnostic.spot, file=file))
+    file = replace(diagnostic.span.file, name=name)
+    return replace(diagnostic, span=replace(diagnostic.span, file=file))

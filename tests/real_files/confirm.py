@@ -90,14 +90,14 @@ def confirmed(diagnostic: Diagnostic, played: Played) -> Verdict:
 def relevant(diagnostic: Diagnostic, error: str) -> str:
     """The lines of a library's error that speak of the finding's key: the first and what pydantic says below it."""
     lines = [line.strip() for line in error.splitlines()]
-    key = diagnostic.spot.path.split(".")[-1]
+    key = diagnostic.span.path.split(".")[-1]
     below = [index for index, line in enumerate(lines) if line == key]
     return f"{lines[0]} {lines[below[0]]} {lines[below[0] + 1]}" if below and len(lines) > below[0] + 1 else lines[0]
 
 
 def loader_error(diagnostic: Diagnostic) -> str | None:
     """What DeepSpeedConfig or the launcher says to the file of a finding, when they refuse it."""
-    file = diagnostic.spot.file
+    file = diagnostic.span.file
     loader = {"deepspeed": deepspeed_error, "accelerate": accelerate_error}.get(file.kind)
     if loader is None:
         return None
@@ -110,7 +110,7 @@ def loader_error(diagnostic: Diagnostic) -> str | None:
 def names(diagnostic: Diagnostic, error: str) -> bool:
     """Whether the finding speaks of the key or in the words of the library's error."""
     words = set(re.findall(r"\w{3,}", error.lower()))
-    key = diagnostic.spot.path.split(".")[-1].lower()
+    key = diagnostic.span.path.split(".")[-1].lower()
     said = set(re.findall(r"\w{3,}", diagnostic.message.lower()))
     return key in words or len(words & said) >= 2
 
@@ -120,8 +120,8 @@ def names(diagnostic: Diagnostic, error: str) -> bool:
 
 def dead_in_accelerate(diagnostic: Diagnostic, played: Played) -> Verdict:
     """The same job is launched when the key has another name, which surely nobody knows."""
-    text = diagnostic.spot.file.source.text
-    section, _, key = diagnostic.spot.path.partition(".")
+    text = diagnostic.span.file.source.text
+    section, _, key = diagnostic.span.path.partition(".")
     tree: Any = yaml.safe_load(text)
     if not isinstance(tree, dict) or not isinstance(tree.get(section), dict) or key not in tree[section]:
         return Verdict(reasons=("the key is not where the finding says",))
@@ -139,7 +139,7 @@ def never_looked_at(diagnostic: Diagnostic, played: Played) -> Verdict:
     """DeepSpeedConfig reads the file, its "auto" filled, without asking for the key."""
     from deepspeed.runtime.config import DeepSpeedConfig
 
-    data: Any = diagnostic.spot.file.data()
+    data: Any = diagnostic.span.file.data()
     fill(data)
     data.pop("train_batch_size", None)
     data["train_micro_batch_size_per_gpu"] = 1
@@ -149,7 +149,7 @@ def never_looked_at(diagnostic: Diagnostic, played: Played) -> Verdict:
         DeepSpeedConfig(recorded)
     except Exception as error:
         return Verdict(reasons=(f"is not read: {error}",))
-    *parents, key = diagnostic.spot.path.split(".")
+    *parents, key = diagnostic.span.path.split(".")
     where = tuple(parents)
     asked = key in recorded.seen.get(where, ()) or where in recorded.walked
     return Verdict("DeepSpeedConfig never asks for the key", ("DeepSpeedConfig looks at the key",) if asked else ())
@@ -186,8 +186,8 @@ def schedule_of_json(diagnostic: Diagnostic, played: Played) -> Verdict:
 
 def read_twice(diagnostic: Diagnostic, played: Played) -> Verdict:
     """A reader that takes duplicate keys keeps the last value only."""
-    text = diagnostic.spot.file.source.text
-    lines = [line for line in text.splitlines() if line.split(":")[0].strip() == diagnostic.spot.path]
+    text = diagnostic.span.file.source.text
+    lines = [line for line in text.splitlines() if line.split(":")[0].strip() == diagnostic.span.path]
     values = [line.split(":", 1)[1].strip() for line in lines]
     evidence = f"yaml.safe_load keeps {values[-1:]} of {values}"
     return Verdict(evidence, () if len(lines) > 1 else (f"is written {len(lines)} times",))
@@ -195,8 +195,8 @@ def read_twice(diagnostic: Diagnostic, played: Played) -> Verdict:
 
 def word_is_false(diagnostic: Diagnostic, played: Played) -> Verdict:
     """yaml.safe_load reads the word as a truth value, where the Trainer's argument takes a word."""
-    value: Any = yaml.safe_load(diagnostic.spot.file.source.text)
-    for part in diagnostic.spot.path.split("."):
+    value: Any = yaml.safe_load(diagnostic.span.file.source.text)
+    for part in diagnostic.span.path.split("."):
         value = value[part]
     return Verdict(f"yaml.safe_load gives {value!r}", () if isinstance(value, bool) else (f"is read as {value!r}",))
 
@@ -208,7 +208,7 @@ def mismatch(diagnostic: Diagnostic, played: Played) -> Verdict:
         return Verdict(reasons=(seen,))
     text = "" if seen.error is None else seen.error.text
     lines = [line for line in text.splitlines() if line.startswith("- ds")]
-    key = diagnostic.spot.path
+    key = diagnostic.span.path
     named = [line for line in lines if f" {key}=" in line or key.endswith(line.split("=")[0][5:])]
     return Verdict(f"ValueError at train(): {named[0]}") if named else Verdict(reasons=(str(seen.error),))
 

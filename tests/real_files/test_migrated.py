@@ -57,7 +57,7 @@ def test_recipes_are_read_afterwards(corpus: Path, tmp_path: Path, count: Callab
         runs, _ = find_runs([copy], Files(), root=copy.parent)
         copy.write_bytes(after.encode())
         after_names = refused(copy, config)
-        left = {one.spot.path for one in found.left}
+        left = {one.span.path for one in found.left}
 
         assert left == BY_A_PERSON & yaml.safe_load(text).keys(), path
         assert after_names == before_names - NEW_NAMES.keys() - NOT_NEEDED.keys(), path

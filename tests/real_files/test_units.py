@@ -13,7 +13,7 @@ Place = tuple[str, str, int, int, str]
 
 
 def _place(one: Diagnostic) -> Place:
-    return one.code, one.spot.file.name, *one.spot.start, one.spot.path
+    return one.code, one.span.file.name, *one.span.start, one.span.path
 
 
 def _found(runs: list[Run]) -> set[Place]:

@@ -57,7 +57,7 @@ def _names_the_reason(diagnostics: list[Diagnostic], error: str) -> bool:
     words = set(re.findall(r"\w{3,}", error.lower()))
     for diagnostic in diagnostics:
         if diagnostic.severity is Severity.ERROR or diagnostic.code in LEFT_TO_THE_LINE:
-            key = diagnostic.spot.path.split(".")[-1].lower()
+            key = diagnostic.span.path.split(".")[-1].lower()
             said = set(re.findall(r"\w{3,}", diagnostic.message.lower()))
             both = words & said
             if key in words or len(both) >= 2 or any("_" in word for word in both):

@@ -53,7 +53,7 @@ def main() -> None:
             repo, path = place(pair, diagnostic)
             row = (repo, path, diagnostic.code)
             if (repo, path) in commits and not any(part in f"/{path}" for part in ON_PURPOSE):
-                keys[row].add(diagnostic.spot.path)
+                keys[row].add(diagnostic.span.path)
                 rows.setdefault(row, (diagnostic.message, evidence))
     lines = [line(row, len(keys[row]) - 1, *rows[row], commits[row[0], row[1]]) for row in sorted(rows)]
     files, repositories = len({row[:2] for row in rows}), len({row[0] for row in rows})
@@ -78,7 +78,7 @@ def shown(pair: Pair) -> list[tuple[Diagnostic, str]]:
 
 def place(pair: Pair, diagnostic: Diagnostic) -> tuple[str, str]:
     """Repository and path of the file that a finding stands in; the launch line is told at the config it names."""
-    name = diagnostic.spot.file.name
+    name = diagnostic.span.file.name
     if ": " not in pair.name:
         folder, _, path = pair.name.partition("/")
         return folder.replace("__", "/", 1), path

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from zerocfg.lint.engine import Diagnostic, Spot
+    from zerocfg.lint.engine import Diagnostic, FileSpan
     from zerocfg.rulebook.example import Example
 
 
@@ -76,22 +76,22 @@ def told(found: Diagnostic, files: dict[str, str]) -> Expected:
     """What a finding says of an example's files, in the form in which the example states it."""
     figures = tuple(FIGURE.findall(f"{found.message}\n{found.help}"))
     return Expected(
-        found.severity.value, place(found.spot, files), figures, tuple(place(o, files) for o in found.related)
+        found.severity.value, place(found.span, files), figures, tuple(place(o, files) for o in found.related)
     )
 
 
-def place(spot: Spot, files: dict[str, str]) -> str:
+def place(span: FileSpan, files: dict[str, str]) -> str:
     """File and underlined text; with line and column where that text stands earlier in the file, too, or is none."""
-    name = spot.file.name
+    name = span.file.name
     text = files.get(name)
     if text is None:
         return name
     lines = text.splitlines(keepends=True)
-    start, end = (sum(map(len, lines[: at.line - 1])) + at.column - 1 for at in (spot.start, spot.end))
+    start, end = (sum(map(len, lines[: at.line - 1])) + at.column - 1 for at in (span.start, span.end))
     marked = text[start:end]
     if start == end == 0:
         return name
-    exact = f":{spot.start.line}:{spot.start.column}" if not marked or text.find(marked) != start else ""
+    exact = f":{span.start.line}:{span.start.column}" if not marked or text.find(marked) != start else ""
     return f"{name}{exact}: {marked}".rstrip()
 
 

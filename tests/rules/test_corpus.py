@@ -37,7 +37,7 @@ def test_findings_of_the_corpus_are_known(corpus: Path) -> None:
     for repository in sorted(path for path in corpus.iterdir() if path.is_dir()):
         for diagnostic in lint(repository, None).diagnostics:
             if diagnostic.code >= "ZC200" and diagnostic.severity is not Severity.NOTE:
-                place = f"{repository.name}/{diagnostic.spot.file.name}:{diagnostic.spot.start.line}"
+                place = f"{repository.name}/{diagnostic.span.file.name}:{diagnostic.span.start.line}"
                 seen.setdefault(diagnostic.code, []).append(f"{place} {diagnostic.message}")
     counted = {code: len(places) for code, places in seen.items()}
     assert counted == {code: count for code, (count, _) in REVIEWED.items()}, seen

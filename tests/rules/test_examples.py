@@ -72,8 +72,8 @@ TWO_CAUSES = {
 @pytest.mark.parametrize(("code", "at"), cases("bad"))
 def test_a_cause_is_told_by_one_rule(code: str, at: int, tmp_path: Path) -> None:
     found = lint_example(page_of(RULES[code]).bad[at], tmp_path).diagnostics
-    places = {(d.spot.file.name, d.spot.start) for d in found if d.code == code}
-    others = {d.code for d in found if d.code != code and (d.spot.file.name, d.spot.start) in places}
+    places = {(d.span.file.name, d.span.start) for d in found if d.code == code}
+    others = {d.code for d in found if d.code != code and (d.span.file.name, d.span.start) in places}
     pairs = {(min(code, other), max(code, other)) for other in others}
     assert pairs <= set(TWO_CAUSES), "say it once, or name the two causes in TWO_CAUSES"
 

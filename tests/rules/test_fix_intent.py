@@ -259,5 +259,5 @@ def test_one_edit_mends_what_is_found_in_several_recipes(tmp_path: Path) -> None
         + "  more:\n    consumer: transformers\n    script: a.py\n    recipe: b.yaml\n",
     }
     found = [one for one in _found(files, tmp_path) if one.code == "ZC211"]
-    assert [one.spot.file.name for one in found] == ["a.yaml", "b.yaml"]
+    assert [one.span.file.name for one in found] == ["a.yaml", "b.yaml"]
     assert "scheduler" not in fixed(files, tmp_path, unsafe=True)["ds.json"]

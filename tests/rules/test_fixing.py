@@ -209,9 +209,9 @@ def test_a_fix_that_brings_another_finding_is_dropped_alone(tmp_path: Path) -> N
         spoilt = str(tmp_path / "a.yaml") in texts
         if spoilt:
             other = lint(tmp_path, None, Selection(select=("ZC103",))).diagnostics
-            result.diagnostics += [d for d in other if d.spot.file.name == "a.yaml"]
+            result.diagnostics += [d for d in other if d.span.file.name == "a.yaml"]
         return result
 
     texts, after, count = fix_all(lint(tmp_path, None, only), again)
     assert list(texts) == [str(tmp_path / "b.yaml")] and count == 1
-    assert [(d.spot.file.name, d.fix) for d in after.diagnostics] == [("a.yaml", None)]
+    assert [(d.span.file.name, d.fix) for d in after.diagnostics] == [("a.yaml", None)]

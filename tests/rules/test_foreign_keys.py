@@ -60,7 +60,7 @@ def fixed(row: Foreign, folder: Path) -> tuple[str, dict[str, Any]]:
     (folder / name).write_text(json.dumps(data, indent=1) if row.here == "deepspeed" else yaml.safe_dump(data))
     consumer = {"deepspeed": "deepspeed", "accelerate": "accelerate", "training": "transformers"}[row.here]
     found = lint(folder, consumer, Selection(select=CODES)).diagnostics
-    (one,) = [diagnostic for diagnostic in found if diagnostic.spot.path == ".".join(row.at)]
+    (one,) = [diagnostic for diagnostic in found if diagnostic.span.path == ".".join(row.at)]
     assert one.fix is not None and not one.fix.safe, "it begins to count"
     ((file, _), *_) = one.fix.edits
     text = apply_edits(file.source.text, [edit for _, edit in one.fix.edits])

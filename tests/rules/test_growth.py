@@ -128,10 +128,10 @@ def test_a_long_line_is_not_looked_at_whole_for_each_mark(monkeypatch: pytest.Mo
     monkeypatch.setattr(frames, "_cell", lambda char: (looked.append(char), cell(char))[1])
     source = SimpleNamespace(line=lambda _: "word " * 50_000)
     place = SimpleNamespace
-    spot = place(
+    span = place(
         file=place(source=source), start=place(line=1, column=100_001), end=place(line=1, column=100_005), label=""
     )
-    found = frames.frame(spot, "^", 80)  # type: ignore[arg-type]
+    found = frames.frame(span, "^", 80)  # type: ignore[arg-type]
     assert found is not None
     assert (found.source[:3], found.source[26:30], found.source[-3:]) == ("...", "word", "...")
     assert len(found.source) == 80

@@ -51,7 +51,7 @@ def codes(found: Result) -> list[str]:
 def test_silences(tmp_path: Path, written: str) -> None:
     found = result(tmp_path, a_yaml=YAML + written)
     assert codes(found) == []
-    assert found.suppressed == {"comments": 1}
+    assert found.suppressed_by == {"comments": 1}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_json_with_comments(tmp_path: Path) -> None:
 )
 def test_shell(tmp_path: Path, text: str) -> None:
     found = result(tmp_path, train_sh=text)
-    assert codes(found) == [] and found.suppressed == {"comments": 1}
+    assert codes(found) == [] and found.suppressed_by == {"comments": 1}
 
 
 def test_markdown_counts_in_its_shell_blocks_only(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_judged_only_when_its_rule_ran(tmp_path: Path) -> None:
 def test_silenced_by_its_own_name_only(tmp_path: Path) -> None:
     kept = YAML + "  # zerocfg: ignore[ZC005, ZC010] for older releases\n  gradient_clipping: 1.0\n"
     found = result(tmp_path, a_yaml=kept)
-    assert codes(found) == [] and found.suppressed == {"comments": 1}
+    assert codes(found) == [] and found.suppressed_by == {"comments": 1}
     blanket = YAML + "  # zerocfg: ignore[ZC005]\n  gradient_clipping: 1.0\n# zerocfg: ignore-file\n"
     assert codes(result(tmp_path, a_yaml=blanket)) == ["ZC010", "ZC010"]
 

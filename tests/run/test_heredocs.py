@@ -12,7 +12,7 @@ from zerocfg.lint.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.run.templates import known
+from zerocfg.run.templates import plain_or_unknown
 
 BODY = '{"train_batch_size": 8, "zero_optimization": {"stage": 2}}'
 LINE = "deepspeed train.py --deepspeed_config ds.json"
@@ -90,7 +90,7 @@ def test_each_branch_says_what_its_keys_say(tmp_path: Path) -> None:
     )
     runs = find_runs([_written(tmp_path, script)], Files(), root=tmp_path)[0]
     assert [run.missing for run in runs if run.missing] == []
-    found = [(one.code, one.spot.path, one.spot.start.line) for one in lint_runs(runs).diagnostics]
+    found = [(one.code, one.span.path, one.span.start.line) for one in lint_runs(runs).diagnostics]
     assert found == [("ZC102", "overlap_com", 4), ("ZC102", "gradient_cliping", 9)]
 
 
@@ -104,7 +104,7 @@ def test_what_only_the_shell_knows_is_unknown(tmp_path: Path) -> None:
     body = '{"train_batch_size": $N, "gradient_clipping": "${C}x", "bf16": {"enabled": true}}'
     run = run_of(tmp_path, f"cat > ds.json << EOF\n{body}\nEOF\n{LINE}\n")
     assert run.deepspeed is not None
-    assert known(run.deepspeed.document) == {
+    assert plain_or_unknown(run.deepspeed.document) == {
         "train_batch_size": UNKNOWN,
         "gradient_clipping": UNKNOWN,
         "bf16": {"enabled": True},
@@ -151,5 +151,5 @@ def test_findings_stand_in_the_script(tmp_path: Path) -> None:
     script = f"S=2\ncat > ds.json << EOF\n{{\n{line}\n}}\nEOF\n{LINE}\n"
     runs = find_runs([_written(tmp_path, script)], Files(), root=tmp_path)[0]
     (found,) = [one for one in lint_runs(runs).diagnostics if one.code == "ZC101"]
-    assert found.spot.start == (4, line.index('"overlap_com"') + 1)
+    assert found.span.start == (4, line.index('"overlap_com"') + 1)
     assert found.fix is None

@@ -26,7 +26,7 @@ def linted(folder: Path, **files: str) -> list[tuple[str, str, str]]:
     for name, text in files.items():
         (folder / name.replace("__", ".")).write_text(text, encoding="utf-8")
     found = Job([folder], Settings(), Selection(), root=folder).lint().diagnostics
-    return [(d.code, d.severity.value, d.spot.path) for d in found]
+    return [(d.code, d.severity.value, d.span.path) for d in found]
 
 
 @pytest.mark.parametrize(

@@ -270,5 +270,5 @@ def test_said(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(tmp_path)
     runs, _ = find_runs([Path()], Files(), root=Path())
     found = lint_runs(with_versions(runs, {})).diagnostics
-    said = [(one.code, one.severity.value, one.spot.file.name) for one in found if one.severity.value != "note"]
+    said = [(one.code, one.severity.value, one.span.file.name) for one in found if one.severity.value != "note"]
     assert said == expected

@@ -44,11 +44,11 @@ def test_every_file_of_a_run_stands_for_it(case: str, tmp_path: Path, monkeypatc
         (tmp_path / name).write_text(text, encoding="utf-8")
     runs, _ = find_runs([tmp_path], Files(), root=tmp_path, scripts=True)
     (run,) = (one for one in runs if one.deepspeed is not None and (one.launch or one.script))
-    expected = {(one.code, one.spot.path) for one in lint_runs([run]).diagnostics}
+    expected = {(one.code, one.span.path) for one in lint_runs([run]).diagnostics}
     assert ("ZC102", "gradient_clippin") in expected
     named = {file.path for file in files_of(run) if file.path is not None} | {run.entry_point}
     assert len(named) >= 2
     for path in sorted(filter(None, named)):
         alone, _ = find_runs([path], Files(), root=tmp_path, scripts=True)
         assert run.name in {one.name for one in alone}, path
-        assert expected <= {(one.code, one.spot.path) for one in lint_runs(alone).diagnostics}, path
+        assert expected <= {(one.code, one.span.path) for one in lint_runs(alone).diagnostics}, path

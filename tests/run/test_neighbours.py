@@ -11,7 +11,7 @@ from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.lint.selection import Selection
 from zerocfg.run.discover import Files
-from zerocfg.run.frameworks import FRAMEWORKS, recognise, ships
+from zerocfg.run.frameworks import FRAMEWORKS, recognise, ships_config
 from zerocfg.run.link import find_runs
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ DS = (
 
 def linted(folder: Path, consumer: str | None = None) -> list[tuple[str, str, str]]:
     found = Job([folder], Settings(), Selection(), consumer, root=folder).lint().diagnostics
-    return [(d.code, d.severity.value, d.spot.path) for d in found if d.severity.value != "note"]
+    return [(d.code, d.severity.value, d.span.path) for d in found if d.severity.value != "note"]
 
 
 def the_run(folder: Path, files: dict[str, str]) -> Run:
@@ -145,9 +145,9 @@ def test_what_is_recognised() -> None:
     assert recognise({"base_model": "m", "output_dir": "out"}) is None
     assert recognise({"model": "m", "dataset": "d"}) is None
     assert set(FRAMEWORKS) == {"llamafactory", "axolotl", "swift"}
-    assert ships("swift", "zero3_offload")
-    assert not ships("swift", "ds.json")
-    assert not ships("transformers", "zero3")
+    assert ships_config("swift", "zero3_offload")
+    assert not ships_config("swift", "ds.json")
+    assert not ships_config("transformers", "zero3")
 
 
 ODD = (None, True, 0, -1, 1.5, "", "auto", "1e-4", "${x}", [], [1], {}, {"a": 1})

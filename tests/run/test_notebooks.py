@@ -116,7 +116,7 @@ def test_code_of_all_cells_is_one_script(tmp_path: Path) -> None:
     assert [(run.consumer, run.launch) for run in runs] == [("transformers", None)]
     (one,) = lint_runs(runs).diagnostics
     assert (one.code, one.severity.value, one.fix) == ("ZC802", "error", None)
-    assert "logging_steps" in text.splitlines()[one.spot.start.line - 1]
+    assert "logging_steps" in text.splitlines()[one.span.start.line - 1]
 
 
 def test_a_command_is_a_launch_line(tmp_path: Path) -> None:
@@ -126,6 +126,17 @@ def test_a_command_is_a_launch_line(tmp_path: Path) -> None:
     assert run.accelerate is not None
     assert run.arguments["lr"].value == "1"
     assert run.flags["num_machines"].value is UNKNOWN
+
+
+def test_a_quoted_word_ends_behind_its_quote(tmp_path: Path) -> None:
+    """However a notebook escapes it."""
+    (tmp_path / "acc.yaml").write_text("distributed_type: MULTI_GPU\nnum_processes: 2\n")
+    line = "!accelerate launch --config_file acc.yaml train.py"
+    (run,) = runs_of(tmp_path, notebook(f"{line} --report_to 'a' --run_name \"b c\"\nfit()\n"))
+    assert run.launch is not None and run.launch_file is not None
+    text = run.launch_file.source.text
+    words = [text[one.span.start : one.span.end] for one in run.launch.script_options]
+    assert words == ["--report_to 'a'", '--run_name \\"b c\\"']
 
 
 def test_a_file_that_another_cell_may_make_is_not_missing(tmp_path: Path) -> None:

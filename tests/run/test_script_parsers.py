@@ -119,7 +119,7 @@ def test_a_recipe_beside_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     told = alone["recipes/x/dpo/c.yaml"].reader_evidence
     assert told is not None and told.place is not None and told.place.file is not None
     assert (told.by, told.place.file.name) == ("sibling", "recipes/dpo/a.yaml")
-    assert [(one.code, one.spot.file.name) for one in diagnostics] == [
+    assert [(one.code, one.span.file.name) for one in diagnostics] == [
         ("ZC802", "recipes/x/dpo/c.yaml"),
         ("ZC841", "recipes/x/dpo/c.yaml"),
     ]

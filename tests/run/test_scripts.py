@@ -269,7 +269,7 @@ def found(folder: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> tuple[
 
 def told(diagnostics: list[Diagnostic]) -> list[tuple[str, str, str]]:
     return [
-        (one.code, one.spot.file.name, one.spot.file.source.line(one.spot.start.line)[one.spot.start.column - 1 :])
+        (one.code, one.span.file.name, one.span.file.source.line(one.span.start.line)[one.span.start.column - 1 :])
         for one in diagnostics
     ]
 
@@ -319,7 +319,7 @@ def test_literal_arguments_against_the_config(steps: int, tmp_path: Path, monkey
         assert diagnostics == []
         return
     assert [one.code for one in diagnostics] == ["ZC201"]
-    assert diagnostics[0].spot.file.name == "ds.json"
+    assert diagnostics[0].span.file.name == "ds.json"
     assert [(one.file.name, one.start.line) for one in diagnostics[0].related] == [("train.py", 2)]
     assert (
         "is 4 (in ds.json) but the Trainer's `gradient_accumulation_steps` is 8 (in train.py)" in diagnostics[0].message

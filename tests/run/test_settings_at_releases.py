@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zerocfg.run.model import UNKNOWN, Effective, Run, SourceFile
+from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
 from zerocfg.run.resolve_settings import resolve_settings, with_releases
 from zerocfg.run.stages.admitted import guessed
 from zerocfg.run.stages.parser import parser_of
@@ -28,13 +28,13 @@ def engine(declared: str | None, more: str = "") -> Effective:
     return resolve_settings(Run("", consumer="deepspeed", deepspeed_route="engine", deepspeed=file, versions=versions))
 
 
-def launched(declared: str | None, text: str) -> Effective:
+def launched(declared: str | None, text: str, **flags: str) -> Effective:
     source = SourceText("acc.yaml", text)
     file = SourceFile("acc.yaml", "accelerate", source, load_as(source, "yaml"))
     line = LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0))
-    return resolve_settings(
-        Run("", launch=line, accelerate=file, versions={} if declared is None else {"accelerate": declared})
-    )
+    given = {name: Setting(value, Origin("flag", f"--{name}")) for name, value in flags.items()}
+    versions = {} if declared is None else {"accelerate": declared}
+    return resolve_settings(Run("", launch=line, flags=given, accelerate=file, versions=versions))
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_what_is_written_is_read_as_then(declared: str, more: str, name: str, va
             ', "fp16": {"enabled": true, "fp16_master_weights_and_grads": true}, "zero_optimization": {"stage": 3}',
             [],
         ),
-        ("==0.17.0", ', "sequence_parallel_size": 0', ["ds-batch-zero"]),
-        ("==0.16.9", ', "sequence_parallel_size": 0', []),
-        (">=0.16", ', "sequence_parallel_size": 0', []),
+        ("==0.19.3", ', "sequence_parallel_size": 0', ["ds-batch-zero"]),
+        ("==0.19.2", ', "sequence_parallel_size": 0', []),
+        (">=0.19", ', "sequence_parallel_size": 0', []),
     ],
 )
 def test_what_the_parser_refuses(declared: str | None, more: str, kinds: list[str]) -> None:
@@ -141,6 +141,22 @@ def test_deepspeed_and_parallelism(declared: str | None, handed_on: bool) -> Non
     assert ("PARALLELISM_CONFIG_TP_SIZE" in launched(declared, text).environment) is handed_on
 
 
+@pytest.mark.parametrize(
+    ("declared", "value", "bound"),
+    [
+        ("==1.7.0", "true", False),
+        ("==1.8.0", "false", True),
+        ("==1.12.0", "true", True),
+        ("==1.13.0", "true", False),
+        ("==1.15.0", "true", True),
+        (None, "false", False),
+    ],
+)
+def test_threads_bound_to_cores(declared: str | None, value: str, bound: bool) -> None:
+    effective = launched(declared, f"distributed_type: 'NO'\nuse_cpu: {value}\n")
+    assert ("KMP_AFFINITY" in effective.environment) is bound
+
+
 def test_a_default_that_the_releases_do_not_share_is_not_known() -> None:
     assert launched(">=0.25,<0.27", FSDP).environment["FSDP_SHARDING_STRATEGY"].value is UNKNOWN
 
@@ -155,6 +171,8 @@ def test_false_that_is_taken_for_no(declared: str, word: object) -> None:
     assert not effective.failures
 
 
+UNUSED = "distributed_type: MULTI_GPU\nnum_processes: 2\n%s\n"
+SEVERAL = "distributed_type: 'NO'\nnum_processes: 2\nnum_machines: 2\n"
 PARALLEL = "distributed_type: MULTI_GPU\nnum_processes: 2\nparallelism_config: {parallelism_config_tp_size: 2}\n"
 
 
@@ -173,10 +191,54 @@ PARALLEL = "distributed_type: MULTI_GPU\nnum_processes: 2\nparallelism_config: {
         ("==0.34.0", NO, ["mixed-precision-type"]),
         (None, NO, ["mixed-precision-type"]),
         ("==0.30.1", NO.replace("no", "yes"), ["mixed-precision-type"]),
+        ("==1.4.0", "distributed_type: MULTI_HPU\nnum_processes: 2\n", ["distributed-type"]),
+        ("==1.5.0", "distributed_type: MULTI_HPU\nnum_processes: 2\n", []),
+        (">=1.0", "distributed_type: MULTI_HPU\nnum_processes: 2\n", []),
+        ("==1.4.0", UNUSED % "fsdp_config: auto", ["section-type"]),
+        ("==1.4.0", UNUSED % "fsdp_config: 1", ["section-type"]),
+        ("==1.4.0", UNUSED % "fsdp_config: ''", []),
+        ("==1.5.0", UNUSED % "fsdp_config: auto", []),
+        ("==1.3.0", UNUSED % "fp8_config: auto", []),
+        (">=1.4", UNUSED % "fsdp_config: auto", []),
+        ("==1.7.0", SEVERAL + "main_process_ip: 10.0.0.1\n", []),
+        ("==1.7.0", SEVERAL, ["main-process-missing"]),
+        ("==1.8.0", SEVERAL + "main_process_ip: 10.0.0.1\n", ["main-process-missing"]),
+        (">=1.7", SEVERAL + "main_process_ip: 10.0.0.1\n", []),
+        ("==1.7.0", "distributed_type: null\nnum_processes: null\n", ["num-processes-type"]),
+        ("==1.8.0", "distributed_type: null\nnum_processes: null\n", []),
+        ("==0.33.0", "distributed_type: MULTI_GPU\n", ["num-processes-missing"]),
+        ("==0.33.0", "distributed_type: MULTI_GPU\nnum_processes: -1\n", []),
+        ("==0.34.0", "distributed_type: MULTI_GPU\nnum_processes: -1\n", ["num-processes-missing"]),
+        ("==1.14.0", "distributed_type: 'NO'\nuse_cpu: [1]\n", []),
+        ("==1.15.0", "distributed_type: 'NO'\nuse_cpu: [1]\n", ["use-cpu-type"]),
     ],
 )
 def test_what_the_launcher_refuses(declared: str | None, text: str, kinds: list[str]) -> None:
     assert [failure.kind for failure in launched(declared, text).failures if failure.phase == "launch"] == kinds
+
+
+@pytest.mark.parametrize(
+    ("declared", "stage"),
+    [("==1.4.0", "2"), ("==1.5.0", "3"), (None, "3"), (">=1.5", "3"), (">=1.4", UNKNOWN)],
+)
+def test_who_wins_when_file_and_launch_line_differ(declared: str | None, stage: object) -> None:
+    text = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {zero_stage: 2}\n"
+    assert launched(declared, text, zero_stage="3").environment["ACCELERATE_DEEPSPEED_ZERO_STAGE"].value == stage
+
+
+@pytest.mark.parametrize(
+    ("declared", "key", "mode"),
+    [
+        ("==1.13.0", "mode", "default"),
+        ("==1.13.0", "dynamo_mode", "max-autotune"),
+        ("==1.14.0", "mode", "max-autotune"),
+        (">=1.13", "mode", UNKNOWN),
+        (">=1.13", "dynamo_mode", "max-autotune"),
+    ],
+)
+def test_keys_of_dynamo_with_and_without_their_prefix(declared: str, key: str, mode: object) -> None:
+    text = UNUSED % f"dynamo_config: {{dynamo_backend: INDUCTOR, {key}: max-autotune}}"
+    assert launched(declared, text).environment["ACCELERATE_DYNAMO_MODE"].value == mode
 
 
 def test_a_run_whose_project_admits_other_releases_is_computed_again() -> None:

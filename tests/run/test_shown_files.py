@@ -54,10 +54,10 @@ def test_a_config_that_a_page_shows_is_read(case: str, tmp_path: Path) -> None:
     assert run.deepspeed is not None
     assert run.deepspeed.data() == json.loads(BODY)
     (found,) = (one for one in lint_runs([run]).diagnostics if one.code == "ZC102")
-    assert found.spot.path == "zero_optimisation"
-    assert found.spot.file.name.endswith("README.md")
+    assert found.span.path == "zero_optimisation"
+    assert found.span.file.name.endswith("README.md")
     before = text[: text.index('"zero_optimisation"')]
-    assert found.spot.start == (before.count("\n") + 1, len(before) - before.rfind("\n"))
+    assert found.span.start == (before.count("\n") + 1, len(before) - before.rfind("\n"))
     assert found.fix is None
 
 
@@ -90,7 +90,7 @@ def test_an_accelerate_config(cut: str, read: bool, tmp_path: Path) -> None:
     page = f"Save `acc.yaml`:\n```yaml\n{body}```\n```bash\naccelerate launch --config_file acc.yaml train.py\n```\n"
     (run,) = runs_of(tmp_path, "README.md", page)
     assert (run.accelerate is not None) is read
-    found = [one.code for one in lint_runs([run]).diagnostics if one.spot.path == "mixed_precison"]
+    found = [one.code for one in lint_runs([run]).diagnostics if one.span.path == "mixed_precison"]
     assert found == (["ZC101"] if read else [])
 
 
@@ -142,7 +142,7 @@ def test_a_config_that_a_cell_writes_is_read(case: str, tmp_path: Path) -> None:
     assert run.deepspeed.data() == json.loads(BODY)
     (found,) = (one for one in lint_runs([run]).diagnostics if one.code == "ZC102")
     before = text[: text.rindex("zero_optimisation") - 2]
-    assert found.spot.start == (before.count("\n") + 1, len(before) - before.rfind("\n"))
+    assert found.span.start == (before.count("\n") + 1, len(before) - before.rfind("\n"))
     assert found.fix is None
 
 

@@ -33,9 +33,9 @@ def found(folder: Path, **files: str) -> list[Diagnostic]:
 
 def shown(one: Diagnostic) -> str:
     """Code, severity and the words that are underlined."""
-    source = one.spot.file.source
-    start = source.offset(one.spot.start.line - 1, one.spot.start.column - 1)
-    end = source.offset(one.spot.end.line - 1, one.spot.end.column - 1)
+    source = one.span.file.source
+    start = source.offset(one.span.start.line - 1, one.span.start.column - 1)
+    end = source.offset(one.span.end.line - 1, one.span.end.column - 1)
     return f"{one.code} {one.severity.value} {source.text[start:end]}"
 
 

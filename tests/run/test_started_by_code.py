@@ -65,7 +65,7 @@ def test_the_run_is_linted_and_not_edited(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("from accelerate import Accelerator\nAccelerator()\n")
     code = "import subprocess\nsubprocess.run(['accelerate', 'launch', '--mixed_precision', 'bfloat16', 'train.py'])\n"
     (one,) = lint_runs(runs_of(tmp_path, code)).diagnostics
-    assert (one.code, one.severity.value, one.spot.file.name.endswith("go.py")) == ("ZC711", "error", True)
+    assert (one.code, one.severity.value, one.span.file.name.endswith("go.py")) == ("ZC711", "error", True)
     assert one.fix is None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zerocfg.memory.outside import Band
+from zerocfg.memory.overhead import Band
 from zerocfg.resolve.plan import Decision
 from zerocfg.rules.api import Location
 from zerocfg.run.model import SourceFile

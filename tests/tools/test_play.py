@@ -95,9 +95,9 @@ def test_what_is_written_is_read_again(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "releases").mkdir()
     (tmp_path / "releases" / "rules.json").write_text(text)
     monkeypatch.setattr(reader, "schema_folder", lambda: tmp_path)
-    reader.played.cache_clear()
+    reader.rule_outcomes.cache_clear()
     found = reader.rule_outcomes()
-    reader.played.cache_clear()
+    reader.rule_outcomes.cache_clear()
     assert found == held
 
 

@@ -80,7 +80,7 @@ def life(library: str, keys: Iterable[str]) -> Life | None:
     return Life(tuple(edges))
 
 
-def where(holds: Callable[[Release], bool], among: Admitted, library: str) -> str | None:
+def releases_where(holds: Callable[[Release], bool], among: Admitted, library: str) -> str | None:
     """For which of the admitted releases something holds: None for none of them, "" for all, else in words, as
     ``from TRL 0.20.0 on``."""
     held = [holds(one) for one in among.releases]

@@ -129,7 +129,7 @@ def state_words(state: State) -> str:
 
 
 def _words(before: State, now: State) -> Iterator[str]:
-    """What differs between two states; nothing where it is nothing that a config can tell."""
+    """The differences between two states that a config can show."""
     if now is None or now.get("removed"):
         if not _gone(before):
             yield "no longer read" if now is None else "removed: it stops the library where it is set"
@@ -162,7 +162,7 @@ def _words(before: State, now: State) -> Iterator[str]:
 
 
 def _choices(state: dict[str, Any]) -> list[object] | None:
-    """The values that a key takes, where they are told one by one."""
+    """The accepted values of a key, where the history lists them."""
     found = state.get("choices", state.get("words"))
     if isinstance(found, list):
         return found

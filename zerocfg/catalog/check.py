@@ -114,7 +114,7 @@ def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, pat
 
 
 def _beaten(mapping: Mapping, key: Key) -> bool:
-    """Whether an untyped section finds the key under its first name, so that nobody looks at the other one."""
+    """Whether an untyped section has the key under its first name; the alias is then not looked up."""
     first = mapping.entry(key.name)
     return first is not None and plain(first.value) is not None
 

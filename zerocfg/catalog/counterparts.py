@@ -48,14 +48,14 @@ class Counterpart:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What a foreign key says in another format. ``lost``: settings of a section for which that has no words."""
+    """A key of another format, translated. ``lost``: settings of a section that the target format cannot express."""
 
     places: tuple[Counterpart, ...] = ()
     lost: tuple[str, ...] = ()
 
 
 def translated(name: str, value: object, to: Format) -> Translation:
-    """What a key that ``to`` does not have at its place says in the words of ``to``, whoever else calls it so."""
+    """The translation into format ``to`` of a key that it does not have at this path."""
     places: list[Counterpart] = []
     lost: list[str] = []
     for setting, said, per_machine in _said(name, value):
@@ -81,7 +81,7 @@ def homes(name: str) -> tuple[Names, ...]:
 
 @cache
 def paths(format: Format) -> dict[str, Names]:
-    """By setting: the key of accelerate's config or the training argument that says it with the same value."""
+    """By setting: the key of accelerate's config or the training argument that takes the same value."""
     return {setting: path for path, setting, word in _stated(format) if word is None}
 
 
@@ -132,7 +132,7 @@ def _said(name: str, value: object) -> Iterator[tuple[str, object, bool]]:
 
 @cache
 def _parameters() -> dict[str, Names]:
-    """Parameters of the optimizer and of the schedule that a training argument says, too: by name, where they stand."""
+    """Optimizer and scheduler parameters that a training argument sets as well: paths by argument name."""
     said = {tuple(setting.split(".")[:3]) for setting in paths("training-arguments")}
     return {path[-1]: path for path in said if path[1:2] == ("params",)}
 
@@ -195,7 +195,7 @@ def _fitting(format: Format, path: Names, value: object) -> Iterator[Counterpart
 
 @cache
 def _stated(format: Format) -> tuple[tuple[Names, str, str | None], ...]:
-    """Path, setting, and the word of the value that means it, of every key that says what it sets."""
+    """Path, setting and the value's meaning, for every key whose model declares a setting."""
     found: list[tuple[Names, str, str | None]] = []
     for path, key in _keys(format):
         stated = key.facts.get("setting")

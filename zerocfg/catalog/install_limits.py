@@ -1,4 +1,4 @@
-"""The newest releases of a library that an installer takes beside older packages, or on an older Python.
+"""The newest releases of a library that an installer can combine with older packages or an older Python.
 
 ``python -m tools.facts.beside`` resolved them and wrote ``schemas/releases/beside.json``.
 """

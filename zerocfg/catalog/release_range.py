@@ -1,4 +1,4 @@
-"""Some of the releases of a library that a project admits, as data and in words."""
+"""A range of the releases of a library that a project admits, as data and in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zerocfg.catalog.versions import Release, library_name, text
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRange:
-    """Those from one release on, or those before one; neither where they lie scattered."""
+    """Releases from one on (``since``) or before one (``until``); neither where they are not contiguous."""
 
     library: str
     since: Release | None = None
@@ -26,7 +26,7 @@ class ReleaseRange:
 
 
 def range_where(library: str, among: Sequence[Release], holds: Sequence[bool]) -> ReleaseRange | None:
-    """Which of some releases, oldest first, something holds for; None where it holds for all. It holds for one."""
+    """The range of releases, oldest first, in which something holds, at least one; None where it holds in all."""
     if all(holds):
         return None
     first, last = holds.index(True), len(holds) - 1 - holds[::-1].index(True)

@@ -36,7 +36,7 @@ class Key:
 
     @property
     def branches(self) -> list[dict[str, Any]]:
-        """One schema for each kind of value; made when it is asked for, because few keys of a schema ever are."""
+        """One schema for each kind of value; built lazily, because few keys of a schema are ever looked up."""
         if self._branches is None:
             self._branches = [self._schema.deref(branch) for branch in alternatives(self.raw)]
         return self._branches
@@ -142,7 +142,7 @@ class Section:
 
     @property
     def open(self) -> bool:
-        """True when any further key is allowed (values are passed on to somebody else)."""
+        """True when any further key is allowed (values are passed through to another library)."""
         extra = self.raw.get("additionalProperties", False)
         return extra is True or isinstance(extra, dict)
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that ``word`` was most likely meant to be, or None when nothing is near."""
+    """The closest known spelling of ``word``; None when nothing is near."""
     return _closest(word, tuple(known)) if word and len(word) <= 80 else None
 
 

@@ -24,7 +24,7 @@ _FLOAT = re.compile(r"\s*[+-]?(?:\d+(?:_\d+)*\.?(?:\d+(?:_\d+)*)?|\.\d+(?:_\d+)*
 
 
 class RefusedError(ValueError):
-    """A value that the library does not take; the text says why in a few words."""
+    """A value that the library does not accept; the message gives the reason."""
 
 
 def as_int(value: object) -> int:

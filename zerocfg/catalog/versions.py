@@ -1,6 +1,8 @@
 """Which releases a declared version admits: enough of PEP 440 for `0.19.8`, `>=0.18`, `>=0.18,<0.20`, `==0.19.*`.
 
-Pre-releases and local parts are read as the release that they belong to.
+Pre-releases and local parts are read as the release that they belong to. `packaging` is not used here: importing its
+`version`, `specifiers` and `requirements` takes 16 ms of CPU time (26.3, Python 3.11), three times what pins may add to
+a lint; and it answers whether a release matches, not which range a declaration admits.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import click
 
 from zerocfg.cli.progress import Working
 from zerocfg.cli.settings import find_settings
-from zerocfg.resolve.build import Built, build_plans
+from zerocfg.resolve.build import BuildResult, build_plans
 from zerocfg.resolve.spec.spec_file import SpecFile, read_spec
 from zerocfg.run.discover import display_name
 
@@ -30,7 +30,7 @@ def read_or_exit(spec: Path) -> SpecFile:
     return read
 
 
-def resolved(read: SpecFile, only: str | None, hardware: str | None) -> list[Built]:
+def resolved(read: SpecFile, only: str | None, hardware: str | None) -> list[BuildResult]:
     """The runs, resolved; shows which one is at work. Unknown runs and hardware on the command line are wrong use."""
     try:
         with Working() as working:

@@ -1,1 +1,1 @@
-"""Two builds, a build and what is on disk, or two configs: what differs in meaning, and why."""
+"""Two builds, a build and what is on disk, or two configs: which effective values differ, and why."""

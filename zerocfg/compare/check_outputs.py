@@ -1,4 +1,4 @@
-"""What is on disk against what the sources give now. Nothing is written."""
+"""Checks the outputs on disk against a fresh build. Nothing is written."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ FILE_STATES = {
     "unreadable": "cannot be read",
     "unknown": "is not what the build gives (no lock tells how it was built)",
 }
-"""What a file's state means, in words behind its name."""
+"""The states of a file, as printed behind its name."""
 
 
 @dataclass(slots=True)
 class FileState:
-    """A file that is not as the build gives it.
+    """A file that differs from the build.
 
     ``state``: "missing", "edited" (changed by hand since it was built), "outdated" (as it was built, from other
     sources), "stale" (no longer emitted), "unreadable", "unknown" (differs, and no lock tells how it was built).
@@ -48,7 +48,7 @@ class FileState:
 
 
 @dataclass(slots=True)
-class Checked:
+class OutputCheck:
     """One run. ``state`` is "up to date", "differs", "not built" or "gone" (the spec has no such run any more).
 
     ``sources`` are what changed since it was built.
@@ -62,9 +62,9 @@ class Checked:
     sources: list[str] = field(default_factory=list)
 
 
-def check_run(emitted: Emitted) -> Checked:
+def check_run(emitted: Emitted) -> OutputCheck:
     """One run against its folder. Raises `zerocfg.emit.lock.LockError` for a lock that cannot be read."""
-    found = Checked(emitted.plan.name, emitted.folder, "differs")
+    found = OutputCheck(emitted.plan.name, emitted.folder, "differs")
     path = emitted.folder / lockfile.NAME
     old = lockfile.load(path) if path.exists() or path.is_symlink() else None
     new = lockfile.parse(emitted.files[lockfile.NAME], path)
@@ -93,7 +93,7 @@ def check_run(emitted: Emitted) -> Checked:
     return found
 
 
-def gone_runs(out: Path, spec_folder: Path, spec_name: str, names: set[str]) -> list[Checked]:
+def gone_runs(out: Path, spec_folder: Path, spec_name: str, names: set[str]) -> list[OutputCheck]:
     """Builds below ``out`` of runs that this spec no longer has. A lock that cannot be read is somebody else's."""
     found = []
     for folder in sorted(path for path in out.iterdir() if path.is_dir()) if out.is_dir() else []:
@@ -102,12 +102,12 @@ def gone_runs(out: Path, spec_folder: Path, spec_name: str, names: set[str]) -> 
         if lock is None or lock.run in names or start is None or "\0" in start:
             continue
         if lock.source("spec") == spec_name and (folder / start).resolve() == spec_folder:
-            found.append(Checked(lock.run, folder, "gone"))
+            found.append(OutputCheck(lock.run, folder, "gone"))
     return found
 
 
 def _but_release(lock: lockfile.Lock) -> dict[str, object]:
-    """Another release of zerocfg that builds the same is no difference."""
+    """The lock's content without zerocfg's own release, which alone is no difference."""
     return {key: value for key, value in lock.content.items() if key != "zerocfg"}
 
 
@@ -134,7 +134,7 @@ def _file(path: Path, data: bytes, built: object, before: dict[str, object]) -> 
 
 
 def differences(name: str, there: bytes, given: bytes, before: dict[str, object]) -> list[str]:
-    """What a file on disk says otherwise than the build: key by key for configs, else as lines of a diff.
+    """How a file on disk differs from the build: key by key for configs, else as lines of a diff.
 
     Values of a config that are as in ``before`` were not edited; that they changed is said elsewhere.
     """

@@ -1,4 +1,4 @@
-"""Two sides by effective meaning: the values that differ, the important ones first."""
+"""Compares the effective values of two sides; the most important differences come first."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class Comparison:
 
 
 def compare(a: Side, b: Side) -> Comparison:
+    """The differences of two sides, in the groups that both have."""
     found = Comparison(a, b)
     only = [0, 0]
     for group in GROUPS:
@@ -77,6 +78,6 @@ def _without_echoes(differences: list[Difference], a: Side, b: Side) -> Iterable
 
 
 def _open(side: Side, setting: str) -> bool:
-    """Whether a setting says less than the argument behind it."""
+    """Whether a setting is less specific than its argument."""
     value = side.groups[SETTINGS].get(setting)
     return value is None or value.value is UNKNOWN or value.value == AUTO

@@ -1,4 +1,4 @@
-"""What is compared by ``zerocfg diff``: a build, or a config or run as its readers understand it."""
+"""The two sides of ``zerocfg diff``: a build, or the effective values of a config or run."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ GROUPS = (SETTINGS, ACCELERATE, VARIABLES, ARGUMENTS, JOB)
 
 _LAUNCHER = load_schema("accelerate-launcher").root.keys
 _OF_THE_LAUNCHER = ("engine", "num_processes", "num_machines", "mixed_precision")
-_TOLD_BY_SETTINGS = (
+_REDUNDANT_VARIABLES = (
     "ACCELERATE_CONFIG_DS_FIELDS",
     "ACCELERATE_DEEPSPEED_",
     "ACCELERATE_GRADIENT_",
     *(name for one in ("mixed_precision", "use_deepspeed") for name in _LAUNCHER[one].variables),
 )
-"""Variables, or how their names begin, that only carry what the settings say."""
+"""Variables, or prefixes of their names, that only repeat the settings."""
 _NOT_JSON = ("inf", "-inf", "nan")
 """Numbers that a lock holds as words."""
 _PATHS = frozenset(("config", "config_file", "deepspeed", "deepspeed_config", "deepspeed_config_file"))
@@ -44,12 +44,12 @@ _PATHS = frozenset(("config", "config_file", "deepspeed", "deepspeed_config", "d
 
 
 class SideError(ValueError):
-    """What the user named is none of the things that can be compared; the text says what to name instead."""
+    """The named thing cannot be compared; the message says what to name instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value, and where it comes from in words. ``said`` False: nobody sets it, or nobody knows it."""
+    """One value and its origin, described. ``said`` False: it is a default, or unknown."""
 
     value: object
     origin: str
@@ -230,7 +230,7 @@ def side_of(name: str, run: Run) -> Side:
         side.groups[VARIABLES] = {
             key: _value(key, setting)
             for key, setting in effective.environment.items()
-            if not key.startswith(_TOLD_BY_SETTINGS)
+            if not key.startswith(_REDUNDANT_VARIABLES)
         }
     if run.recipe is not None or run.consumer in ("transformers", "trl"):
         side.groups[ARGUMENTS] = _arguments(run)

@@ -11,8 +11,7 @@ from ruamel.yaml.scalarstring import SingleQuotedScalarString
 from yaml.nodes import ScalarNode
 from yaml.resolver import Resolver
 
-from zerocfg.emit.validated import typed
-from zerocfg.emit.values import one_line
+from zerocfg.emit.values import one_line, typed
 from zerocfg.models.accelerate import ClusterConfig
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ _TEXT = "tag:yaml.org,2002:str"
 
 
 def render(plan: Plan) -> str:
+    """The file's text."""
     document, config = CommentedMap(), _config(plan)
     for name, decision in plan.accelerate.items():
         section, _, leaf = name.rpartition(".")

@@ -12,23 +12,23 @@ from zerocfg.lint.engine import Diagnostic, Result, lint_runs
 from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.rules.api import Severity
 from zerocfg.run.config import AUTO
-from zerocfg.run.releases import assuming_newest
+from zerocfg.run.releases import with_newest_releases
 from zerocfg.source.node import Path as KeyPath
 from zerocfg.source.node import Scalar, dotted, walk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.spec.spec_file import SpecFile
 
 
 @dataclass(slots=True)
-class Compiled:
+class CompiledBuild:
     """``emitted`` are the files of all runs; empty when something speaks against them: ``problems`` of the runs
-    (`Built.problems`) or ``errors`` of lint. ``warnings`` counts those of lint about the sources."""
+    (`BuildResult.problems`) or ``errors`` of lint. ``warnings`` counts those of lint about the sources."""
 
-    built: list[Built]
+    built: list[BuildResult]
     emitted: list[Emitted] = field(default_factory=list)
     errors: Result | None = None
     warnings: int = 0
@@ -38,18 +38,18 @@ class Compiled:
         return any(one.problems for one in self.built)
 
 
-def compile_runs(read: SpecFile, built: list[Built], out: Path) -> Compiled:
+def compile_runs(read: SpecFile, built: list[BuildResult], out: Path) -> CompiledBuild:
     """The files of the runs below ``out``; nothing is written.
 
     Raises RuntimeError where the files would not mean what was planned: a bug of zerocfg.
     """
-    found = Compiled(built)
+    found = CompiledBuild(built)
     for one in built:
         if one.plan is not None:
             one.problems += locate_problems(emit_problems(one.plan), read, one.run)
     if any(problem.key == "goals" for one in built for problem in one.problems):
         return found  # lint would judge a run that was not chosen to its end
-    linted = lint_runs([assuming_newest(one.run) for one in built])
+    linted = lint_runs([with_newest_releases(one.run) for one in built])
     found.warnings = sum(one.severity is Severity.WARNING for one in linted.diagnostics)
     found.errors = _errors(linted, but_replaced=True)
     if found.errors is not None or found.has_problems:
@@ -65,27 +65,27 @@ def _errors(linted: Result, *, but_replaced: bool = False) -> Result | None:
     errors = [
         one for one in linted.diagnostics if one.severity is Severity.ERROR and not (but_replaced and _is_replaced(one))
     ]
-    return Result(errors, linted.hidden, linted.files) if errors else None
+    return Result(errors, linted.suppressed, linted.files) if errors else None
 
 
 def _is_replaced(diagnostic: Diagnostic) -> bool:
     """Whether the emitted files hold another value: an auto, or the processes of a hardware that the build knows."""
-    if diagnostic.spot.path in ("num_processes", "num_machines"):
+    if diagnostic.span.path in ("num_processes", "num_machines"):
         return True
-    document = diagnostic.spot.file.document
+    document = diagnostic.span.file.document
     path = _path(diagnostic)
     node = document.get(path) if document is not None and path else None
     return isinstance(node, Scalar) and node.value == AUTO
 
 
 def _path(diagnostic: Diagnostic) -> KeyPath:
-    document = diagnostic.spot.file.document
+    document = diagnostic.span.file.document
     if document is None or document.root is None:
         return ()
-    return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.spot.path), ())
+    return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.span.path), ())
 
 
-def _read_back(emitted: list[Emitted], built: list[Built]) -> Result | None:
+def _read_back(emitted: list[Emitted], built: list[BuildResult]) -> Result | None:
     """What was emitted must mean what was planned, and lint clean."""
     runs = [emitted_run(one, source.run) for one, source in zip(emitted, built, strict=True)]
     for one, run in zip(emitted, runs, strict=True):

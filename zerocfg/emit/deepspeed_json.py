@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.emit.validated import typed
-from zerocfg.emit.values import one_line
+from zerocfg.emit.values import one_line, typed
 from zerocfg.models.deepspeed import DeepSpeedConfig
 
 if TYPE_CHECKING:

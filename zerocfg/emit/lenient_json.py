@@ -1,4 +1,4 @@
-"""Values of JSON that somebody may have edited: what is not of its type is as if it were not there."""
+"""Lenient reading of JSON that may have been edited: a value of the wrong type counts as absent."""
 
 from __future__ import annotations
 

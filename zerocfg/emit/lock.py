@@ -1,4 +1,4 @@
-"""The lock: what was built from what, and why every value is what it is; its types, and its text both ways."""
+"""The lockfile: its types, reading and writing. It records the inputs of a build and the provenance of every value."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def parse(data: bytes, path: Path) -> Lock:
 
 
 def of(content: Mapping[str, object], name: str = "") -> Lock:
-    """The lock that a mapping says. Somebody may have edited it: what is not of its type is as if it were not there.
+    """The lock in a mapping. It may have been edited: what is not of its type is as if it were not there.
 
     ``name`` of the run, where it says none.
     """

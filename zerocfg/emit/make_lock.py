@@ -1,4 +1,4 @@
-"""The lock of a plan: JSON without dates and without absolute paths."""
+"""Makes the lockfile of a plan: JSON without dates and without absolute paths."""
 
 from __future__ import annotations
 

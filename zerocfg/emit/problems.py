@@ -1,4 +1,4 @@
-"""Why the files of a plan would not start the job: found before anything is written."""
+"""Problems that would keep the emitted job from starting, found before anything is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?")
 
 
 def problems(plan: Plan) -> list[Problem]:
-    """What the author has to change, each with the key of the spec or of the recipe; empty when all is well."""
+    """What the author has to change, by key of the spec or recipe."""
     found = [*_recipe(plan), *_hosts(plan)]
     if plan.targets is not None and plan.targets.slurm is not None:
         found += slurm.problems(plan.targets.slurm)

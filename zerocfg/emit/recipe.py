@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from zerocfg.emit.validated import typed
-from zerocfg.emit.values import json_value, one_line, yaml_value
+from zerocfg.emit.values import json_value, one_line, typed, yaml_value
 from zerocfg.models.training_arguments import TrainingArguments
 from zerocfg.resolve.plan import Decision
 from zerocfg.source.edit import apply_edits, insert_entry, replace_value

@@ -1,10 +1,17 @@
-"""Values as text that every reader of an emitted file understands alike."""
+"""Emitted values: validated by the typed models, and written so that every reader understands them alike."""
 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
+import pydantic
 import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zerocfg.models.base import Section
 
 
 def one_line(text: str) -> str:
@@ -42,3 +49,17 @@ def json_value(value: object) -> str:
         return "[" + ", ".join(json_value(item) for item in value) + "]"
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return text if text.isprintable() else json.dumps(value, allow_nan=False)
+
+
+def typed(model: type[Section], data: Mapping[str, object]) -> dict[str, object]:
+    """The values of a config as its model holds them: those that ``data`` states, converted as the library would.
+
+    Raises RuntimeError for a config that the library refuses: a bug of zerocfg, because lint and build let it pass.
+    """
+    try:
+        made = model.model_validate(data)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        raise RuntimeError(f"{model.__name__}: {key}: {first['msg']} (given {first['input']!r})") from None
+    return made.model_dump(exclude_unset=True, serialize_as_any=True)

@@ -1,4 +1,4 @@
-"""Reading the emitted files back: they must say what the plan says, and lint clean."""
+"""Verifies the emitted files by reading them back: they must have the plan's settings and lint clean."""
 
 from __future__ import annotations
 

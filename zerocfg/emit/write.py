@@ -1,4 +1,4 @@
-"""Writing the emitted files: each one whole or not at all, and never over what zerocfg did not write."""
+"""Writes the emitted files atomically, and never over files that zerocfg did not write."""
 
 from __future__ import annotations
 

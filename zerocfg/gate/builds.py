@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocfg.compare.check_outputs import Checked, FileState, check_run, differences, gone_runs
+from zerocfg.compare.check_outputs import FileState, OutputCheck, check_run, differences, gone_runs
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.files import emit
 from zerocfg.emit.problems import problems as emit_problems
@@ -97,7 +97,7 @@ def _impossible(problem: plan.Problem, run: str, spec: str) -> Reason:
     return Reason("build", "build-impossible", file, message, help, run, line, column)
 
 
-def _reasons(found: Checked, emitted: Emitted, again: str) -> list[Reason]:
+def _reasons(found: OutputCheck, emitted: Emitted, again: str) -> list[Reason]:
     if found.state == "up to date":
         return []
     folder = display_name(found.folder)
@@ -119,7 +119,7 @@ def _reasons(found: Checked, emitted: Emitted, again: str) -> list[Reason]:
     return reasons
 
 
-def _lock(found: Checked, emitted: Emitted, again: str) -> Reason:
+def _lock(found: OutputCheck, emitted: Emitted, again: str) -> Reason:
     """A lockfile in which every value is right and something else differs."""
     path = found.folder / lockfile.NAME
     there = read_bytes(path)
@@ -132,7 +132,7 @@ def _lock(found: Checked, emitted: Emitted, again: str) -> Reason:
     return Reason("build", "build-edited", display_name(path), message, f"{again} --force", found.name, line, column)
 
 
-def _file(found: Checked, state: FileState, again: str) -> Reason:
+def _file(found: OutputCheck, state: FileState, again: str) -> Reason:
     kind, words = _FILES[state.state]
     message = f"{state.name} {words}"
     if state.details:

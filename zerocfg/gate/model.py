@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocfg.emit.files import Emitted
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.spec.spec_file import SpecFile
 
 Check = Literal["lint", "build", "certificate", "policy"]
@@ -46,7 +46,7 @@ class Target:
     """A run as its sources give it now, and the folder of its build."""
 
     spec: SpecFile
-    built: Built
+    built: BuildResult
     emitted: Emitted
     folder: Path
 

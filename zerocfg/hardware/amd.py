@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.catalogue import find_accelerator
-from zerocfg.hardware.devices import Devices, ask, described, imported, number, rows, text, words
+from zerocfg.hardware.devices import Devices, ask, describe_error, described, imported, number, rows, text
 from zerocfg.models.hardware import Link
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ def read_devices(load: Callable[[], ModuleType] = load_amdsmi) -> Devices:
     try:
         smi.amdsmi_init()
     except Exception as error:
-        return Devices(notes=[f"AMD devices could not be read: {words(error)}"])
+        return Devices(notes=[f"AMD devices could not be read: {describe_error(error)}"])
     try:
         return _read_all(smi)
     except Exception as error:
-        return Devices(notes=[f"AMD devices could not be counted: {words(error)}"])
+        return Devices(notes=[f"AMD devices could not be counted: {describe_error(error)}"])
     finally:
         ask(smi, "amdsmi_shut_down")
 
@@ -58,7 +58,7 @@ def _read_all(smi: ModuleType) -> Devices:
         try:
             accelerators.append(_describe(smi, handle))
         except Exception as error:
-            notes.append(f"AMD device {index} could not be read and is not counted: {words(error)}")
+            notes.append(f"AMD device {index} could not be read and is not counted: {describe_error(error)}")
             continue
         handles.append(handle)
     types = getattr(smi, "AmdSmiLinkType", None)

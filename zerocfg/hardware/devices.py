@@ -105,7 +105,7 @@ def number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
-def words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error in one line."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
@@ -120,4 +120,4 @@ def imported(load: Callable[[], ModuleType], package: str) -> ModuleType:
         with contextlib.redirect_stdout(io.StringIO()):
             return load()
     except (Exception, SystemExit) as error:
-        raise ImportError(f"{package} cannot be imported: {words(error)}") from error
+        raise ImportError(f"{package} cannot be imported: {describe_error(error)}") from error

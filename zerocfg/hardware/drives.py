@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.hardware.devices import words
+from zerocfg.hardware.devices import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ def measure(folder: Path, size: int = SIZE, seconds: float = SECONDS) -> Speed |
             return "too little free space for a test file"
         file = _nameless(folder)
     except OSError as error:
-        return words_of(error)
+        return _refusal(error)
     try:
         # Space is taken beforehand: what is measured is writing, not the search for free blocks.
         with suppress(OSError):
@@ -57,14 +57,14 @@ def measure(folder: Path, size: int = SIZE, seconds: float = SECONDS) -> Speed |
         written = _run(file, size, seconds, write=True)
         return Speed(write_gb_s=written, read_gb_s=_run(file, size, seconds, write=False))
     except OSError as error:
-        return words_of(error)
+        return _refusal(error)
     finally:
         os.close(file)
 
 
-def words_of(error: OSError) -> str:
+def _refusal(error: OSError) -> str:
     """EINVAL is how a file system refuses O_DIRECT."""
-    return "its file system refuses O_DIRECT" if error.errno == 22 else error.strerror or words(error)
+    return "its file system refuses O_DIRECT" if error.errno == 22 else error.strerror or describe_error(error)
 
 
 def _nameless(folder: Path) -> int:

@@ -14,7 +14,7 @@ PORT = "29500"  # torch.distributed's own default
 
 @dataclass(frozen=True)
 class Place:
-    """Where this process stands among the ranks of its job."""
+    """The place of this process among the ranks of its job."""
 
     rank: int
     local_rank: int

@@ -131,12 +131,12 @@ def _heeding_sigterm() -> Iterator[None]:
 def _wait(
     started: Sequence[tuple[subprocess.Popen[bytes], Path]], deadline: float, progress: Callable[[str], None]
 ) -> None:
-    told = ""
+    reported = ""
     while any(process.poll() is None for process, _ in started) and time.monotonic() < deadline:
         with suppress(OSError):
             phase = (started[0][1] / "phase").read_text()
-            if phase and phase != told:
-                told = phase
+            if phase and phase != reported:
+                reported = phase
                 progress(phase)
         if any(process.poll() not in (None, 0) for process, _ in started):
             deadline = min(deadline, time.monotonic() + GRACE)

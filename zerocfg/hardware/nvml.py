@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.catalogue import find_accelerator
-from zerocfg.hardware.devices import Devices, ask, described, imported, number, pcie_gb_s, rows, text, words
+from zerocfg.hardware.devices import Devices, ask, describe_error, described, imported, number, pcie_gb_s, rows, text
 from zerocfg.models.hardware import Accelerator, Link
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def read_devices(load: Callable[[], ModuleType] = load_nvml) -> Devices:
     try:
         nvml.nvmlInit()
     except Exception as error:  # NVMLError has a subclass for each failure; ctypes adds OSError and others
-        return Devices(notes=[f"NVIDIA devices could not be read: {words(error)}"])
+        return Devices(notes=[f"NVIDIA devices could not be read: {describe_error(error)}"])
     try:
         return _read_all(nvml)
     except Exception as error:
-        return Devices(notes=[f"NVIDIA devices could not be counted: {words(error)}"])
+        return Devices(notes=[f"NVIDIA devices could not be counted: {describe_error(error)}"])
     finally:
         ask(nvml, "nvmlShutdown")
 
@@ -58,7 +58,7 @@ def _read_all(nvml: ModuleType) -> Devices:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             accelerators.append(_describe(nvml, handle))
         except Exception as error:
-            notes.append(f"GPU {index} could not be read and is not counted: {words(error)}")
+            notes.append(f"GPU {index} could not be read and is not counted: {describe_error(error)}")
             continue
         mode = ask(nvml, "nvmlDeviceGetMigMode", handle)
         if mode and mode[0]:

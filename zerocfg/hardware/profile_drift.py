@@ -1,4 +1,4 @@
-"""Is a machine still as a profile describes it? Pure: two profiles in, differences in words out.
+"""Compares a machine with its profile. Pure: two profiles in, descriptions of the differences out.
 
 Only keys that stand in the profile are compared, so that an older or a shortened one stays right. What changes from one
 minute to the next (free space, available memory) and what was measured are not differences.
@@ -24,15 +24,15 @@ HOST_SHARE = 0.02  # of the host's memory: kernels keep more or less for themsel
 
 @dataclass(frozen=True)
 class Sides:
-    """What the two profiles are called in the words."""
+    """The names of the two profiles in the descriptions."""
 
     one: str = "the profile"
     says: str = "says"
     other: str = "this machine"
 
-    def differ(self, label: str, said: object, here: object) -> str:
+    def differ(self, label: str, stated: object, here: object) -> str:
         """Both have it, not alike."""
-        return f"{label}: {self.one} {self.says} {said}, {self.other} has {here}"
+        return f"{label}: {self.one} {self.says} {stated}, {self.other} has {here}"
 
     def only(self, label: str, name: object, first: bool) -> str:
         """One of them has it."""
@@ -57,20 +57,20 @@ def age(profile: HardwareProfile, today: datetime.date) -> int | None:
 
 
 def _devices(profile: HardwareProfile, machine: HardwareProfile, sides: Sides) -> Iterator[str]:
-    said, here = profile.accelerator, machine.accelerator
-    if said.vendor == "cpu" and here.vendor == "cpu":
+    stated, here = profile.accelerator, machine.accelerator
+    if stated.vendor == "cpu" and here.vendor == "cpu":
         return  # ranks on CPUs: how many is the author's choice
-    if not _same_device(said, here) or profile.accelerators_per_node != machine.accelerators_per_node:
+    if not _same_device(stated, here) or profile.accelerators_per_node != machine.accelerators_per_node:
         yield sides.differ("devices", _count(profile), _count(machine))
-    if not _same_device(said, here):
+    if not _same_device(stated, here):
         return
-    yield from _size("memory of a card", said.usable_gib, here.usable_gib, CARD_SHARE, sides)
+    yield from _size("memory of a card", stated.usable_gib, here.usable_gib, CARD_SHARE, sides)
     for name, label in (
         ("architecture", "compute capability"),
         ("pcie_generation", "PCIe generation"),
         ("pcie_width", "PCIe lanes"),
     ):
-        yield from _stated(said, here, name, label, sides)
+        yield from _stated(stated, here, name, label, sides)
     link, linked = profile.link_within_node, machine.link_within_node
     if link is not None and linked is not None and link.kind != linked.kind:
         yield sides.differ("link between the devices", link.kind, linked.kind)
@@ -80,11 +80,11 @@ def _devices(profile: HardwareProfile, machine: HardwareProfile, sides: Sides) -
                 yield sides.differ(f"paths of device {index}", row, other)
 
 
-def _same_device(said: Accelerator, here: Accelerator) -> bool:
+def _same_device(stated: Accelerator, here: Accelerator) -> bool:
     """The names of a catalogue's entry and of the driver's library for one device differ."""
-    if said.name == here.name:
+    if stated.name == here.name:
         return True
-    one, other = find_accelerator(said.name), find_accelerator(here.name)
+    one, other = find_accelerator(stated.name), find_accelerator(here.name)
     return one is not None and other is not None and one[0].name == other[0].name
 
 
@@ -94,7 +94,7 @@ def _count(profile: HardwareProfile) -> str:
     return f"{profile.accelerators_per_node} x {profile.accelerator.name}"
 
 
-def _host(said: Host, here: Host, sides: Sides) -> Iterator[str]:
+def _host(stated: Host, here: Host, sides: Sides) -> Iterator[str]:
     for name, label in (
         ("cpu_model", "CPU"),
         ("cpus", "CPUs that a process may use"),
@@ -102,18 +102,18 @@ def _host(said: Host, here: Host, sides: Sides) -> Iterator[str]:
         ("driver", "driver"),
         ("driver_cuda", "newest CUDA of the driver"),
     ):
-        yield from _stated(said, here, name, label, sides)
-    yield from _size("memory of the host", said.ram_gib, here.ram_gib, HOST_SHARE, sides)
-    if said.ram_limit_gib != here.ram_limit_gib:
+        yield from _stated(stated, here, name, label, sides)
+    yield from _size("memory of the host", stated.ram_gib, here.ram_gib, HOST_SHARE, sides)
+    if stated.ram_limit_gib != here.ram_limit_gib:
         label = "memory limit of the control group"
-        yield sides.differ(label, _gib(said.ram_limit_gib), _gib(here.ram_limit_gib))
+        yield sides.differ(label, _gib(stated.ram_limit_gib), _gib(here.ram_limit_gib))
     # Without a limit the key is left out; releases that knew it wrote the list of NUMA nodes, if only an empty one.
-    if said.cpu_limit != here.cpu_limit and "numa" in said.model_fields_set:
-        limits = (limit if limit is not None else "none" for limit in (said.cpu_limit, here.cpu_limit))
+    if stated.cpu_limit != here.cpu_limit and "numa" in stated.model_fields_set:
+        limits = (limit if limit is not None else "none" for limit in (stated.cpu_limit, here.cpu_limit))
         yield sides.differ("CPU limit of the control group", *limits)
     for key, label, identity, facts in _LISTS:
-        if key in said.model_fields_set:
-            yield from _lists(label, getattr(said, key), getattr(here, key), identity, facts, sides)
+        if key in stated.model_fields_set:
+            yield from _lists(label, getattr(stated, key), getattr(here, key), identity, facts, sides)
 
 
 # list, what to call one of it, what it is known by, what else must be equal
@@ -127,14 +127,14 @@ _LISTS: tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...] = (
 
 def _lists(
     label: str,
-    said: Sequence[Section],
+    stated: Sequence[Section],
     here: Sequence[Section],
     identity: str,
     facts: tuple[tuple[str, str], ...],
     sides: Sides,
 ) -> Iterator[str]:
     others = {getattr(one, identity): one for one in here}
-    for one in said:
+    for one in stated:
         name = getattr(one, identity)
         other = others.pop(name, None)
         if other is None:
@@ -146,16 +146,16 @@ def _lists(
         yield sides.only(label, name, first=False)
 
 
-def _stated(said: Section, here: Section, name: str, label: str, sides: Sides) -> Iterator[str]:
+def _stated(stated: Section, here: Section, name: str, label: str, sides: Sides) -> Iterator[str]:
     """A fact that the profile states and that could be read here."""
-    one, other = getattr(said, name), getattr(here, name)
-    if one is not None and other is not None and name in said.model_fields_set and one != other:
+    one, other = getattr(stated, name), getattr(here, name)
+    if one is not None and other is not None and name in stated.model_fields_set and one != other:
         yield sides.differ(label, one, other)
 
 
-def _size(label: str, said: float | None, here: float | None, share: float, sides: Sides) -> Iterator[str]:
-    if said is not None and here is not None and abs(said - here) > share * max(said, here):
-        yield sides.differ(label, _gib(said), _gib(here))
+def _size(label: str, stated: float | None, here: float | None, share: float, sides: Sides) -> Iterator[str]:
+    if stated is not None and here is not None and abs(stated - here) > share * max(stated, here):
+        yield sides.differ(label, _gib(stated), _gib(here))
 
 
 def _gib(size: float | None) -> str:

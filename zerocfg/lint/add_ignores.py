@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from zerocfg.lint.engine import Diagnostic, Spot, real_name
+from zerocfg.lint.engine import Diagnostic, FileSpan, real_name
 from zerocfg.lint.ignores import OWN, command_lines, directives
 from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import Edit, apply_edits
@@ -30,15 +30,15 @@ def ignores_for(diagnostics: Iterable[Diagnostic]) -> Added:
     by_file: dict[str, list[Diagnostic]] = {}
     for diagnostic in diagnostics:
         if diagnostic.code not in OWN:
-            by_file.setdefault(real_name(diagnostic.spot.file), []).append(diagnostic)
+            by_file.setdefault(real_name(diagnostic.span.file), []).append(diagnostic)
     added = Added()
     for path, found in by_file.items():
-        file = found[0].spot.file
+        file = found[0].span.file
         text = _commented(file, found)
         if text is not None:
             added.texts[path] = text
         else:
-            added.patterns += [(file, diagnostic.spot.path, diagnostic.code) for diagnostic in found]
+            added.patterns += [(file, diagnostic.span.path, diagnostic.code) for diagnostic in found]
         added.count += len(found)
     return added
 
@@ -51,7 +51,7 @@ def _commented(file: SourceFile, found: list[Diagnostic]) -> str | None:
         return None
     by_line: dict[int, list[Diagnostic]] = {}
     for diagnostic in found:
-        by_line.setdefault(_line(file, diagnostic.spot), []).append(diagnostic)
+        by_line.setdefault(_line(file, diagnostic.span), []).append(diagnostic)
     edits = [edit for line, here in by_line.items() for edit in _edits(file, line, here)]
     text = apply_edits(file.source.text, edits)
     if yaml and file.document is not None:
@@ -61,9 +61,9 @@ def _commented(file: SourceFile, found: list[Diagnostic]) -> str | None:
     return text
 
 
-def _line(file: SourceFile, spot: Spot) -> int:
+def _line(file: SourceFile, span: FileSpan) -> int:
     """The line that a comment goes above: the first of a shell command."""
-    line = spot.start.line
+    line = span.start.line
     return command_lines(file.source, line)[0] if file.kind == "launch" else line
 
 

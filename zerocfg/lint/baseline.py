@@ -12,7 +12,7 @@ from collections.abc import Mapping as Table
 from dataclasses import replace
 from pathlib import Path
 
-from zerocfg.lint.engine import Diagnostic, Hidden, Result
+from zerocfg.lint.engine import Diagnostic, Result, Suppressed
 from zerocfg.source.node import Mapping, plain
 
 Entry = tuple[str, str, str, str]
@@ -20,30 +20,30 @@ Entry = tuple[str, str, str, str]
 
 
 def entry_of(diagnostic: Diagnostic, folder: Path) -> Entry:
-    spot = diagnostic.spot
-    return (diagnostic.code, _relative(diagnostic, folder), spot.path, fingerprint(diagnostic))
+    span = diagnostic.span
+    return (diagnostic.code, _relative(diagnostic, folder), span.path, fingerprint(diagnostic))
 
 
 def _relative(diagnostic: Diagnostic, folder: Path) -> str:
-    path = diagnostic.spot.file.path
+    path = diagnostic.span.file.path
     if path is None:
-        return diagnostic.spot.file.name
+        return diagnostic.span.file.name
     real = path.resolve()
     return real.relative_to(folder).as_posix() if real.is_relative_to(folder) else real.as_posix()
 
 
 def fingerprint(diagnostic: Diagnostic) -> str:
     """Of the value found, wherever it stands. A section has none: what is in it may change for other reasons."""
-    spot = diagnostic.spot
-    document = spot.file.document
-    node = document.get(spot.keys) if document is not None and spot.keys else None
+    span = diagnostic.span
+    document = span.file.document
+    node = document.get(span.keys) if document is not None and span.keys else None
     if isinstance(node, Mapping):
         return ""
     if node is not None:
         value = json.dumps(plain(node), sort_keys=True, default=str)
     else:
-        source = spot.file.source
-        start, end = (source.offset(place.line - 1, place.column - 1) for place in (spot.start, spot.end))
+        source = span.file.source
+        start, end = (source.offset(place.line - 1, place.column - 1) for place in (span.start, span.end))
         value = " ".join(source.text[start:end].split())
     from hashlib import sha256
 
@@ -94,12 +94,12 @@ def without_known(result: Result, known: Table[Entry, int], folder: Path, looked
     An entry can only be missed when its rule ran and its file was looked at; ``looked_at`` holds real paths.
     """
     left = Counter(known)
-    fresh, hidden = [], list(result.hidden)
+    fresh, suppressed = [], list(result.suppressed)
     for diagnostic in result.diagnostics:
         entry = entry_of(diagnostic, folder)
         if left[entry] > 0:
             left[entry] -= 1
-            hidden.append(Hidden(diagnostic, "baseline"))
+            suppressed.append(Suppressed(diagnostic, "baseline"))
         else:
             fresh.append(diagnostic)
     stale = sum(
@@ -107,4 +107,4 @@ def without_known(result: Result, known: Table[Entry, int], folder: Path, looked
         for (code, file, _, _), count in left.items()
         if count > 0 and code in result.ran and str(folder / file) in looked_at
     )
-    return replace(result, diagnostics=fresh, hidden=hidden, stale=stale)
+    return replace(result, diagnostics=fresh, suppressed=suppressed, stale=stale)

@@ -1,4 +1,4 @@
-"""Running the rules over runs: findings become diagnostics, suppressed, sorted, told once."""
+"""Running the rules over runs: findings become diagnostics, suppressed, sorted, reported once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile, original
-from zerocfg.run.releases import Outside, outside
+from zerocfg.run.releases import OutsideKnownReleases, outside_known_releases
 from zerocfg.run.unchecked import UncheckedFile, understood
 from zerocfg.source.foreign import one_line
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
 
 if TYPE_CHECKING:
-    from zerocfg.lint.release_range import Held
+    from zerocfg.lint.release_range import ReleaseRange
 
 OF_ONE_KEY = frozenset("ZC010 ZC011 ZC101 ZC102 ZC104 ZC105 ZC106 ZC108 ZC110 ZC111 ZC212 ZC224".split())
 """The rules that look at one key by itself: they hold where other keys of the config are not known."""
@@ -32,7 +32,7 @@ DOCS = "docs/rules/"
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class FileSpan:
     """A place made concrete: name of the file, key path, start and end as an editor shows them."""
 
     file: SourceFile
@@ -52,21 +52,21 @@ class Diagnostic:
     severity: Severity
     message: str
     help: str
-    spot: Spot
-    related: tuple[Spot, ...] = ()
+    span: FileSpan
+    related: tuple[FileSpan, ...] = ()
     fix: Fix | None = None
     run: str = ""
     also_in: tuple[str, ...] = ()
     """Names of the other runs in which the same is found at the same place."""
     assumes: frozenset[str] = frozenset()
     """The libraries whose newest release it is about, because nothing tells which one the project has."""
-    held: Held | None = None
+    releases: ReleaseRange | None = None
     """The releases in which it holds, where somebody asked for them."""
     met_in: frozenset[str] = frozenset()
     """Names of all runs in which the rule finds something at this place, or anything that the same edits mend."""
 
     @property
-    def told(self) -> str:
+    def full_message(self) -> str:
         """The message, and in how many other runs it holds as well."""
         more = len(self.also_in)
         return f"{self.message} (and in {more} more run{'s' * (more != 1)})" if more else self.message
@@ -77,8 +77,8 @@ class Diagnostic:
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
-    """A finding that is not told. ``by``: "comments", "settings" or "baseline"; ``reason``: what a comment says."""
+class Suppressed:
+    """A suppressed finding. ``by``: "comments", "settings" or "baseline"; ``reason``: what a comment says."""
 
     diagnostic: Diagnostic
     by: str
@@ -87,7 +87,7 @@ class Hidden:
 
 @dataclass
 class Result:
-    """``hidden``: what was found and is not told. ``stale``: entries of the baseline that no longer occur.
+    """``suppressed``: what was found and is not reported. ``stale``: entries of the baseline that no longer occur.
 
     ``together``: the files of each run by real path; what one says may depend on the others. ``runs``: these
     runs; ``failures``: what it will be refused for, by kind and key. ``ran``: the codes of the
@@ -96,7 +96,7 @@ class Result:
     """
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
-    hidden: list[Hidden] = field(default_factory=list)
+    suppressed: list[Suppressed] = field(default_factory=list)
     files: int = 0
     stale: int = 0
     together: list[frozenset[str]] = field(default_factory=list)
@@ -113,14 +113,14 @@ class Result:
         return {library: VERSIONS[library] for library in sorted(named & VERSIONS.keys())}
 
     @property
-    def outside(self) -> list[Outside]:
+    def outside(self) -> list[OutsideKnownReleases]:
         """Where a project admits no release that is known."""
-        return list(dict.fromkeys(one for run in self.runs for one in outside(run)))
+        return list(dict.fromkeys(one for run in self.runs for one in outside_known_releases(run)))
 
     @property
-    def suppressed(self) -> dict[str, int]:
-        """How many findings are not told, by what hides them."""
-        return dict(Counter(hidden.by for hidden in self.hidden))
+    def suppressed_by(self) -> dict[str, int]:
+        """How many findings are suppressed, by what suppresses them."""
+        return dict(Counter(one.by for one in self.suppressed))
 
 
 def lint_runs(
@@ -131,7 +131,7 @@ def lint_runs(
     complete: bool | Set[int] = False,
     excluded: Set[int] = frozenset(),
 ) -> Result:
-    """Diagnostics of all runs, each told once, in the order of files and lines.
+    """Diagnostics of all runs, each reported once, in the order of files and lines.
 
     ``asked`` limits them to findings that touch one of these source files (by id); None means all. Nothing is reported
     about ``excluded`` files alone. ``complete``: the runs are all that their files take part in, so that a comment
@@ -148,7 +148,7 @@ def without_notes(result: Result, selection: Selection) -> Result:
 
 
 def wanted_note(diagnostic: Diagnostic, selection: Selection) -> bool:
-    """Whether a finding is told where notes are not: it is none, or its rule was selected by its own code or name."""
+    """Whether a finding is reported where notes are not: no note, or its rule was selected by its own code or name."""
     chosen = (diagnostic.code, diagnostic.name)
     return diagnostic.severity is not Severity.NOTE or any(word in chosen for word in selection.select)
 
@@ -181,10 +181,10 @@ class _Lint:
                     continue
                 found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
                 for finding in found:
-                    told = within(run, rule, finding, releases)
-                    if told is not None:
-                        told.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
-                        self.take(rule, told, run)
+                    applied = within(run, rule, finding, releases)
+                    if applied is not None:
+                        applied.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
+                        self.take(rule, applied, run)
         result = self.result
         names = {id(file): file for run in runs for file in run.files}
         real = {key: real_name(file) for key, file in names.items()}  # many runs read the same few files
@@ -194,12 +194,12 @@ class _Lint:
         result.ran = frozenset(rule.code for rule in rules)
         if complete and unused_ignore in rules:
             self.find_unused(runs, rules, None if complete is True else complete)
-        spoken_of = {id(one.spot.file) for one in result.diagnostics}
+        spoken_of = {id(one.span.file) for one in result.diagnostics}
         read = (file for run in runs for file in run.files if understood(file) or id(file) in spoken_of)
         result.files = len({file.name for file in read})
         readers = Readers(runs)
         result.diagnostics = [_agreed(self.everywhere(diagnostic), readers) for diagnostic in result.diagnostics]
-        result.diagnostics.sort(key=lambda d: (d.spot.file.name, d.spot.start, d.code))
+        result.diagnostics.sort(key=lambda d: (d.span.file.name, d.span.start, d.code))
         return result
 
     def find_unused(self, runs: Sequence[Run], rules: Sequence[Rule], among: Set[int] | None) -> None:
@@ -222,13 +222,13 @@ class _Lint:
         return replace(diagnostic, also_in=tuple(self.others.get(key, ())), met_in=frozenset(met))
 
     def take(self, rule: Rule, finding: Finding, run: Run) -> None:
-        """Report a finding, unless it was told before, is about files nobody asked for, or is suppressed."""
+        """Report a finding, unless it was reported before, is about files nobody asked for, or is suppressed."""
         if self.asked is not None and not _touches(finding, self.asked):
             return
         if self.excluded and all(id(original(where.file)) in self.excluded for where in _places(finding)):
             return
         diagnostic = diagnose(rule, finding, run)
-        where = diagnostic.spot
+        where = diagnostic.span
         key = _key(diagnostic)
         self.met.setdefault(key, set()).add(run.name)
         if diagnostic.fix is not None:
@@ -240,9 +240,9 @@ class _Lint:
             return
         comment = self.ignores.cover(where.file, where.start.line, diagnostic.code, diagnostic.name)
         if comment is not None:
-            self.result.hidden.append(Hidden(diagnostic, "comments", comment.reason))
+            self.result.suppressed.append(Suppressed(diagnostic, "comments", comment.reason))
         elif self.selection.ignores(diagnostic.code, diagnostic.name, where.file, where.path):
-            self.result.hidden.append(Hidden(diagnostic, "settings"))
+            self.result.suppressed.append(Suppressed(diagnostic, "settings"))
         else:
             self.result.diagnostics.append(diagnostic)
 
@@ -255,7 +255,7 @@ def _failures(run: Run) -> frozenset[tuple[str, str]]:
 
 def _key(diagnostic: Diagnostic) -> tuple[str, str, Place, str]:
     """Findings that agree in it are one."""
-    where = diagnostic.spot
+    where = diagnostic.span
     return diagnostic.code, where.file.name, where.start, where.path
 
 
@@ -272,8 +272,8 @@ def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
         severity=finding.severity or rule.severity,
         message=one_line(finding.message),
         help=one_line(_help(rule, finding)),
-        spot=spot(finding.location),
-        related=tuple(spot(location) for location in finding.related),
+        span=file_span(finding.location),
+        related=tuple(file_span(location) for location in finding.related),
         fix=_offered(finding.fix),
         run=run.name,
         assumes=finding.assumes,
@@ -304,13 +304,13 @@ def _help(rule: Rule, finding: Finding) -> str:
     return f"{finding.help} ({note})" if finding.help else note
 
 
-def spot(location: Location) -> Spot:
+def file_span(location: Location) -> FileSpan:
     """Line and column of a symbolic place."""
     span = location.concrete()
     source = location.file.source
     start = source.place(span.start)
     end = max(start, source.place(span.end))
-    return Spot(location.file, dotted(location.path), start, end, one_line(location.label), location.path)
+    return FileSpan(location.file, dotted(location.path), start, end, one_line(location.label), location.path)
 
 
 def _touches(finding: Finding, asked: set[int]) -> bool:

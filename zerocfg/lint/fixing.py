@@ -103,7 +103,7 @@ class Groups:
                     self._above[self._top(other)] = self._top(first)
 
     def __call__(self, diagnostic: Diagnostic) -> str:
-        return self._top(real_name(diagnostic.spot.file))
+        return self._top(real_name(diagnostic.span.file))
 
     def of(self, names: Collection[str]) -> str:
         """The group of the files of a run."""
@@ -121,11 +121,11 @@ def _improving(before: Result, after: Result, fixed: list[Diagnostic]) -> list[D
     group = Groups(before, after)
     old = {_identity(diagnostic) for diagnostic in before.diagnostics}
     new = {_identity(diagnostic) for diagnostic in after.diagnostics}
-    places = {(d.code, d.spot.file.name, d.spot.path) for d in before.diagnostics}
+    places = {(d.code, d.span.file.name, d.span.path) for d in before.diagnostics}
     spoilt = {
         group(d)
         for d in after.diagnostics
-        if _identity(d) not in old and (d.code, d.spot.file.name, d.spot.path) not in places
+        if _identity(d) not in old and (d.code, d.span.file.name, d.span.path) not in places
     }
     if len(before.failures) == len(after.failures):
         runs = zip(after.together, before.failures, after.failures, strict=True)
@@ -201,4 +201,4 @@ def _without_tried(result: Result, tried: set[Identity]) -> Result:
 
 
 def _identity(diagnostic: Diagnostic) -> Identity:
-    return (diagnostic.code, diagnostic.spot.file.name, f"{diagnostic.spot.path} {diagnostic.message}")
+    return (diagnostic.code, diagnostic.span.file.name, f"{diagnostic.span.path} {diagnostic.message}")

@@ -8,7 +8,7 @@ from zerocfg.catalog.versions import library_name
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ReleaseRange:
     """The releases of ``library`` in which a finding holds: ``parts``, each by its first and last release.
 
     ``known``: every release of it that zerocfg knows, oldest first. Of those before ``known_from`` nothing is known;
@@ -21,7 +21,7 @@ class Held:
     known: tuple[str, ...]
 
     @property
-    def said(self) -> str:
+    def words(self) -> str:
         """``DeepSpeed 0.17.1 and later``, ``all known releases of DeepSpeed, 0.10.0 to 0.19.8``."""
         name = library_name(self.library)
         oldest, newest = self.known[0], self.known[-1]
@@ -29,9 +29,9 @@ class Held:
             return f"no known release of {name} by itself"
         if self.parts == ((oldest, newest),):
             return f"all known releases of {name}, {oldest} to {newest}"
-        told = f"{name} {' and '.join(self._part(first, last) for first, last in self.parts)}"
+        words = f"{name} {' and '.join(self._part(first, last) for first, last in self.parts)}"
         unknown = self.known_from != oldest and self.parts[0][0] == self.known_from
-        return f"{told}; not known before" if unknown else told
+        return f"{words}; not known before" if unknown else words
 
     def _part(self, first: str, last: str) -> str:
         if first == last:

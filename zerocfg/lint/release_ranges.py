@@ -15,7 +15,7 @@ from zerocfg.catalog.rule_outcomes import rule_outcomes
 from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import release
 from zerocfg.lint.engine import Diagnostic, lint_runs
-from zerocfg.lint.release_range import Held
+from zerocfg.lint.release_range import ReleaseRange
 from zerocfg.lint.selection import Selection
 from zerocfg.rulebook.older_releases import OF_ARGUMENTS, keys_of
 from zerocfg.rulebook.pages import page_of
@@ -29,7 +29,7 @@ _READERS = {"deepspeed": "deepspeed", "accelerate": "accelerate", "recipe": "tra
 """Kind of file -> the library that reads it."""
 
 
-def reaching(diagnostics: Sequence[Diagnostic], runs: Sequence[Run]) -> list[Diagnostic]:
+def with_release_ranges(diagnostics: Sequence[Diagnostic], runs: Sequence[Run]) -> list[Diagnostic]:
     """The findings with their releases, where these can be told."""
     by_name: dict[str, list[Run]] = {}
     for run in runs:
@@ -66,7 +66,7 @@ def _with(one: Diagnostic, holds: Mapping[tuple[object, ...], list[str]]) -> Dia
             continue
         follows = parts and known.index(parts[-1][1]) == at - 1
         parts[-1:] = [(parts[-1][0], name)] if follows else [*parts[-1:], (name, name)]
-    return replace(one, held=Held(library, tuple(parts), since or known[-1], known))
+    return replace(one, releases=ReleaseRange(library, tuple(parts), since or known[-1], known))
 
 
 def _library(one: Diagnostic) -> str | None:
@@ -74,7 +74,7 @@ def _library(one: Diagnostic) -> str | None:
     rule = find(one.code)
     if rule is None or page_of(rule).proof.status == "self" or "versions" in rule.needs:
         return None
-    library = library_of(rule.versions) or _READERS.get(one.spot.file.kind, "")
+    library = library_of(rule.versions) or _READERS.get(one.span.file.kind, "")
     return library if _releases(library) else None
 
 
@@ -103,4 +103,4 @@ def _known_from(code: str, library: str, known: tuple[str, ...]) -> str | None:
 
 
 def _key(one: Diagnostic) -> tuple[object, ...]:
-    return one.code, one.spot.file.name, one.spot.start, one.spot.path
+    return one.code, one.span.file.name, one.span.start, one.span.path

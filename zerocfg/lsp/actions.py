@@ -37,8 +37,8 @@ def at(snapshot: Snapshot, path: str, where: Range, encoding: str) -> list[Diagn
     """The findings that stand, or point, at a range of a file."""
     found = []
     for diagnostic in snapshot.diagnostics:
-        spots = [spot for spot in (diagnostic.spot, *diagnostic.related) if real_name(spot.file) == path]
-        if any(_overlap(range_of(spot, encoding), where) for spot in spots):
+        spans = [span for span in (diagnostic.span, *diagnostic.related) if real_name(span.file) == path]
+        if any(_overlap(range_of(span, encoding), where) for span in spans):
             found.append(diagnostic)
     return found
 
@@ -56,7 +56,7 @@ def quick_fixes(
         if diagnostic.fix is not None and others is not None:
             remarks = [diagnostic.code]
             remarks += [] if diagnostic.fix.safe else ["unsafe: decides for you"]
-            remarks += [f"then {others[0].code} in {others[0].spot.file.name}"] if others else []
+            remarks += [f"then {others[0].code} in {others[0].span.file.name}"] if others else []
             yield CodeAction(
                 title=f"{_capital(diagnostic.fix.description)} ({'; '.join(remarks)})",
                 kind=CodeActionKind.QuickFix,
@@ -67,7 +67,7 @@ def quick_fixes(
     for diagnostic in found:
         texts = ignores_for([diagnostic]).texts
         if texts:
-            before = dict.fromkeys(texts, diagnostic.spot.file.source.text)
+            before = dict.fromkeys(texts, diagnostic.span.file.source.text)
             yield CodeAction(
                 title=f"Ignore {diagnostic.code} here ({diagnostic.name})",
                 kind=CodeActionKind.QuickFix,
@@ -78,7 +78,7 @@ def quick_fixes(
 
 def _as_shown(diagnostic: Diagnostic, context: Sequence[Shown], encoding: str) -> list[Shown] | None:
     """The same finding as the client holds it."""
-    ranges = [range_of(spot, encoding) for spot in (diagnostic.spot, *diagnostic.related)]
+    ranges = [range_of(span, encoding) for span in (diagnostic.span, *diagnostic.related)]
     return [one for one in context if one.code == diagnostic.code and one.range in ranges] or None
 
 

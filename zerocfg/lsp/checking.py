@@ -69,7 +69,7 @@ class Snapshot:
         found: dict[tuple[object, ...], Diagnostic] = {}
         for look in self.looks:
             for one in look.result.diagnostics:
-                found.setdefault((*_place(one), one.spot.start, one.message), one)
+                found.setdefault((*_place(one), one.span.start, one.message), one)
         return list(found.values())
 
     def others_after(self, diagnostic: Diagnostic) -> list[Diagnostic] | None:
@@ -140,7 +140,7 @@ class Project:
 
 
 def _place(diagnostic: Diagnostic) -> tuple[str, str, str]:
-    return diagnostic.code, diagnostic.spot.file.name, diagnostic.spot.path
+    return diagnostic.code, diagnostic.span.file.name, diagnostic.span.path
 
 
 def _sentence(error: click.UsageError | OSError) -> str:

@@ -14,7 +14,7 @@ from lsprotocol.types import (
 )
 from lsprotocol.types import Diagnostic as Shown
 
-from zerocfg.lint.engine import Diagnostic, Spot, real_name
+from zerocfg.lint.engine import Diagnostic, FileSpan, real_name
 from zerocfg.lsp.checking import Snapshot
 from zerocfg.lsp.keys import key_at
 from zerocfg.lsp.pages import page
@@ -45,30 +45,30 @@ def diagnostics(
     """
     found: dict[str, list[Shown]] = {}
     for diagnostic in snapshot.diagnostics:
-        file = diagnostic.spot.file
+        file = diagnostic.span.file
         if file.path is None:
             continue
         own = real_name(file)
         found.setdefault(own, []).append(shown(diagnostic, uri_of, encoding))
         pointed: set[str] = {own}
-        for spot in diagnostic.related:
-            name = real_name(spot.file)
-            if spot.file.path is not None and name in open_files and name not in pointed:
+        for span in diagnostic.related:
+            name = real_name(span.file)
+            if span.file.path is not None and name in open_files and name not in pointed:
                 pointed.add(name)
-                found.setdefault(name, []).append(_pointer(diagnostic, spot, uri_of, encoding))
+                found.setdefault(name, []).append(_pointer(diagnostic, span, uri_of, encoding))
     return found
 
 
 def shown(diagnostic: Diagnostic, uri_of: UriOf, encoding: str) -> Shown:
     """One finding at its own place."""
     related = [
-        DiagnosticRelatedInformation(_location(spot, uri_of, encoding), spot.label or spot.path or "see here")
-        for spot in diagnostic.related
-        if spot.file.path is not None
+        DiagnosticRelatedInformation(_location(span, uri_of, encoding), span.label or span.path or "see here")
+        for span in diagnostic.related
+        if span.file.path is not None
     ]
     href = page(diagnostic.code)
     return Shown(
-        range=range_of(diagnostic.spot, encoding),
+        range=range_of(diagnostic.span, encoding),
         severity=_SEVERITIES[diagnostic.severity],
         code=diagnostic.code,
         code_description=CodeDescription(href) if href else None,
@@ -79,23 +79,23 @@ def shown(diagnostic: Diagnostic, uri_of: UriOf, encoding: str) -> Shown:
     )
 
 
-def _pointer(diagnostic: Diagnostic, spot: Spot, uri_of: UriOf, encoding: str) -> Shown:
+def _pointer(diagnostic: Diagnostic, span: FileSpan, uri_of: UriOf, encoding: str) -> Shown:
     """The same finding as seen from another file that it speaks of."""
     href = page(diagnostic.code)
-    back = DiagnosticRelatedInformation(_location(diagnostic.spot, uri_of, encoding), diagnostic.message)
+    back = DiagnosticRelatedInformation(_location(diagnostic.span, uri_of, encoding), diagnostic.message)
     return Shown(
-        range=range_of(spot, encoding),
+        range=range_of(span, encoding),
         severity=DiagnosticSeverity.Information,
         code=diagnostic.code,
         code_description=CodeDescription(href) if href else None,
         source=SOURCE,
-        message=f"{diagnostic.spot.file.name}:{diagnostic.spot.start.line}: {diagnostic.message}",
+        message=f"{diagnostic.span.file.name}:{diagnostic.span.start.line}: {diagnostic.message}",
         related_information=[back],
     )
 
 
 def _tags(diagnostic: Diagnostic) -> Iterator[DiagnosticTag]:
-    key = key_at(diagnostic.spot.file, diagnostic.spot.keys)
+    key = key_at(diagnostic.span.file, diagnostic.span.keys)
     facts = key.facts if key is not None else {}
     if "deprecated" in facts or "removed" in facts:
         yield DiagnosticTag.Deprecated
@@ -103,17 +103,17 @@ def _tags(diagnostic: Diagnostic) -> Iterator[DiagnosticTag]:
         yield DiagnosticTag.Unnecessary
 
 
-def range_of(spot: Spot, encoding: str) -> Range:
-    """The range of a spot, which counts lines as `zerocfg.source.text` does."""
-    lines = lines_of(spot.file.source.text, encoding)
-    return Range(lines.position(_offset(spot, spot.start)), lines.position(_offset(spot, spot.end)))
+def range_of(span: FileSpan, encoding: str) -> Range:
+    """The range of a span, which counts lines as `zerocfg.source.text` does."""
+    lines = lines_of(span.file.source.text, encoding)
+    return Range(lines.position(_offset(span, span.start)), lines.position(_offset(span, span.end)))
 
 
-def _offset(spot: Spot, place: Place) -> int:
-    source = spot.file.source
+def _offset(span: FileSpan, place: Place) -> int:
+    source = span.file.source
     bom = place.line == 1 and source.text.startswith("\ufeff")
     return source.offset(place.line - 1, place.column - 1 + bom)
 
 
-def _location(spot: Spot, uri_of: UriOf, encoding: str) -> Location:
-    return Location(uri_of(real_name(spot.file)), range_of(spot, encoding))
+def _location(span: FileSpan, uri_of: UriOf, encoding: str) -> Location:
+    return Location(uri_of(real_name(span.file)), range_of(span, encoding))

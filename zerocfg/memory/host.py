@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zerocfg.memory.ledger import Ledger
 from zerocfg.memory.options import BYTES, Options
 from zerocfg.memory.tensors import Model, model_of
 from zerocfg.memory.terms import ALWAYS, MOMENTS, TRAINING, Estimate, Moment, Term
-from zerocfg.memory.zero_1_2 import Partitioned
-from zerocfg.memory.zero_3 import Sharded
+from zerocfg.memory.zero.allocation_ledger import Ledger
+from zerocfg.memory.zero.stage_1_2 import Partitioned
+from zerocfg.memory.zero.stage_3 import Sharded
 
 if TYPE_CHECKING:
     from zerocfg.models.model_facts import ModelFacts
@@ -86,7 +86,7 @@ def _blocks_3(model: Model, options: Options) -> Iterator[Block]:
 
 
 def rounding_terms(facts: ModelFacts, options: Options) -> tuple[Term, ...]:
-    """What rounding adds to the host terms of :func:`zerocfg.memory.zero.zero_terms`, one term for all blocks."""
+    """What rounding adds to the host terms of :func:`.zero.replay.zero_terms`: one term for all blocks."""
     blocks = pinned_blocks(facts, options)
     found = []
     for moments in (ALWAYS, TRAINING):

@@ -88,7 +88,7 @@ class Options:
 class TorchOptions:
     """Training without DeepSpeed: one process, DDP, FSDP 1 or FSDP 2.
 
-    ``precision`` is that of the computation. ``master`` tells whether parameters and moments are kept in fp32 (what
+    ``precision`` is that of the computation. ``master``: whether parameters and moments are kept in fp32 (what
     accelerate and the Trainer do with mixed precision) or in the dtype of the computation (a model loaded in bf16 and
     trained so). ``reshard_after_forward`` false is SHARD_GRAD_OP / ZeRO-2 of FSDP; ``hybrid`` shards over
     ``shard_ranks`` of ``world_size`` ranks and replicates over the rest.

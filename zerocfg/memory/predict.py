@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from zerocfg.memory.host import rounding_terms
 from zerocfg.memory.options import Options, TorchOptions
-from zerocfg.memory.outside import Band, device_total, reserved, workspaces
+from zerocfg.memory.overhead import Band, device_total, reserved, workspaces
 from zerocfg.memory.sharding import torch_terms
 from zerocfg.memory.terms import Estimate, Held, Term
-from zerocfg.memory.zero import zero_terms
+from zerocfg.memory.zero.replay import zero_terms
 
 if TYPE_CHECKING:
     from zerocfg.memory.terms import Timeline

@@ -49,8 +49,8 @@ def torch_terms(facts: ModelFacts, options: TorchOptions) -> tuple[Term, ...]:
     """What one rank holds. Raises ValueError when the model's size, or for FSDP that of its blocks, is not known."""
     if facts.parameters is None or facts.trainable is None:
         raise ValueError(facts.unknown_because or "the number of parameters is not known")
-    road = _sharded if options.kind.startswith("fsdp") else _replicated
-    return tuple(term for term in road(facts, options) if term.size > 0)
+    terms_of_kind = _sharded if options.kind.startswith("fsdp") else _replicated
+    return tuple(term for term in terms_of_kind(facts, options) if term.size > 0)
 
 
 def _term(
@@ -127,9 +127,9 @@ def _units(facts: ModelFacts, fsdp1: bool) -> _Units:
     if not blocks:
         raise ValueError("FSDP wraps block by block, and the size of this model's blocks is not known")
     every, trained = facts.parameters or 0, facts.trainable or 0
-    told = sum(sum(map(sum, part.modules)) * part.times for part in facts.layout)
-    if told and trained < every:  # adapters, which the layout of the base model does not have
-        blocks = tuple(block + max(every - told, 0) // len(blocks) for block in blocks)
+    in_layout = sum(sum(map(sum, part.modules)) * part.times for part in facts.layout)
+    if in_layout and trained < every:  # adapters, which the layout of the base model does not have
+        blocks = tuple(block + max(every - in_layout, 0) // len(blocks) for block in blocks)
     outside = max(every - sum(blocks), 0)
     table = min((facts.vocab_size or 0) * (facts.hidden_size or 0), outside)
     embedding = 0 if fsdp1 or facts.tied_embeddings else table

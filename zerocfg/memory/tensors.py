@@ -61,7 +61,7 @@ class Model:
 def model_of(facts: ModelFacts) -> Model:
     """The tensors of a model. Raises ValueError when the number of its parameters is not known.
 
-    Trainable parameters that are not told tensor by tensor (``trainable_parameters``) are taken evenly out of all.
+    Trainable parameters that are not listed tensor by tensor (``trainable_parameters``) are taken evenly out of all.
     """
     if facts.parameters is None or facts.trainable is None:
         raise ValueError(facts.unknown_because or "the number of parameters is not known")
@@ -85,7 +85,7 @@ class _Walk:
 
     def __init__(self, facts: ModelFacts) -> None:
         self.total, self.trained = facts.parameters or 1, facts.trainable or 0
-        self.told = any(part.frozen for part in facts.layout) or self.trained == facts.parameters
+        self.frozen_known = any(part.frozen for part in facts.layout) or self.trained == facts.parameters
         self.tensors: list[Tensor] = []
         self.modules: list[Module] = []
         self.forward: list[int] = []
@@ -100,7 +100,7 @@ class _Walk:
             own = list(again)
             for size in sizes:
                 share = size * self.trained // self.total
-                parts = [Tensor(size, not frozen)] if self.told else _split(size, share)
+                parts = [Tensor(size, not frozen)] if self.frozen_known else _split(size, share)
                 own += range(len(self.tensors), len(self.tensors) + len(parts))
                 self.tensors += parts
             self.modules.append(Module(tuple(own), head))

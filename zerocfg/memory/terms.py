@@ -1,4 +1,4 @@
-"""The words of a memory prediction: terms, the moments of a training step at which they are held, and their peak.
+"""The vocabulary of memory predictions: terms, the moments of a training step at which they are held, and their peak.
 
 All sizes are bytes of one rank. A step goes through seven moments, always in this order; what a user reads are the
 four phases that they belong to.
@@ -73,7 +73,7 @@ class Segment:
 class Timeline:
     """What the activations of one micro batch take as it goes forward and backward.
 
-    ``origin`` says in words how it was found (traced, or by the closed formula), ``error`` is the share by which it may
+    ``origin`` describes how it was found (traced, or by the closed formula), ``error`` is the share by which it may
     be wrong either way, ``logits`` what of the largest segment is logits and loss (bytes; None: not known),
     ``elements`` the trainable elements whose gradients exist in the end.
     """

@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One change: what to do, what it costs in words, and the job after it.
+    """One change: what to do, a description of its cost, and the job after it.
 
     ``slower`` is the predicted time for a token, as a multiple of that of the job as it is; None: not known.
     """
@@ -73,7 +73,7 @@ def judge(prediction: Prediction, capacity: int | None) -> Word:
     """The verdict for a device of ``capacity`` bytes (what the driver reports as its total).
 
     fits: the high end of what the driver will show is below the capacity. does not fit: not even the low end is. tight:
-    the answer lies between, and depends on fragmentation. Without activations only "does not fit" can be said.
+    the answer lies between, and depends on fragmentation. Without activations only "does not fit" is certain.
     """
     if capacity is None:
         return "unknown"

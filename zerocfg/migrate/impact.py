@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from zerocfg.catalog.history import Histories, histories, name_in
 from zerocfg.catalog.versions import Release, release
-from zerocfg.lint.engine import Diagnostic, Spot, spot
+from zerocfg.lint.engine import Diagnostic, FileSpan, file_span
 from zerocfg.lint.selection import Selection
 from zerocfg.migrate.argument_history import since
 from zerocfg.migrate.arguments import lacking
@@ -35,7 +35,7 @@ class KeyChange:
     ``instead``: what takes its place.
     """
 
-    spot: Spot
+    span: FileSpan
     library: str
     name: str
     kind: Kind
@@ -72,8 +72,8 @@ def impact(
     keys: dict[tuple[object, ...], KeyChange] = {}
     for run in runs:
         for change in _keys(run, _complete(run, one, other), _complete(run, other, one)):
-            keys.setdefault((change.spot.file.name, change.spot.start, change.name, change.kind), change)
-    ordered = sorted(keys.values(), key=lambda change: (change.spot.file.name, change.spot.start, change.name))
+            keys.setdefault((change.span.file.name, change.span.start, change.name, change.kind), change)
+    ordered = sorted(keys.values(), key=lambda change: (change.span.file.name, change.span.start, change.name))
     settings = changed_settings(at_releases(runs, one), at_releases(runs, other))
     return Impact(tuple(coming(before, after)), tuple(coming(after, before)), tuple(settings), tuple(ordered))
 
@@ -97,7 +97,7 @@ def _keys(run: Run, old: dict[str, Release], new: dict[str, Release]) -> Iterato
         for key, path, then, now in changed(known, data, old[library], new[library]):
             at = Location(file, path[:-1], "key") if path[:-1] else Location(file)
             edge = since(known, key, max(old[library], new[library]), "default")
-            yield KeyChange(spot(at), library, dotted(path), "default", edge, then, now)
+            yield KeyChange(file_span(at), library, dotted(path), "default", edge, then, now)
     yield from _arguments(run, old, new)
 
 
@@ -122,7 +122,7 @@ def _written(
             edge = since(known, key, max(old, new))
             node = file.document.get(path) if file.document is not None else None
             at = Location(file, path, "key" if isinstance(node, Tree) else "entry")
-            yield KeyChange(spot(at), library, dotted(path), kind, edge, value, value)
+            yield KeyChange(file_span(at), library, dotted(path), kind, edge, value, value)
 
 
 def _within(state: Mapping[str, Any], value: object) -> bool:
@@ -145,16 +145,16 @@ def _arguments(run: Run, old: dict[str, Release], new: dict[str, Release]) -> It
         gone = lacking(run, held, new)
         if gone is not None and gone.library in old and lacking(run, held, old) is None:
             edge = gone.since or ""
-            yield KeyChange(spot(held.at()), gone.library, held.name, "gone", edge, instead=gone.renamed_to or "")
+            yield KeyChange(file_span(held.at()), gone.library, held.name, "gone", edge, instead=gone.renamed_to or "")
     for held in arguments(run):
         if edge := _came(held.name, old, new):
-            yield KeyChange(spot(held.at()), "transformers", held.name, "new", edge)
+            yield KeyChange(file_span(held.at()), "transformers", held.name, "new", edge)
     if run.script is not None and run.arguments_whole is not True:
         return
     file = run.recipe or run.launch_file or (run.script.file if run.script is not None else None)
     for one in changed_arguments(run, old, new):
         if file is not None and not one.of:
-            yield KeyChange(spot(Location(file)), one.library, one.name, "default", one.since, one.then, one.now)
+            yield KeyChange(file_span(Location(file)), one.library, one.name, "default", one.since, one.then, one.now)
 
 
 def _came(name: str, old: Mapping[str, Release], new: Mapping[str, Release]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zerocfg.lint.engine import Spot, real_name, spot
+from zerocfg.lint.engine import FileSpan, file_span, real_name
 from zerocfg.migrate import arguments, code, configs, kept, pins
 from zerocfg.migrate.dicts import dict_edits, dropped
 from zerocfg.migrate.plan import Plan, plan_of
@@ -27,7 +27,7 @@ _PARTS: tuple[Callable[[Run, Plan], Iterator[Step | Left]], ...] = (
 class Done:
     """One change or one thing that is left, made concrete. ``names``: the arguments whose default it is about."""
 
-    spot: Spot
+    span: FileSpan
     why: str
     names: tuple[str, ...] = ()
 
@@ -129,6 +129,6 @@ def _made(file: SourceFile, steps: Sequence[Step]) -> tuple[str, list[Step], lis
 
 def _told(found: Iterable[Step | Left]) -> tuple[Done, ...]:
     """Each once, in the order of files and lines."""
-    made = (Done(spot(one.at), one.why, one.names) for one in found)
-    told = {(one.spot.file.name, one.spot.start, one.why): one for one in made}
+    made = (Done(file_span(one.at), one.why, one.names) for one in found)
+    told = {(one.span.file.name, one.span.start, one.why): one for one in made}
     return tuple(told[key] for key in sorted(told))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from zerocfg.compare.effective_diff import Difference, compare
 from zerocfg.compare.sides import ARGUMENTS, side_of
-from zerocfg.lint.engine import Diagnostic, Spot, lint_runs
+from zerocfg.lint.engine import Diagnostic, FileSpan, lint_runs
 from zerocfg.lint.selection import Selection
 from zerocfg.migrate.migration import Migration
 from zerocfg.migrate.releases import at_releases, at_stated_releases, oldest
@@ -48,19 +48,19 @@ def rest(
 
 def _untold(found: Iterable[Diagnostic], migration: Migration) -> Iterator[Diagnostic]:
     """Without those at a place that is left to a person already."""
-    told = Counter(_where(one.spot) for one in migration.left)
+    told = Counter(_where(one.span) for one in migration.left)
     for one in found:
-        where = _where(one.spot)
+        where = _where(one.span)
         if told[where]:
-            told[where] -= not one.spot.path  # of one key all is told, of like words each once
+            told[where] -= not one.span.path  # of one key all is told, of like words each once
         else:
             yield one
 
 
-def _where(spot: Spot) -> tuple[str, str]:
+def _where(span: FileSpan) -> tuple[str, str]:
     """A place that edits elsewhere in its file leave the same: its key, or the word that begins there."""
-    here = spot.file.source.line(spot.start.line)[spot.start.column - 1 :]
-    return spot.file.name, spot.path or here.split(maxsplit=1)[0] if here.strip() else ""
+    here = span.file.source.line(span.start.line)[span.start.column - 1 :]
+    return span.file.name, span.path or here.split(maxsplit=1)[0] if here.strip() else ""
 
 
 def findings(runs: Sequence[Run], releases: Mapping[str, str], selection: Selection | None = None) -> list[Diagnostic]:
@@ -83,7 +83,7 @@ def _keyed(found: Iterable[Diagnostic]) -> Iterator[tuple[Key, Diagnostic]]:
     among equals there. Lines may have moved."""
     seen: Counter[tuple[str, str, str]] = Counter()
     for one in found:
-        place = (one.code, one.spot.file.name, one.spot.path)
+        place = (one.code, one.span.file.name, one.span.path)
         seen[place] += 1
         yield (*place, seen[place]), one
 

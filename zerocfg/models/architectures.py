@@ -22,7 +22,7 @@ MAX_LAYERS = 10_000
 
 
 class UnknownShapeError(Exception):
-    """The parameters of this config cannot be stated; the text says why, ready to be shown."""
+    """The parameters of this config cannot be computed; the message gives the reason."""
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ class Section(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
-        """What the facts say about all keys, in pydantic's words."""
+        """The constraints of all keys, as pydantic states them."""
         refused = cls.unknown == "error" and not cls.shared
         cls.model_config["extra"] = "forbid" if refused else "allow"
         cls.model_config["strict"] = cls.reads == "raw"

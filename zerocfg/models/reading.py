@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from zerocfg.catalog.values import RefusedError, argument, from_text, kind_of
 
 Take = Callable[[object], object]
-"""What the type of the key says to a value; raises pydantic's ValidationError."""
+"""Validates a value against the type of its key; raises pydantic's ValidationError."""
 
 Reads = Literal["lax", "raw", "int", "float", "bool", "str", "true", "truth", "argument"]
 

@@ -254,7 +254,7 @@ def _default(field: FieldInfo) -> Any:
 
 
 def read_by(facts: dict[str, Any]) -> str:
-    """The sentence about a section's reader, behind what the section's author wrote; empty where nobody is named."""
+    """The sentence about a section's reader, appended to its description; empty where no reader is named."""
     reader = " ".join(
         part for part in (facts.get("library"), f"({facts['source']})" if facts.get("source") else "") if part
     )

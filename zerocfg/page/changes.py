@@ -10,7 +10,7 @@ from zerocfg.compare.values import ABSENT
 from zerocfg.page.settings import text
 
 if TYPE_CHECKING:
-    from zerocfg.compare.check_outputs import Checked
+    from zerocfg.compare.check_outputs import OutputCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Changes:
     sources: list[str] = field(default_factory=list)
 
 
-def changes(found: Checked) -> Changes:
+def changes(found: OutputCheck) -> Changes:
     """The build on disk against what the sources give now."""
     said = [one for one in found.changes if one.said] or found.changes
     follow = [one.name for one in found.files if found.changes and one.state == "outdated"]

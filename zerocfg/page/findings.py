@@ -10,7 +10,7 @@ from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
 
 if TYPE_CHECKING:
-    from zerocfg.lint.engine import Diagnostic, Result, Spot
+    from zerocfg.lint.engine import Diagnostic, FileSpan, Result
     from zerocfg.rules.api import Rule
 
 WIDEST = 160
@@ -64,20 +64,20 @@ def rule_pages(found: list[Finding]) -> list[RulePage]:
 
 
 def _finding(one: Diagnostic) -> Finding:
-    frames = tuple(_frame(spot) for spot in (one.spot, *one.related))
+    frames = tuple(_frame(span) for span in (one.span, *one.related))
     fix, safe = (one.fix.description, one.fix.safe) if one.fix is not None else ("", True)
     return Finding(one.code, one.name, one.severity.value, one.message, one.help, frames, fix, safe)
 
 
-def _frame(spot: Spot) -> Frame:
-    text = spot.file.source.line(spot.start.line)
-    start = spot.start.column - 1
-    last = len(text) if spot.end.line > spot.start.line else max(spot.end.column - 1, start + 1)
+def _frame(span: FileSpan) -> Frame:
+    text = span.file.source.line(span.start.line)
+    start = span.start.column - 1
+    last = len(text) if span.end.line > span.start.line else max(span.end.column - 1, start + 1)
     offset = max(0, start - WIDEST // 2) if len(text) > WIDEST else 0
     text = text[offset : offset + WIDEST]
     start, last = start - offset, min(last - offset, len(text))
-    where = f"{spot.file.name}:{spot.start.line}:{spot.start.column}"
-    return Frame(where, spot.start.line, text[:start], text[start:last], text[last:], cut(spot.label, WIDEST))
+    where = f"{span.file.name}:{span.start.line}:{span.start.column}"
+    return Frame(where, span.start.line, text[:start], text[start:last], text[last:], cut(span.label, WIDEST))
 
 
 def _rule(rule: Rule) -> RulePage:

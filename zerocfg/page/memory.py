@@ -10,7 +10,7 @@ from zerocfg.resolve.explain.forecast import Forecast
 from zerocfg.resolve.explain.plan_summary import COLUMNS, by_column, describe_plan, distinct_plans, duration
 
 if TYPE_CHECKING:
-    from zerocfg.memory.outside import Band
+    from zerocfg.memory.overhead import Band
     from zerocfg.memory.terms import Held
     from zerocfg.memory.verdict import Rung
     from zerocfg.resolve.explain.alternatives import Alternative

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocfg.compare.check_outputs import Checked
+    from zerocfg.compare.check_outputs import OutputCheck
     from zerocfg.emit.lock import Lock
     from zerocfg.lint.engine import Result
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.explain.alternatives import Alternative
     from zerocfg.resolve.explain.forecast import Forecast
     from zerocfg.run.model import Run
@@ -37,11 +37,11 @@ class ReportInput:
     name: str
     spec: str = ""
     run: Run | None = None
-    built: Built | None = None
+    built: BuildResult | None = None
     lock: Lock | None = None
     found: Result | None = None
     forecast: Forecast | str | None = None
     alternatives: list[Alternative] = field(default_factory=list)
     build: Path | None = None
-    checked: Checked | None = None
+    checked: OutputCheck | None = None
     builds: list[Path] = field(default_factory=list)

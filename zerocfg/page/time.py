@@ -9,7 +9,7 @@ from zerocfg.page.formatting import size
 from zerocfg.resolve.explain.plan_summary import duration
 
 if TYPE_CHECKING:
-    from zerocfg.memory.time import StepTime
+    from zerocfg.memory.time.step_time import StepTime
     from zerocfg.resolve.explain.forecast import Forecast
 
 

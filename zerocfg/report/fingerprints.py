@@ -15,8 +15,8 @@ def fingerprints(diagnostics: Iterable[Diagnostic]) -> list[str]:
     met: Counter[str] = Counter()
     found = []
     for diagnostic in diagnostics:
-        spot = diagnostic.spot
-        words = "\0".join((diagnostic.code, spot.file.name, spot.path, fingerprint(diagnostic)))
+        span = diagnostic.span
+        words = "\0".join((diagnostic.code, span.file.name, span.path, fingerprint(diagnostic)))
         key = sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
         met[key] += 1
         found.append(key if met[key] == 1 else sha256(f"{key}{met[key]}".encode()).hexdigest())

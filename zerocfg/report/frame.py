@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerocfg.lint.engine import Spot
+from zerocfg.lint.engine import FileSpan
 
 WIDEST = 160
 """Columns of a source line that are shown when the width of the output is unknown."""
@@ -23,26 +23,26 @@ class Frame:
     marks: list[tuple[int, str]]
 
 
-def frame(spot: Spot, mark: str, width: int | None = None) -> Frame | None:
-    """The first line of a spot; None where there is nothing to see. Longer lines are cut around the marked part."""
-    text = spot.file.source.line(spot.start.line)
+def frame(span: FileSpan, mark: str, width: int | None = None) -> Frame | None:
+    """The first line of a span; None where there is nothing to see. Longer lines are cut around the marked part."""
+    text = span.file.source.line(span.start.line)
     if not text.strip():
         return None
     room = max(width or WIDEST, 2 * len(CUT) + 1)
     # what is farther from the mark is not shown, so a long line with many findings is not looked at whole for each
-    before = max(0, min(spot.start.column - 1, len(text)) - REACH * room)
-    end = len(text) if spot.end.line > spot.start.line else min(spot.end.column - 1, len(text))
+    before = max(0, min(span.start.column - 1, len(text)) - REACH * room)
+    end = len(text) if span.end.line > span.start.line else min(span.end.column - 1, len(text))
     text = text[before : before + 2 * REACH * room]
     cells = [_cell(char) for char in text]
     edges = _edges(cells)
-    start = edges[min(spot.start.column - 1 - before, len(cells))]
+    start = edges[min(span.start.column - 1 - before, len(cells))]
     last = edges[min(end - before, len(cells))]
     offset = 0 if edges[-1] <= room or last <= room - len(CUT) else max(0, start - room // 3)
     offset = min(offset, max(0, edges[-1] - room))
     source = _window(cells, edges, offset, room)
     start, last = max(0, start - offset), min(last - offset, room)
     marks = mark * max(1, last - start)
-    return Frame(source, _labelled(start, marks, spot.label, width))
+    return Frame(source, _labelled(start, marks, span.label, width))
 
 
 def _labelled(start: int, marks: str, label: str, width: int | None) -> list[tuple[int, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zerocfg.catalog.versions import library_name
-from zerocfg.lint.engine import Diagnostic, Result, Spot
+from zerocfg.lint.engine import Diagnostic, FileSpan, Result
 from zerocfg.report.frame import frame
 
 _COLOURS = {"error": "31;1", "warning": "33;1", "note": "36;1", "blue": "34", "bold": "1", "green": "32"}
@@ -43,15 +43,15 @@ def render_concise(result: Result, colour: bool = False, quiet: bool = False) ->
     paint = Paint(colour)
     lines = []
     for d in result.diagnostics:
-        where = f"{d.spot.file.name}:{d.spot.start.line}:{d.spot.start.column}"
-        lines.append(f"{where}: {paint(d.severity.value, d.severity.value)}[{d.code}] {d.told}{_held(d)}")
+        where = f"{d.span.file.name}:{d.span.start.line}:{d.span.start.column}"
+        lines.append(f"{where}: {paint(d.severity.value, d.severity.value)}[{d.code}] {d.full_message}{_held(d)}")
     if quiet:
         return "".join(f"{line}\n" for line in lines)
     return "\n".join([*lines, summary(result, paint), *unread_lines(result)]) + "\n"
 
 
 def _held(d: Diagnostic) -> str:
-    return f" [{d.held.said}]" if d.held is not None else ""
+    return f" [{d.releases.words}]" if d.releases is not None else ""
 
 
 def summary(result: Result, paint: Paint) -> str:
@@ -98,10 +98,10 @@ def _fixable(result: Result) -> str:
 
 
 def _suppressed(result: Result) -> str:
-    total = sum(result.suppressed.values())
+    total = sum(result.suppressed_by.values())
     text = ""
     if total:
-        by = [f"{count} by {what}" for what, count in sorted(result.suppressed.items())]
+        by = [f"{count} by {what}" for what, count in sorted(result.suppressed_by.items())]
         text = f" {total} suppressed ({', '.join(by)})."
     if result.stale:
         entries = f"{result.stale} entr{'ies' if result.stale != 1 else 'y'}"
@@ -141,19 +141,19 @@ def _join(parts: list[str]) -> str:
 def _diagnostic(d: Diagnostic, paint: Paint, width: int | None) -> list[str]:
     level = d.severity.value
     head = f"{level}[{d.code}]"
-    first, *more = wrap(f"{head}: {d.told}", width, "  ")
+    first, *more = wrap(f"{head}: {d.full_message}", width, "  ")
     lines = [paint(head, level) + paint(first.removeprefix(head), "bold"), *(paint(line, "bold") for line in more)]
-    spots = [d.spot, *d.related]
-    digits = len(str(max(spot.start.line for spot in spots)))
+    spans = [d.span, *d.related]
+    digits = len(str(max(span.start.line for span in spans)))
     edge = " " * digits
-    for index, spot in enumerate(spots):
+    for index, span in enumerate(spans):
         arrow = "-->" if index == 0 else ":::"
-        place = f"{spot.file.name}:{spot.start.line}:{spot.start.column}{_cell(spot)}"
+        place = f"{span.file.name}:{span.start.line}:{span.start.column}{_cell(span)}"
         lines.append(f"{edge}{paint(arrow, 'blue')} {place}")
-        lines += _framed(spot, digits, paint, level if index == 0 else "blue", "^" if index == 0 else "-", width)
+        lines += _framed(span, digits, paint, level if index == 0 else "blue", "^" if index == 0 else "-", width)
     told = [f"help: {d.help}"] if d.help else []
-    if d.held is not None:
-        told.append(f"releases: {d.held.said}")
+    if d.releases is not None:
+        told.append(f"releases: {d.releases.words}")
     for text in [*told, f"rule: {d.name} (zerocfg explain {d.code})"]:
         first, *more = wrap(text, width and width - digits - 3, "")
         lines.append(f"{edge} {paint('=', 'blue')} {first}")
@@ -161,14 +161,14 @@ def _diagnostic(d: Diagnostic, paint: Paint, width: int | None) -> list[str]:
     return lines
 
 
-def _cell(spot: Spot) -> str:
+def _cell(span: FileSpan) -> str:
     """The cell of a notebook, which is what its reader sees: the lines are those of the file."""
-    if not spot.file.name.endswith(".ipynb"):
+    if not span.file.name.endswith(".ipynb"):
         return ""
     from zerocfg.source.launch.notebook import cell_at  # few findings stand in notebooks
 
-    source = spot.file.source
-    found = cell_at(source, source.offset(spot.start.line - 1, spot.start.column - 1))
+    source = span.file.source
+    found = cell_at(source, source.offset(span.start.line - 1, span.start.column - 1))
     return f" (cell {found[0]}, line {found[1]})" if found is not None else ""
 
 
@@ -188,11 +188,11 @@ def wrap(text: str, width: int | None, indent: str) -> list[str]:
     return lines or [""]
 
 
-def _framed(spot: Spot, digits: int, paint: Paint, style: str, mark: str, width: int | None) -> list[str]:
-    found = frame(spot, mark, width and width - digits - 3)
+def _framed(span: FileSpan, digits: int, paint: Paint, style: str, mark: str, width: int | None) -> list[str]:
+    found = frame(span, mark, width and width - digits - 3)
     if found is None:
         return []
     edge, bar = " " * digits, paint("|", "blue")
-    number = paint(str(spot.start.line).rjust(digits), "blue")
+    number = paint(str(span.start.line).rjust(digits), "blue")
     marks = [f"{edge} {bar} {' ' * indent}{paint(text, style)}" for indent, text in found.marks]
     return [f"{edge} {bar}", f"{number} {bar} {found.source}", *marks]

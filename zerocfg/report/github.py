@@ -19,12 +19,12 @@ def render_github(result: Result) -> str:
 
 
 def _command(diagnostic: Diagnostic) -> str:
-    spot = diagnostic.spot
-    place = {"file": in_checkout(spot.file.name, GITHUB), "line": str(spot.start.line), "endLine": str(spot.end.line)}
-    if spot.start.line == spot.end.line:  # columns are taken for one line only
-        place |= {"col": str(spot.start.column), "endColumn": str(max(spot.end.column, spot.start.column + 1))}
+    span = diagnostic.span
+    place = {"file": in_checkout(span.file.name, GITHUB), "line": str(span.start.line), "endLine": str(span.end.line)}
+    if span.start.line == span.end.line:  # columns are taken for one line only
+        place |= {"col": str(span.start.column), "endColumn": str(max(span.end.column, span.start.column + 1))}
     place["title"] = f"{diagnostic.code} {diagnostic.name}"
-    said = [diagnostic.told, *([f"help: {diagnostic.help}"] if diagnostic.help else [])]
+    said = [diagnostic.full_message, *([f"help: {diagnostic.help}"] if diagnostic.help else [])]
     said += [f"see also {other.file.name}:{other.start.line} {other.label}".rstrip() for other in diagnostic.related]
     words = ",".join(f"{name}={_property(value)}" for name, value in place.items())
     return f"::{_COMMANDS[diagnostic.severity.value]} {words}::{_data(chr(10).join(said))}"

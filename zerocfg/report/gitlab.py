@@ -15,13 +15,13 @@ def render_gitlab(result: Result) -> str:
     """A JSON array, one object a finding."""
     entries = [
         {
-            "description": f"{diagnostic.code}: {diagnostic.told}",
+            "description": f"{diagnostic.code}: {diagnostic.full_message}",
             "check_name": diagnostic.name,
             "fingerprint": key,
             "severity": _SEVERITIES[diagnostic.severity.value],
             "location": {
-                "path": in_checkout(diagnostic.spot.file.name, GITLAB),
-                "lines": {"begin": diagnostic.spot.start.line, "end": diagnostic.spot.end.line},
+                "path": in_checkout(diagnostic.span.file.name, GITLAB),
+                "lines": {"begin": diagnostic.span.start.line, "end": diagnostic.span.end.line},
             },
         }
         for diagnostic, key in zip(result.diagnostics, fingerprints(result.diagnostics), strict=True)

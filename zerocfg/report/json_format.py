@@ -6,11 +6,11 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from zerocfg.lint.engine import Diagnostic, Result, Spot
+from zerocfg.lint.engine import Diagnostic, FileSpan, Result
 from zerocfg.rules.api import Fix
 
 if TYPE_CHECKING:
-    from zerocfg.lint.release_range import Held
+    from zerocfg.lint.release_range import ReleaseRange
 
 
 def render_json(result: Result) -> str:
@@ -18,7 +18,7 @@ def render_json(result: Result) -> str:
     document = {
         "version": 1,
         "files": result.files,
-        "suppressed": {by: result.suppressed.get(by, 0) for by in ("comments", "settings", "baseline")},
+        "suppressed": {by: result.suppressed_by.get(by, 0) for by in ("comments", "settings", "baseline")},
         "stale_in_baseline": result.stale,
         "notes": result.notes,
         "assumed": result.assumed,
@@ -38,31 +38,31 @@ def _diagnostic(d: Diagnostic) -> dict[str, object]:
         "severity": d.severity.value,
         "message": d.message,
         "help": d.help or None,
-        **_spot(d.spot),
-        "related": [{**_spot(spot), "label": spot.label or None} for spot in d.related],
+        **_span(d.span),
+        "related": [{**_span(span), "label": span.label or None} for span in d.related],
         "fix": None if d.fix is None else _fix(d.fix),
         "run": d.run,
         "also_in": list(d.also_in),
         "url": d.url,
-        **({} if d.held is None else {"releases": _held(d.held)}),
+        **({} if d.releases is None else {"releases": _release_range(d.releases)}),
     }
 
 
-def _held(held: Held) -> dict[str, object]:
+def _release_range(found: ReleaseRange) -> dict[str, object]:
     return {
-        "library": held.library,
-        "holds": [{"from": first, "to": last} for first, last in held.parts],
-        "known_from": held.known_from,
-        "newest": held.known[-1],
+        "library": found.library,
+        "holds": [{"from": first, "to": last} for first, last in found.parts],
+        "known_from": found.known_from,
+        "newest": found.known[-1],
     }
 
 
-def _spot(spot: Spot) -> dict[str, object]:
+def _span(span: FileSpan) -> dict[str, object]:
     return {
-        "file": spot.file.name,
-        "path": spot.path,
-        "start": {"line": spot.start.line, "column": spot.start.column},
-        "end": {"line": spot.end.line, "column": spot.end.column},
+        "file": span.file.name,
+        "path": span.path,
+        "start": {"line": span.start.line, "column": span.start.column},
+        "end": {"line": span.end.line, "column": span.end.column},
     }
 
 

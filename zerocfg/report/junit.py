@@ -15,7 +15,7 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def render_junit(result: Result) -> str:
     """The whole document; a clean result is one case that passed."""
     root = Element("testsuites", name="zerocfg")
-    suites = [(name, list(found)) for name, found in groupby(result.diagnostics, lambda d: d.spot.file.name)]
+    suites = [(name, list(found)) for name, found in groupby(result.diagnostics, lambda d: d.span.file.name)]
     for name, found in suites or [("zerocfg", [])]:
         counts = {"tests": len(found) or 1, "failures": sum(map(_fails, found)), "errors": 0, "skipped": 0, "time": 0}
         attributes = {"name": _text(name), **{key: str(count) for key, count in counts.items()}}
@@ -33,13 +33,13 @@ def _fails(diagnostic: Diagnostic) -> bool:
 
 
 def _case(suite: Element, diagnostic: Diagnostic) -> None:
-    spot = diagnostic.spot
-    name = f"{diagnostic.code} {diagnostic.name} ({spot.start.line}:{spot.start.column})"
-    case = SubElement(suite, "testcase", name=name, classname=_text(spot.file.name), time="0")
-    said = [f"{spot.file.name}:{spot.start.line}:{spot.start.column}: {diagnostic.told}"]
+    span = diagnostic.span
+    name = f"{diagnostic.code} {diagnostic.name} ({span.start.line}:{span.start.column})"
+    case = SubElement(suite, "testcase", name=name, classname=_text(span.file.name), time="0")
+    said = [f"{span.file.name}:{span.start.line}:{span.start.column}: {diagnostic.full_message}"]
     said += [f"help: {diagnostic.help}"] if diagnostic.help else []
     if _fails(diagnostic):
-        failure = SubElement(case, "failure", message=_text(diagnostic.told), type=diagnostic.severity.value)
+        failure = SubElement(case, "failure", message=_text(diagnostic.full_message), type=diagnostic.severity.value)
         failure.text = _text("\n".join(said))
     else:
         SubElement(case, "system-out").text = _text("\n".join(said))

@@ -11,7 +11,7 @@ from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import EvidenceSource, Origin, ReaderEvidence, Run, SourceFile, files_of
 from zerocfg.run.origins import origin_label, place_of
 from zerocfg.run.reader import reader_evidence
-from zerocfg.run.releases import trained_with
+from zerocfg.run.releases import training_libraries
 from zerocfg.source.text import Where
 
 
@@ -66,7 +66,7 @@ class Held(NamedTuple):
 
 def releases_of(run: Run) -> list[Held]:
     """Of the libraries that a run trains with, and of the others whose releases its project states."""
-    used = trained_with(run)
+    used = training_libraries(run)
     return [
         Held(name, run.versions.get(name), run.version_places.get(name, ()))
         for name in (*VERSIONS, *sorted(run.versions.keys() - VERSIONS.keys()))

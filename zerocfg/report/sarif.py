@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from zerocfg.lint.engine import Diagnostic, Hidden, Result, Spot
+from zerocfg.lint.engine import Diagnostic, FileSpan, Result, Suppressed
 from zerocfg.report.checkout import GITHUB, in_checkout
 from zerocfg.report.fingerprints import fingerprints
 from zerocfg.rulebook.pages import page_of
@@ -27,9 +27,9 @@ FINGERPRINT = "zerocfg/v1"
 
 
 def render_sarif(result: Result) -> str:
-    """One log with one run; hidden findings are in it as suppressed ones."""
+    """One log with one run; suppressed findings are in it as such."""
     told = [(diagnostic, None) for diagnostic in result.diagnostics]
-    found: list[tuple[Diagnostic, Hidden | None]] = [*told, *((one.diagnostic, one) for one in result.hidden)]
+    found: list[tuple[Diagnostic, Suppressed | None]] = [*told, *((one.diagnostic, one) for one in result.suppressed)]
     codes = sorted({diagnostic.code for diagnostic, _ in found})
     keys = fingerprints(diagnostic for diagnostic, _ in found)
     run = {
@@ -44,8 +44,8 @@ def render_sarif(result: Result) -> str:
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(result)],
         "results": [
-            _result(diagnostic, codes.index(diagnostic.code), key, hidden)
-            for (diagnostic, hidden), key in zip(found, keys, strict=True)
+            _result(diagnostic, codes.index(diagnostic.code), key, suppressed)
+            for (diagnostic, suppressed), key in zip(found, keys, strict=True)
         ],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
@@ -77,41 +77,41 @@ def _rule(rule: Rule) -> dict[str, object]:
     }
 
 
-def _result(diagnostic: Diagnostic, index: int, key: str, hidden: Hidden | None) -> dict[str, object]:
+def _result(diagnostic: Diagnostic, index: int, key: str, suppressed: Suppressed | None) -> dict[str, object]:
     # An alert shows the message alone; the way out belongs to it.
-    text = f"{diagnostic.told}\n{_sentence(diagnostic.help)}" if diagnostic.help else diagnostic.told
+    text = f"{diagnostic.full_message}\n{_sentence(diagnostic.help)}" if diagnostic.help else diagnostic.full_message
     result: dict[str, object] = {
         "ruleId": diagnostic.code,
         "ruleIndex": index,
         "level": diagnostic.severity.value,
         "message": {"text": text},
-        "locations": [_location(diagnostic.spot)],
+        "locations": [_location(diagnostic.span)],
         "partialFingerprints": {FINGERPRINT: key},
     }
     if diagnostic.related:
         result["relatedLocations"] = [
-            {"id": number, **_location(spot), "message": {"text": spot.label or spot.path or "see here"}}
-            for number, spot in enumerate(diagnostic.related, start=1)
+            {"id": number, **_location(span), "message": {"text": span.label or span.path or "see here"}}
+            for number, span in enumerate(diagnostic.related, start=1)
         ]
     if diagnostic.fix is not None:
         result["fixes"] = [_fix(diagnostic.fix)]
-    if hidden is not None:
-        result["suppressions"] = [_suppression(hidden)]
+    if suppressed is not None:
+        result["suppressions"] = [_suppression(suppressed)]
     return result
 
 
-def _suppression(hidden: Hidden) -> dict[str, object]:
-    kind = "inSource" if hidden.by == "comments" else "external"
-    why = hidden.reason if hidden.by == "comments" else f"by the {hidden.by} of zerocfg"
+def _suppression(suppressed: Suppressed) -> dict[str, object]:
+    kind = "inSource" if suppressed.by == "comments" else "external"
+    why = suppressed.reason if suppressed.by == "comments" else f"by the {suppressed.by} of zerocfg"
     return {"kind": kind, **({"justification": why} if why else {})}
 
 
-def _location(spot: Spot) -> dict[str, object]:
+def _location(span: FileSpan) -> dict[str, object]:
     location: dict[str, object] = {
-        "physicalLocation": {"artifactLocation": _artifact(spot.file), "region": _region(spot.start, spot.end)}
+        "physicalLocation": {"artifactLocation": _artifact(span.file), "region": _region(span.start, span.end)}
     }
-    if spot.path:
-        location["logicalLocations"] = [{"fullyQualifiedName": spot.path, "kind": "member"}]
+    if span.path:
+        location["logicalLocations"] = [{"fullyQualifiedName": span.path, "kind": "member"}]
     return location
 
 

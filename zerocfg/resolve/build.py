@@ -1,4 +1,4 @@
-"""Everything between a spec file and its plans; the command line only prints what comes out of here."""
+"""Builds the plans of a spec file; the command line only prints the result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ THIS = "this"
 
 
 @dataclass(slots=True)
-class Built:
+class BuildResult:
     """The outcome for one run: a plan, or problems. ``inputs`` are as they were resolved."""
 
     name: str
@@ -43,7 +43,7 @@ class Built:
         """The run as the build computed it."""
         return self.inputs.run
 
-    def with_run(self, run: Run) -> Built:
+    def with_run(self, run: Run) -> BuildResult:
         """The same with more known about the run."""
         return replace(self, inputs=replace(self.inputs, run=run))
 
@@ -54,10 +54,10 @@ def build_plans(
     hardware: str | None = None,
     progress: Callable[[str], None] | None = None,
     versions: Mapping[str, str] | None = None,
-) -> list[Built]:
+) -> list[BuildResult]:
     """Resolve the runs of a valid spec, all or those that ``only`` names, for the releases that their project admits.
     Raises ValueError with one line where the command line names a run or hardware that there is not; ``progress`` is
-    told each run before work on it begins. ``versions``: the releases that zerocfg's settings state."""
+    called with each run before work on it begins. ``versions``: the releases that zerocfg's settings state."""
     assert spec.spec is not None
     wanted = set(spec.selected(only))
     files = Files()
@@ -66,7 +66,7 @@ def build_plans(
     for run in with_versions(runs, versions or {}):
         entry = spec.spec.runs[run.name]
         if progress is not None:
-            progress(f"{run.name}: {_at_work(entry)}")
+            progress(f"{run.name}: {_activity(entry)}")
         profile, problems = _hardware(hardware, entry, spec.folder)
         inputs = collect_inputs(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
         plan = None
@@ -75,7 +75,7 @@ def build_plans(
             problems = list(inputs.problems)
         if plan is not None:
             plan.inputs.update(_base_files(spec, run.name))
-        built.append(Built(run.name, inputs, plan, locate_problems(problems, spec, inputs.run)))
+        built.append(BuildResult(run.name, inputs, plan, locate_problems(problems, spec, inputs.run)))
     return built
 
 
@@ -85,7 +85,7 @@ def _base_files(spec: SpecFile, run: str) -> dict[str, Path]:
     return {f"base {number}": Path(name) for number, name in enumerate(sorted(names), 1)}
 
 
-def _at_work(entry: RunSpec) -> str:
+def _activity(entry: RunSpec) -> str:
     if entry.goals is None:
         return "resolving"
     return "comparing plans" + (" and tracing the best" if entry.goals.trace else "")
@@ -98,7 +98,7 @@ def model_file(entry: RunSpec, folder: Path, files: Files) -> SourceFile | None:
 
 
 def _hardware(override: str | None, entry: RunSpec, folder: Path) -> tuple[HardwareProfile | None, list[Problem]]:
-    """The profile of a run, and what is wrong with what the spec says of it. Raises ValueError for the override."""
+    """The profile of a run, and problems of the spec's `hardware:`. Raises ValueError for the override."""
     try:
         profile = _profile(override, entry, folder)
     except ValueError as error:

@@ -1,8 +1,8 @@
-"""A run of a spec made ready for the build: its files, its hardware, its steps.
+"""Collects what a run is resolved from: its files, its hardware, its steps.
 
-The emitted job is always started by one launcher with one DeepSpeed file, whatever the sources look like; the
-run is therefore computed as it will be started, so that the settings are those of the emitted job. Engine, launcher
-and what reaches them: :mod:`zerocfg.resolve.engine.engine_selection`.
+The emitted job is always started by one launcher with one DeepSpeed file, whatever the sources look like. The run is
+therefore resolved as it will be started, so that the settings are those of the emitted job. Engine and launcher:
+:mod:`zerocfg.resolve.engine.engine_selection`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _missing(run: Run) -> Iterator[Problem]:
 
 
 def _unread(run: Run) -> Iterator[Problem]:
-    """Files that hold no keys: nothing can be chosen beside what they were meant to say."""
+    """Files without keys: their intent is unknown, so nothing can be chosen."""
     files = {"deepspeed": run.deepspeed, "accelerate": run.accelerate, "recipe": run.recipe}
     for key, file in files.items():
         if file is None or file.document is None or isinstance(file.document.root, Mapping):
@@ -94,7 +94,7 @@ def _engines_of_recipe(run: Run) -> Iterator[Problem]:
 
 
 def _with_hardware(found: Inputs) -> Inputs:
-    """The profile decides how many processes there are; sources that say otherwise are overruled."""
+    """The number of processes follows from the profile, which overrides the sources."""
     run, profile = found.run, found.profile
     if profile is None:
         if run.accelerate is None:
@@ -145,7 +145,7 @@ def _with_hardware(found: Inputs) -> Inputs:
 
 
 def node_flags() -> dict[str, Setting]:
-    """What launch.sh hands over on each node; only the machine rank is a number for sure."""
+    """What launch.sh passes on each node; only the machine rank is certainly a number."""
     passed = Origin("computed", "launch.sh passes it on each node")
     return {
         "machine_rank": Setting("0", passed),

@@ -1,6 +1,6 @@
 """Model and hardware facts for the runs of a spec, so that linting them knows what the build will know.
 
-Only loaded when there is a spec: everything behind this imports pydantic, and the lint road otherwise does not.
+Loaded only when there is a spec: it imports pydantic, which linting otherwise does not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run is resolved from."""
+"""The inputs of resolution, as one type."""
 
 from __future__ import annotations
 

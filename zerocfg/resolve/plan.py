@@ -1,4 +1,4 @@
-"""What a build decides: every value of a run with the reason for it."""
+"""The result of resolution: every value of a run with its provenance."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Decision:
 
     ``kind`` is the kind of its origin as in `zerocfg.run.model.Origin`, or "hardware" (read off it) or
     "chosen" (zerocfg decided, because nobody else would or because what would happen otherwise is worse); empty where a
-    lock does not tell it.
-    ``reason`` says in words why it is this value. ``place`` is where it is written (the file relative to the spec's
+    lock does not record it.
+    ``reason`` explains the value. ``place`` is where it is written (the file relative to the spec's
     folder), None when no file says it. ``inputs`` are the named facts that a computed value follows from
     ({"hidden_size": 4096}); when the value changes, they tell why.
     """
@@ -38,7 +38,7 @@ class Decision:
 
 
 def kind_of(word: object) -> Kind:
-    """The kind that a lock names; empty for a word that is none."""
+    """The kind that a lock names; empty for an unknown one."""
     return next((kind for kind in get_args(Kind) if kind == word), "")
 
 

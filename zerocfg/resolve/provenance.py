@@ -1,4 +1,4 @@
-"""Settings in words: where a value comes from, said so that it fits behind it as a comment."""
+"""The provenance of settings: where each value comes from, worded to fit behind it as a comment."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ TOTAL_STEPS, WARMUP_STEPS = "scheduler.params.total_num_steps", "scheduler.param
 
 
 class Provenance:
-    """Reasons for the settings of one run; file names are relative to ``folder``.
+    """The provenance of one run's settings; file names are relative to ``folder``.
 
-    ``train_samples`` is the size of the training set where the spec tells it.
+    ``train_samples`` is the size of the training set where the spec gives it.
     """
 
     def __init__(self, run: Run, folder: Path, train_samples: int | None = None) -> None:
@@ -36,6 +36,7 @@ class Provenance:
         self.train_samples = train_samples
 
     def decision(self, name: str, setting: Setting) -> Decision:
+        """A setting as the plan records it."""
         return Decision(
             _plain(setting.value),
             self.reason(name, setting),
@@ -45,16 +46,18 @@ class Provenance:
         )
 
     def reason(self, name: str, setting: Setting) -> str:
-        text = self._bucket(name, setting) or self.origin(setting.origin)
+        """Where the value comes from, and what it replaces."""
+        text = self._bucket(name, setting) or self.describe_origin(setting.origin)
         auto = next((old for old in setting.overridden if old.value == AUTO and old.origin.file), None)
         if auto is not None:
             return f"auto in {self.file(auto.origin)}; {text}"
         beaten = next((old for old in setting.overridden if old.origin.kind in ("file", "flag")), None)
         if beaten is not None and beaten.value != setting.value:
-            text += f"; replaces {beaten.value!r} of {self.origin(beaten.origin)}"
+            text += f"; replaces {beaten.value!r} of {self.describe_origin(beaten.origin)}"
         return text
 
-    def origin(self, origin: Origin) -> str:
+    def describe_origin(self, origin: Origin) -> str:
+        """An origin, as a comment behind the value."""
         if origin.kind == "file" and origin.file is not None:
             key = dotted(origin.path)
             return f"{self.file(origin)}: {key}" if key else self.file(origin)
@@ -63,6 +66,7 @@ class Provenance:
         return f"the variable {origin.note}" if origin.kind == "environment" and origin.note else origin_label(origin)
 
     def file(self, origin: Origin) -> str:
+        """The name of the origin's file, relative to the spec's folder."""
         file = origin.file
         if file is None:
             return ""
@@ -71,7 +75,7 @@ class Provenance:
         return relative(file.path.resolve(), self.folder)
 
     def place(self, origin: Origin) -> Where | None:
-        """The key of the value as written; None where no file says it."""
+        """The location of the value's key; None where no file sets it."""
         place = place_of(origin)
         return place._replace(file=self.file(origin)) if place is not None and place.line else None
 

@@ -14,7 +14,7 @@ from zerocfg.resolve.provenance import Provenance
 from zerocfg.resolve.search import choose
 from zerocfg.run.config import AUTO, VERSIONS
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
-from zerocfg.run.releases import trained_with
+from zerocfg.run.releases import training_libraries
 from zerocfg.run.resolve_settings import with_settings
 from zerocfg.run.stages.admitted import guessed
 from zerocfg.run.stages.arguments import arguments_of
@@ -31,7 +31,7 @@ ZERO = "zero_optimization."
 STAGE = ZERO + "stage"
 GATHER = ZERO + "stage3_gather_16bit_weights_on_model_save"
 
-# Written out in every emitted DeepSpeed file, whoever sets them.
+# Written into every emitted DeepSpeed file, whatever sets them.
 ALWAYS = (
     "train_micro_batch_size_per_gpu",
     "gradient_accumulation_steps",
@@ -56,7 +56,7 @@ BY_STAGE = {
 
 
 def resolve(inputs: Inputs) -> tuple[Inputs, Plan | None]:
-    """What a run is resolved to, with every value that was open, and its plan; without one, ``problems`` say why."""
+    """The inputs with every open value resolved, and the plan; where there is none, ``problems`` say why."""
     if inputs.problems:
         return inputs, None
     inputs = choose.with_open_values(inputs)
@@ -82,9 +82,9 @@ def _of_newest(run: Run) -> dict[str, Setting]:
 
 
 def _unknown_releases(run: Run) -> list[str]:
-    """What is planned although zerocfg knows no release that the run admits."""
+    """Notes on libraries of which zerocfg knows no release that the run admits."""
     found = []
-    for library in trained_with(run):
+    for library in training_libraries(run):
         nearest = guessed(run, library)
         if nearest is not None:
             declared = run.versions[library]
@@ -118,6 +118,7 @@ class _Resolver:
             self.settings["train_batch_size"] = Decision(batch.value, reason, "computed", inputs=given)
 
     def plan(self) -> Plan:
+        """The plan; valid only if ``problems`` stay empty."""
         inputs, run = self.inputs, self.run
         assert run.consumer is not None
         processes, machines = self._count("num_processes"), self._count("num_machines")
@@ -218,7 +219,7 @@ class _Resolver:
         return names
 
     def _drop(self, name: str) -> bool:
-        """Values that say nothing: null beside a device that is none, sections that are switched off.
+        """Values without effect: null beside a device that is none, sections that are switched off.
 
         And the product of the batch sizes: DeepSpeed multiplies itself, and zero.Init, which on CPU ranks
         reads the config before DeepSpeed knows the other ranks, refuses a product that is not that of one.
@@ -249,7 +250,7 @@ class _Resolver:
                 Problem(
                     "engine",
                     f"the run would use {engine} ({self._reason('engine')}), not {self.inputs.engine}",
-                    "Say `engine:` in the spec, and take the other engine out of the sources.",
+                    "Set `engine:` in the spec, and take the other engine out of the sources.",
                 )
             )
 
@@ -339,7 +340,7 @@ def _refused(failure: Failure) -> Problem:
 
 
 def _open(name: str, reason: str = "") -> Problem:
-    """A value that nobody fills: which key, and what to add."""
+    """A value that nothing fills: which key, and the remediation."""
     message = "nothing decides its value" + (f" ({reason})" if reason else "")
     if name.startswith("scheduler.params.") and name.endswith("num_steps"):
         return Problem(name, message, "Add `train_samples:` to the run in the spec, or `max_steps:` to the recipe.")

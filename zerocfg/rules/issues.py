@@ -17,7 +17,7 @@ from zerocfg.rules import release_scope
 from zerocfg.rules.api import Finding, Location
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.templates import blank
+from zerocfg.run.templates import placeholder_in
 from zerocfg.source.node import Mapping, Path, Scalar
 
 
@@ -147,7 +147,7 @@ def python_word(run: Run, file: SourceFile, node: object) -> str | None:
 
 def unfilled(file: SourceFile, issue: Issue) -> bool:
     """Whether the value is a placeholder: ZC013 tells those."""
-    return file.document is not None and blank(issue.entry.value, file.document) is not None
+    return file.document is not None and placeholder_in(issue.entry.value, file.document) is not None
 
 
 def at_key(file: SourceFile, issue: Issue) -> Location:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from zerocfg.rules.api import Finding, Fix, Location, Severity, at
 from zerocfg.rules.effects import accelerate_data, deepspeed_data, recipe_data
 from zerocfg.rules.failures import primary_location
-from zerocfg.rules.fixes import edited, put
+from zerocfg.rules.fixes import edited, put, without
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
@@ -68,10 +69,10 @@ class Key:
 
     @property
     def number(self) -> int | float | None:
-        """The value when it is a plain number, of a size that a machine can hold."""
+        """The value when it is a plain number that a float can hold."""
         if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
             return None
-        return self.value if -1e18 < self.value < 1e18 else None
+        return self.value if abs(self.value) < sys.float_info.max else None
 
     def is_number(self, number: float) -> bool:
         return self.number == number
@@ -135,6 +136,27 @@ def accelerate(run: Run, *path: str) -> Key:
 def recipe(run: Run, *path: str) -> Key:
     """A key of the recipe."""
     return _in(Key(run, run.recipe, (), recipe_data(run)), path)
+
+
+def finding_at(
+    run: Run,
+    keys: Iterable[Key],
+    message: str,
+    help_text: str = "",
+    fix: Fix | None = None,
+    *,
+    where: str = "entry",
+    severity: Severity | None = None,
+) -> Finding:
+    """A finding about several keys: at the first that stands in a file, the others are related."""
+    location, related = primary_location(run, [key.origin for key in keys], where)
+    return Finding(location, message, help_text, related, fix, severity)
+
+
+def delete_all(keys: Iterable[Key], why: str, *, safe: bool = True) -> Fix | None:
+    """A fix that removes several keys of one file, as far as they are written."""
+    written = [key for key in keys if key]
+    return without(written[0].file, [key.path for key in written], why, safe=safe) if written else None
 
 
 def _in(key: Key, path: Path) -> Key:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from zerocfg.catalog.admitted import Admitted, Life, admitted, life, where
+from zerocfg.catalog.admitted import Admitted, Life, admitted, life, releases_where
 from zerocfg.catalog.fields import in_trl
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
@@ -155,7 +155,7 @@ def _of(own: Life, library: str, among: Admitted | None, behind: bool) -> Lack |
     def lacks(one: Release) -> bool:
         return not own.at(one) and (own.gone(one) is not None) is behind
 
-    words = where(lacks, among, library)
+    words = releases_where(lacks, among, library)
     if words is None:
         return None
     first = next(one for one in among.releases if lacks(one))

@@ -66,7 +66,7 @@ def in_file(file: SourceFile | None, path: Path) -> Origin:
 
 
 class Config:
-    """The nested dict with origins. ``origin`` gives the origin of a value that nobody changed since it was read."""
+    """The nested dict with origins. ``origin`` gives the origin of a value that is unchanged since it was read."""
 
     def __init__(self, data: dict[str, Any], origin: Callable[[Path], Origin]) -> None:
         self.data = deepcopy(data)
@@ -92,7 +92,7 @@ class Config:
         return here, last
 
     def hidden(self, name: str) -> Path | None:
-        """The section around ``name`` of which nobody knows what is in it; None where every one is known."""
+        """The enclosing section of ``name`` whose content is unknown; None where all of them are known."""
         here: Any = self.data
         path = tuple(name.split("."))
         for count, part in enumerate(path[:-1], start=1):

@@ -1,4 +1,4 @@
-"""Finding the files of a repository that zerocfg can say something about; silent about all others."""
+"""Finds the files of a repository that zerocfg can check; all others are skipped without a message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.run.kinds import MARKERS, guess_unread, in_hydras_words, sniff
+from zerocfg.run.kinds import MARKERS, guess_unread, is_hydra_fragment, sniff
 from zerocfg.run.model import Kind, SourceFile
 from zerocfg.source.load import MAX_BYTES, Format, decode, load_as, read_bytes
 from zerocfg.source.node import Document, Problem
@@ -30,7 +30,7 @@ LARGEST_UNASKED = 1 << 20
 """Bytes. A larger JSON or YAML file found by walking is data, not a config; a file named by the user has no such
 limit here (the reader has its own)."""
 _HEAD = 1 << 16
-"""Bytes of such a large file that are looked at, to tell a config from the data of others."""
+"""Bytes read of a large file to distinguish a config from other data."""
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -239,7 +239,7 @@ def _read(path: Path, text: str | None) -> SourceFile:
     document = load_as(source, _format(path))
     if document.root is None:
         return SourceFile(name, guess_unread(source.text, name), source, document, path)
-    kind = "other" if in_hydras_words(source.text) else sniff(document.data(), name)
+    kind = "other" if is_hydra_fragment(source.text) else sniff(document.data(), name)
     return SourceFile(name, kind, source, document, path)
 
 

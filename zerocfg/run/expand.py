@@ -73,7 +73,7 @@ class ExpandedRun:
     bases: tuple[str, ...] = ()
 
     def where(self, path: KeyPath) -> Written:
-        """Where a key of this run is written; the run itself for a key that nobody wrote."""
+        """Where a key of this run is written; the run itself for a key that is not written."""
         for length in range(len(path), 0, -1):
             place = self.places.get(path[:length])
             if place is not None:
@@ -136,7 +136,7 @@ def _check_clashes(found: Expanded) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A key's value; ``parts`` tells for a merged mapping where each of its keys is written."""
+    """A key's value; ``parts``: for a merged mapping, where each of its keys is written."""
 
     value: Any
     place: Written
@@ -147,7 +147,7 @@ _Values = dict[str, _Value]
 
 
 class _StoppedError(Exception):
-    """The trouble is told; what depends on it is left out."""
+    """The problem has been reported; whatever depends on it is left out."""
 
 
 class _Expander:
@@ -175,7 +175,7 @@ class _Expander:
     # -- extends ------------------------------------------------------------------------------------------------
 
     def base(self, document: Document, name: str, stack: tuple[tuple[int, str], ...]) -> _Values | None:
-        """The values of a base with those of its own bases; None when something about them is wrong (and told)."""
+        """The values of a base with those of its own bases; None after a reported problem."""
         key = (id(document), name)
         if key not in self.done:
             path = ("bases", name)

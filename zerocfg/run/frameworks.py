@@ -79,7 +79,7 @@ _STAGES = frozenset("pt sft rm ppo dpo kto".split())
 
 
 def recognise(data: Mapping[Any, Any]) -> Consumer | None:
-    """Whose recipe this is, by keys that nobody else has in this company."""
+    """The framework whose recipe this is, by combinations of keys that no other one has."""
     if "finetuning_type" in data and ("model_name_or_path" in data or "stage" in data):
         return "llamafactory"
     stage = data.get("stage")
@@ -112,7 +112,7 @@ def started_by_line(line: LaunchLine, arguments: Mapping[str, Setting]) -> Consu
     return "llamafactory" if recognise(given) == "llamafactory" else None
 
 
-def ships(consumer: str | None, path: object) -> bool:
+def ships_config(consumer: str | None, path: object) -> bool:
     """Whether a DeepSpeed config named in this way comes with the framework, so that it need not lie here."""
     one = FRAMEWORKS.get(consumer or "")
     if one is None or not isinstance(path, str):
@@ -122,7 +122,7 @@ def ships(consumer: str | None, path: object) -> bool:
 
 
 def has_defaults(consumer: str | None) -> bool:
-    """Whether a training argument that nobody writes has the default of TrainingArguments."""
+    """Whether a training argument that is not written has the default of TrainingArguments."""
     one = FRAMEWORKS.get(consumer or "")
     return one is None or one.extends
 
@@ -165,7 +165,7 @@ def _read(name: str, value: Any) -> Any:
 
 
 def _overrides(run: Run) -> dict[str, Setting]:
-    """What the line says: options of the script, and words `key=value` that LLaMA-Factory merges into its recipe."""
+    """The arguments of a line: options, and words `key=value` that LLaMA-Factory merges into its recipe."""
     found = dict(run.arguments)
     for word in run.launch.arguments if run.launch is not None else ():
         name, equals, text = (word.value or "").partition("=")

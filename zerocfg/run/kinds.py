@@ -102,8 +102,8 @@ def sniff(data: Any, name: str = "") -> Kind:
     return "accelerate" if accelerate == best else "recipe"
 
 
-def in_hydras_words(text: str) -> bool:
-    """Whether a YAML file says that it is a part of a config that Hydra composes, for a program of its own."""
+def is_hydra_fragment(text: str) -> bool:
+    """Whether a YAML file declares itself a part of a config that Hydra composes."""
     return text.startswith("# @package ")
 
 

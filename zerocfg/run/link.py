@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from zerocfg.run.discover import Files, launch_lines, walk
-from zerocfg.run.linking.follow import Paths, get, of_neighbour
+from zerocfg.run.linking.follow import Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
 from zerocfg.run.resolve_settings import with_settings
 
@@ -134,15 +134,15 @@ def _runs(paths: Paths, pool: list[SourceFile], scripts: bool) -> list[Run]:
 
             lines = [run for line in launch_lines(file) if (run := from_line(paths, file, line)) is not None]
             if specified:
-                from zerocfg.run.linking.spec_runs import as_specified
+                from zerocfg.run.linking.spec_runs import with_specified_consumer
 
-                lines = [as_specified(run, specified) for run in lines]
+                lines = [with_specified_consumer(run, specified) for run in lines]
             runs += lines
             for line in launch_lines(file):
                 if line.written:
-                    from zerocfg.run.linking.heredocs import either_way
+                    from zerocfg.run.linking.heredocs import runs_by_branch
 
-                    runs += either_way(file, line)
+                    runs += runs_by_branch(file, line)
     used = {id(original(file)) for run in runs for file in run.files}
     for kind in ("accelerate", "recipe", "neighbour", "deepspeed", "other"):
         for file in pool:
@@ -162,9 +162,9 @@ def _like_its_siblings(paths: Paths, run: Run, known: Sequence[Run]) -> Run:
     found = as_siblings(run, known, paths.root)
     if found.script is None:
         return found
-    from zerocfg.run.linking.script_runs import with_stated
+    from zerocfg.run.linking.script_runs import with_script_arguments
 
-    return with_stated(found)
+    return with_script_arguments(found)
 
 
 def _alone(paths: Paths, file: SourceFile) -> Run | None:
@@ -176,7 +176,7 @@ def _alone(paths: Paths, file: SourceFile) -> Run | None:
         read = run.deepspeed is not None or isinstance(get(file, "deepspeed"), dict)
         return replace(run, consumer="transformers") if read else run
     if file.kind == "neighbour":
-        run = of_neighbour(Run(file.name), None, file)
+        run = with_framework_recipe(Run(file.name), None, file)
         return paths.with_deepspeed(run, run.arguments.get("deepspeed"), paths.around(file), "trainer")
     if file.kind != "deepspeed":
         return None

@@ -1,4 +1,4 @@
-"""The words of a run: source file, setting, origin, failure, run.
+"""The data types of a run: source file, setting, origin, failure, run.
 
 A run is the set of source files used together for one training job, with its effective settings, which
 `zerocfg.run.resolve_settings` computes: what the training process finally gets, each value with its provenance.
@@ -43,7 +43,7 @@ def consumer_of(word: object) -> Consumer | None:
 
 
 class _Unknown:
-    """The value of something that is set, but to what cannot be told from the files (a shell variable, say)."""
+    """The value of a setting that the files do not determine (a shell variable, for example)."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -138,7 +138,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Something a library will refuse, predicted. ``kind`` is a stable short name that rules look for.
+    """A predicted refusal by a library. ``kind`` is a stable short name that rules look for.
 
     ``about``: the keys, words or sizes that the message speaks of, in its order, where the places alone do not tell.
     ``differences``: what was compared.
@@ -154,7 +154,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A value that somebody wrote and nobody will use, or that is used as something else.
+    """A value that is written but has no effect, or that is used as something else.
 
     ``kind`` is a stable short name; ``used`` is what applies instead (None: nothing).
     """
@@ -167,7 +167,7 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class MisplacedFile:
-    """A file that is given where another kind belongs; nothing else can be said of it. ``named``: by what."""
+    """A file given where a file of another kind is read; it is not checked further. ``named``: where it is named."""
 
     file: SourceFile
     wanted: Literal["accelerate", "deepspeed"]
@@ -176,7 +176,7 @@ class MisplacedFile:
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """What a run amounts to.
+    """The effective settings of a run.
 
     ``environment``  the variables the launcher exports (ACCELERATE_*, FSDP_*, ...)
     ``settings``     by dotted name: DeepSpeed keys as in its JSON (``zero_optimization.stage``), and for every run
@@ -200,7 +200,7 @@ class Effective:
 
 @dataclass(frozen=True, slots=True)
 class FromLine:
-    """The value of an option of the script's own parser: what the launch line says, else ``default``."""
+    """The value of an option of the script's own parser: the launch line's, else ``default``."""
 
     option: str
     default: object

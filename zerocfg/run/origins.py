@@ -1,4 +1,4 @@
-"""Where a value comes from, in words and as a place: each command says it alike."""
+"""The provenance of a value as a short text and as a place, worded alike in every command."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ASSUMED = (Origin("default", "nothing tells the release"),)
 
 
 def origin_label(origin: Origin) -> str:
-    """What set a value: ``default of accelerate 1.15.0``, ``--zero_stage``, ``ACCELERATE_USE_CPU``, ``2 ranks * 4``."""
+    """A short name for what set a value, as ``default of accelerate 1.15.0``, ``--zero_stage``, ``2 ranks * 4``."""
     if origin.kind == "default" and origin.note:
         return f"default of {origin.note}"
     return origin.note or _UNNAMED[origin.kind]
 
 
 def span_of(origin: Origin) -> Span | None:
-    """What is written there: a key, an item of a list, a word of a launch line; None for no single place of a text."""
+    """The span at the origin: a key, an item of a list, a word of a launch line; None where there is no single one."""
     if origin.span is not None:
         return origin.span
     document = origin.file.document if origin.file is not None else None
@@ -36,7 +36,7 @@ def span_of(origin: Origin) -> Span | None:
 
 
 def place_of(origin: Origin) -> Where | None:
-    """The place in the file that says it, or that file where it is no single place of it; None where no file does."""
+    """The place that sets the value, or its file where there is no single place; None where no file sets it."""
     if origin.file is None:
         return None
     span = span_of(origin)

@@ -21,7 +21,7 @@ TRL_KEYS = frozenset(
 
 
 def reader_of(run: Run) -> Consumer | None:
-    """Who reads the config in the end, when the files tell; None when they do not."""
+    """The consumer that finally reads the config, as the files show; None when they do not."""
     if run.script is not None and (run.script.reader or run.script.foreign):
         return run.script.reader
     arguments = run.arguments
@@ -42,7 +42,7 @@ def reader_of(run: Run) -> Consumer | None:
 
 
 def reader_evidence(run: Run) -> ReaderEvidence | None:
-    """Who says so, and where; None where nobody does. A script may show a framework that is no consumer at all.
+    """What shows the consumer, and where; None where nothing does. A script may show a framework that is no consumer.
 
     Strongest first: the command line, the settings by path, a spec, the training script, what launch line and recipe
     show, and last the one consumer that the settings name for configs of which no file tells.

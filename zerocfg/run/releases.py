@@ -1,4 +1,4 @@
-"""Which releases of the training libraries a run may have, and who says so.
+"""Which releases of the training libraries a run may have, and where that is stated.
 
 Of the folders from the training script up to the repository's root the nearest that says something about a library
 counts (`declared`); the folders of the run's other files count where the script's say nothing. A package that
@@ -20,19 +20,19 @@ from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED
 from zerocfg.run.requirements.companions import limited_releases
-from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, choice, installs_of, together
+from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, all_of, any_of, installs_of
 from zerocfg.run.resolve_settings import with_releases
 
 
-def assuming_newest(run: Run) -> Run:
-    """The run with the newest known release of each library of which nothing tells any: for that it is built."""
+def with_newest_releases(run: Run) -> Run:
+    """The run with the newest known release of each library whose release is not stated: builds target it."""
     missing = VERSIONS.keys() - run.versions.keys()
     places = {**run.version_places, **dict.fromkeys(missing, ASSUMED)}
     return replace(run, versions={**VERSIONS, **run.versions}, version_places=places)
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class OutsideKnownReleases:
     """A project admits no release of a library that zerocfg knows. ``known``: the nearest one that it does know;
     ``older``: what is admitted lies before it."""
 
@@ -42,10 +42,10 @@ class Outside:
     older: bool
 
 
-def outside(run: Run) -> list[Outside]:
+def outside_known_releases(run: Run) -> list[OutsideKnownReleases]:
     """The libraries that a run trains with of which nothing is known in the releases that its project admits."""
     found = []
-    for library in trained_with(run):
+    for library in training_libraries(run):
         declared = run.versions.get(library, "")
         limits = bounds(declared)
         if limits is None:
@@ -53,14 +53,14 @@ def outside(run: Run) -> list[Outside]:
         low, high, closed = limits
         oldest, newest = release(OLDEST[library]), release(VERSIONS[library])
         if high < oldest or (high == oldest and not closed):
-            found.append(Outside(library, declared, OLDEST[library], True))
+            found.append(OutsideKnownReleases(library, declared, OLDEST[library], True))
         elif low > newest:
-            found.append(Outside(library, declared, VERSIONS[library], False))
+            found.append(OutsideKnownReleases(library, declared, VERSIONS[library], False))
     return found
 
 
-def trained_with(run: Run) -> list[str]:
-    """The libraries whose releases make a difference to a run, in the order in which they are told."""
+def training_libraries(run: Run) -> list[str]:
+    """The libraries whose releases make a difference to a run, in the order of the reports."""
     trainer = run.consumer in ("transformers", "trl") or run.consumer in FRAMEWORKS
     uses = {
         "accelerate": run.accelerate is not None or run.consumer not in (None, "deepspeed"),
@@ -86,7 +86,7 @@ def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
 
 
 def versions_for(folder: Path) -> dict[str, Declared]:
-    """By library: the clauses that the nearest project states, and where; those that nobody can tell are left out."""
+    """By library: the clauses that the nearest project states, and where; undeterminable ones are left out."""
     found = Projects().nearest(folder)
     return {name: one for name, one in found.items() if name in LIBRARIES and one.clauses is not None}
 
@@ -104,14 +104,14 @@ def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
 
 
 def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
-    """What the script's project says, then what those of the other files say, of which any may hold."""
+    """The requirements of the script's project, then those of the other files, any of which may hold."""
     start = _start(run)
     found = dict(projects.nearest(start)) if start is not None else {}
     others = [folder for file in run.files if (folder := _folder(file)) is not None and folder != start]
     read = [projects.nearest(folder) for folder in dict.fromkeys(others)]
     for name in dict.fromkeys(name for one in read for name in one):
         if name not in found:
-            found[name] = choice(one[name] for one in read if name in one)
+            found[name] = any_of(one[name] for one in read if name in one)
     return found
 
 
@@ -131,14 +131,14 @@ def _parent(path: Path | None) -> Path | None:
 def _python(run: Run, base: Declared, projects: Projects) -> Declared | None:
     """The Python that the launch script or its page sets up, else the one that is set up for what states a library
     (``base``): in the folder of that statement, or nearer to the script."""
-    from zerocfg.run.requirements.python import asked_by, set_up_by
+    from zerocfg.run.requirements.python import installed_python, required_python
 
-    own = set_up_by(run.launch_file) if run.launch_file is not None and _installs(run) else None
+    own = installed_python(run.launch_file) if run.launch_file is not None and _installs(run) else None
     if own is not None:
         return own
     stated = [Path(os.path.realpath(place.file.path)) for place in base.places if place.file and place.file.path]
     folders = dict.fromkeys(filter(None, (_start(run), *map(_folder, run.files))))
-    return next(filter(None, (asked_by(folder, stated, projects.pythons) for folder in folders)), None)
+    return next(filter(None, (required_python(folder, stated, projects.pythons) for folder in folders)), None)
 
 
 def _installed(run: Run) -> Mapping[str, Declared]:
@@ -164,7 +164,7 @@ def _required(run: Run) -> dict[str, Declared]:
         requirement = parse_requirement(text, 0)
         if requirement is not None and requirement.versions:
             stated.setdefault(requirement.name, []).append(Declared(requirement.versions, (origin,)))
-    return {name: together(every) for name, every in stated.items()}
+    return {name: all_of(every) for name, every in stated.items()}
 
 
 def _framework(run: Run, found: Mapping[str, Declared]) -> dict[str, Declared]:

@@ -34,7 +34,7 @@ from zerocfg.run.stages.plugin import Environment, Plugin, build, look_at_stage,
 from zerocfg.run.stages.prepare import Prepared, prepare, text_batches
 from zerocfg.run.stages.process_counts import launch_of
 from zerocfg.run.stages.trainer import Matching, both_precisions, finalize, process, refused_arguments
-from zerocfg.run.templates import known, opened_by_script
+from zerocfg.run.templates import opened_by_script, plain_or_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +65,7 @@ def with_releases(run: Run, versions: Mapping[str, str], places: Mapping[str, tu
 
 
 def with_consumer(run: Run, consumer: str | None, evidence: ReaderEvidence | None = None) -> Run:
-    """The run when this consumer reads its configs; ``evidence``: what says so."""
+    """The run when this consumer reads its configs; ``evidence``: what shows it."""
     reader = consumer_of(consumer)
     if reader in FRAMEWORKS:
         run = with_framework(run, reader, run.recipe)
@@ -116,7 +116,7 @@ class _Resolution:
             self._section_type(error)
         return Effective(launch.environment, self.settings, tuple(self.failures), tuple(self.ignored))
 
-    # -- the roads ---------------------------------------------------------------------------------------------
+    # -- by consumer -------------------------------------------------------------------------------------------
 
     def _trainer(self) -> None:
         arguments = arguments_of(self.run)
@@ -190,7 +190,7 @@ class _Resolution:
 
     def _accelerate(self) -> None:
         precision = accelerator.precision(self.run, self.environment.get("ACCELERATE_MIXED_PRECISION"))
-        if accelerator.made(self.run):
+        if accelerator.makes_accelerator(self.run):
             self.settings["mixed_precision"] = precision
         launched = self.run.accelerate is not None or self.run.launch is not None
         if not self._use_deepspeed() and (launched or self.run.deepspeed is None):
@@ -281,7 +281,7 @@ class _Resolution:
             and "ACCELERATE_DEEPSPEED_CONFIG_FILE" in self.environment
         ):
             return None
-        data = known(file.document)
+        data = plain_or_unknown(file.document)
         if not isinstance(data, dict):
             if file.document is not None and file.document.root is not None:
                 message = f"the DeepSpeed config is {describe(data)}, not a mapping"

@@ -1,4 +1,4 @@
-"""Values that something has to fill in: `$NAME`, `${NAME}`, `{{ name }}`, `<NAME>`, a bare NAME."""
+"""Placeholders, values to be filled in: `$NAME`, `${NAME}`, `{{ name }}`, `<NAME>`, a bare NAME."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def placeholder(value: object) -> str | None:
     return found[0] if found else None
 
 
-def blank(node: Node, document: Document) -> str | None:
+def placeholder_in(node: Node, document: Document) -> str | None:
     """The same of a value in a file. In JSON a bare word in capitals is one, too: `"train_batch_size": GBSIZE,`."""
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
         return None
@@ -40,7 +40,7 @@ def opened_by_script(run: Run) -> bool:
     return any(one in script.opened and one in run.arguments for one in ("deepspeed", "deepspeed_config"))
 
 
-def stops_at_blank(document: Document, where: int) -> bool:
+def stops_at_placeholder(document: Document, where: int) -> bool:
     """Whether a file stops to be JSON or YAML at something that is to be filled in: `"stage": {{ stage }}`."""
     text = document.source.text
     start = text.rfind("\n", 0, where) + 1
@@ -50,24 +50,24 @@ def stops_at_blank(document: Document, where: int) -> bool:
 
 
 def is_template(file: SourceFile) -> bool:
-    """Whether a file says by its name that something else is made of it."""
+    """Whether a file's name marks it as a template."""
     return "template" in file.name.replace("\\", "/").rpartition("/")[2].lower()
 
 
-def to_be_filled(document: Document) -> bool:
+def has_placeholders(document: Document) -> bool:
     """Whether bare words of a JSON stand for values (`"train_batch_size": GBSIZE,`, `"stage": ${stage}`): what it is
     shows when they are filled in."""
     return (
         document.format == "json"
         and document.root is not None
         and any(
-            isinstance(node, Scalar) and not node.quoted and blank(node, document) is not None
+            isinstance(node, Scalar) and not node.quoted and placeholder_in(node, document) is not None
             for _, node, _ in walk(document.root)
         )
     )
 
 
-def known(document: Document | None) -> Any:
+def plain_or_unknown(document: Document | None) -> Any:
     """The plain value of a file, UNKNOWN where something has to be filled in."""
     if document is None or document.root is None:
         return None
@@ -85,4 +85,4 @@ def _known(node: Node, document: Document) -> Any:
         return {entry.key: _known(entry.value, document) for entry in node.entries}
     if isinstance(node, Sequence):
         return [_known(item, document) for item in node.items]
-    return UNKNOWN if blank(node, document) is not None else node.value
+    return UNKNOWN if placeholder_in(node, document) is not None else node.value

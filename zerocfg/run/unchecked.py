@@ -1,4 +1,4 @@
-"""Files that a lint met and could not check, each with the reason: nothing that was not understood is called passed."""
+"""Files that a lint could not check, each with the reason, so that no unread file counts as passed."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _met(
 
 
 def _missing(runs: Sequence[Run], told: Collection[Where]) -> Iterator[UncheckedFile]:
-    """Files that runs name and that are nowhere, where no finding says so; each once."""
+    """Missing files that runs name and no diagnostic reports; each once."""
     places: dict[str, dict[Where | None, None]] = {}
     for run in runs:
         for origin in run.missing:

@@ -1,4 +1,4 @@
-"""Foreign text made harmless: what files, names and libraries say may neither steer a terminal nor a CI log.
+"""Sanitises foreign text: content of files, names and libraries may control neither a terminal nor a CI log.
 
 Every character that a reader cannot see, or that turns the text around, is shown as its escape in JSON: control and
 format characters, line ends, lone surrogates.

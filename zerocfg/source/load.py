@@ -62,7 +62,7 @@ def load(
     name: str | None = None,
     format: Format | None = None,
 ) -> Document:
-    """The document of a file. ``name``: what messages call it; ``format``: not the one its name tells."""
+    """The document of a file. ``name``: its name in messages; ``format``: overrides the one of its extension."""
     shown = os.fspath(path) if name is None else name
     data = read_bytes(path)
     return _failed(shown, format, data) if isinstance(data, Problem) else load_bytes(shown, data, format)
@@ -88,7 +88,7 @@ def load_as(source: SourceText, format: Format) -> Document:
 
 
 def format_of(name: str, text: str = "") -> Format:
-    """By the extension; where that tells nothing, JSON is what starts with a brace or bracket."""
+    """By the extension; without a known one, a text that starts with a brace or bracket is JSON."""
     extension = Path(name).suffix.lower()
     if extension in (".json", ".hjson"):
         return "json"

@@ -23,7 +23,7 @@ class Scalar:
 
 
 _MANY = 64
-"""Entries from which on a mapping remembers what was asked about them: each of its findings asks again."""
+"""Number of entries from which a mapping caches lookups, because every diagnostic repeats them."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Entry:
 
 
 class _Known(NamedTuple):
-    """What a mapping of so many entries was asked: the entry that counts by key, and its own entries."""
+    """Lookups cached by a large mapping: the entry that counts by key, and its own entries."""
 
     size: int
     counting: dict[str, Entry]

@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever sees half of a change."""
+"""Writes files atomically, so that no reader sees a partial change."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _compose_with(loader_class: type[yaml.SafeLoader], text: str) -> RawNode | N
 
 
 def _too_deep(text: str) -> Span | None:
-    """Where nesting passes the limit. The composers recurse, so the flat event stream is asked first.
+    """Where nesting exceeds the limit. The composers recurse, so the flat event stream is checked first.
 
     Only texts that could be that deep pay for it: brackets nest, and so do the dashes at the start of a line.
     """

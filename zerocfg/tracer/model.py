@@ -1,4 +1,4 @@
-"""Builds the model class of transformers that a config.json names, and says what it is made of."""
+"""Builds the model class of transformers that a config.json names, and describes its parts."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def forget(self, tensor: torch.Tensor) -> None:
-        """From now on ``tensor`` does not count: somebody else's account holds it."""
+        """Excludes ``tensor`` from now on: it is counted elsewhere."""
         storage = tensor.untyped_storage()
         known = self._sizes.get(id(storage))
         if known is not None:

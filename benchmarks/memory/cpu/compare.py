@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.memory.cpu.cases import CASES, Case
-from zerocfg.memory.ledger import Ledger
 from zerocfg.memory.options import Options
 from zerocfg.memory.tensors import Model, Module, Tensor
-from zerocfg.memory.zero import played
+from zerocfg.memory.zero.allocation_ledger import Ledger
+from zerocfg.memory.zero.replay import replay
 
 Sites = dict[str, list[list[int]]]
 MOMENTS = ("init", "forward", "backward", "step")
@@ -150,7 +150,7 @@ def compare(case: Case, answer: dict[str, Any]) -> list[list[Row]]:
     """The rows of each rank."""
     found = []
     for rank, seen in enumerate(answer["ranks"]):
-        ledger = played(model_of(seen["shape"]), case.options, rank, cpu=True)
+        ledger = replay(model_of(seen["shape"]), case.options, rank, cpu=True)
         found.append([row_of(ledger, seen["moments"], moment) for moment in MOMENTS])
     return found
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.wire import WireOptions
+from zerocfg.memory.time.wire import WireOptions
 from zerocfg.models.model_facts import ModelFacts, from_config
 
 HUGE = 10**9
@@ -34,7 +34,7 @@ ODD: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Case:
-    """``run`` goes to ``count.py``; the rest to :func:`zerocfg.memory.wire.traffic`. ``exact``: to the byte."""
+    """``run`` goes to ``count.py``; the rest to :func:`zerocfg.memory.time.wire.traffic`. ``exact``: to the byte."""
 
     label: str
     run: dict[str, Any]

@@ -25,7 +25,7 @@ sys.path.insert(0, str(HERE))
 from cases import Case, cases  # noqa: E402
 
 from zerocfg.hardware.catalogue import parse_hardware  # noqa: E402
-from zerocfg.memory.wire import traffic  # noqa: E402
+from zerocfg.memory.time.wire import traffic  # noqa: E402
 
 WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "uint8": 1, "int64": 8}
 OPERATIONS = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zerocfg.compare.check_outputs import FILE_STATES, Checked, FileState, check_run, gone_runs
+from zerocfg.compare.check_outputs import FILE_STATES, FileState, OutputCheck, check_run, gone_runs
 from zerocfg.compare.values import ABSENT
 from zerocfg.emit.lock import LockError
 from zerocfg.run.discover import display_name
@@ -45,7 +45,7 @@ def check_outputs(emitted: list[Emitted], spec: Path, out: Path, only: str | Non
     return int(any(one.state != "up to date" for one in found))
 
 
-def _text(found: list[Checked], again: str, out: Path) -> str:
+def _text(found: list[OutputCheck], again: str, out: Path) -> str:
     differing = [one for one in found if one.state != "up to date"]
     if not differing:
         return f"up to date: {len(found)} run{'s' * (len(found) != 1)} in {display_name(out)}\n"
@@ -60,7 +60,7 @@ def _text(found: list[Checked], again: str, out: Path) -> str:
     return text + "".join(f"\n{line}" for line in advice) + "\n"
 
 
-def _run(one: Checked) -> str:
+def _run(one: OutputCheck) -> str:
     lines = [f"{one.name}: {display_name(one.folder)} {_STATES[one.state]}"]
     said = [change for change in one.changes if change.said]
     lines += [f"  {change}" for change in said or one.changes]
@@ -85,7 +85,7 @@ def _file(state: FileState) -> list[str]:
     return lines + [f"    {detail}" for detail in state.details]
 
 
-def _data(found: list[Checked]) -> str:
+def _data(found: list[OutputCheck]) -> str:
     rows = [
         {
             "run": one.name,

@@ -84,8 +84,8 @@ def _named(releases: Mapping[str, str]) -> str:
 
 
 def _finding(one: Diagnostic) -> str:
-    start = one.spot.start
-    return f"{one.spot.file.name}:{start.line}:{start.column}: {one.severity.value} {one.code} {one.message}"
+    start = one.span.start
+    return f"{one.span.file.name}:{start.line}:{start.column}: {one.severity.value} {one.code} {one.message}"
 
 
 def _settings(one: Changed) -> list[str]:
@@ -97,7 +97,7 @@ def _value(value: Value | None) -> str:
 
 
 def _place(one: KeyChange) -> str:
-    return f"{one.spot.file.name}:{one.spot.start.line}:{one.spot.start.column}"
+    return f"{one.span.file.name}:{one.span.start.line}:{one.span.start.column}"
 
 
 def _words(one: KeyChange) -> str:
@@ -132,13 +132,13 @@ def as_data(one: Mapping[str, str], other: Mapping[str, str], found: Impact) -> 
 
 
 def _diagnostic(one: Diagnostic) -> dict[str, object]:
-    start = one.spot.start
+    start = one.span.start
     return {
         "code": one.code,
         "severity": one.severity.value,
         "message": one.message,
-        "file": one.spot.file.name,
-        "path": one.spot.path,
+        "file": one.span.file.name,
+        "path": one.span.path,
         "line": start.line,
         "column": start.column,
     }
@@ -146,9 +146,9 @@ def _diagnostic(one: Diagnostic) -> dict[str, object]:
 
 def _key(one: KeyChange) -> dict[str, object]:
     data: dict[str, object] = {
-        "file": one.spot.file.name,
-        "line": one.spot.start.line,
-        "column": one.spot.start.column,
+        "file": one.span.file.name,
+        "line": one.span.start.line,
+        "column": one.span.start.column,
         "library": one.library,
         "key": one.name,
         "change": one.kind,

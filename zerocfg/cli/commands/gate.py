@@ -97,12 +97,12 @@ def _lint(folder: Path, settings: Settings, level: str) -> tuple[int, list[Reaso
         Reason(
             "lint",
             one.code,
-            one.spot.file.name,
+            one.span.file.name,
             " ".join(one.message.split()).rstrip("."),
             " ".join(one.help.split()).rstrip(".") or f"zerocfg explain {one.code}",
             one.run,
-            one.spot.start.line,
-            one.spot.start.column,
+            one.span.start.line,
+            one.span.start.column,
         )
         for one in result.diagnostics
         if one.severity.rank >= threshold and not _between_build_and_sources(one)
@@ -111,10 +111,10 @@ def _lint(folder: Path, settings: Settings, level: str) -> tuple[int, list[Reaso
 
 def _between_build_and_sources(one: Diagnostic) -> bool:
     """Whether a built file disagrees with a file outside of its build; the check of builds reports that."""
-    path = one.spot.file.path
+    path = one.span.file.path
     if path is None or not (path.parent / LOCK).is_file():
         return False
-    return any(spot.file.path is not None and spot.file.path.parent != path.parent for spot in one.related)
+    return any(span.file.path is not None and span.file.path.parent != path.parent for span in one.related)
 
 
 def _count(number: int, what: str) -> str:

@@ -171,9 +171,9 @@ def command(
         result = fix_files(job, result, unsafe=unsafe_fixes, quiet=quiet)
     result = job.reported(result)
     if all_releases:
-        from zerocfg.lint.release_ranges import reaching
+        from zerocfg.lint.release_ranges import with_release_ranges
 
-        result.diagnostics = reaching(result.diagnostics, job.runs)
+        result.diagnostics = with_release_ranges(result.diagnostics, job.runs)
     # The fixed text of standard input has standard output to itself.
     for report in reports:
         if report.file is not None:

@@ -112,11 +112,11 @@ def _show(job: Job, found: Migration, remaining: Rest, writes: bool) -> None:
 
 
 def _line(one: Done) -> str:
-    return f"{one.spot.file.name}:{one.spot.start.line}:{one.spot.start.column}: {one.why}"
+    return f"{one.span.file.name}:{one.span.start.line}:{one.span.start.column}: {one.why}"
 
 
 def _finding(one: Diagnostic) -> str:
-    return f"{one.spot.file.name}:{one.spot.start.line}:{one.spot.start.column}: {one.code} {one.message}"
+    return f"{one.span.file.name}:{one.span.start.line}:{one.span.start.column}: {one.code} {one.message}"
 
 
 def _settings(one: Changed) -> list[str]:
@@ -152,10 +152,10 @@ def _as_data(job: Job, found: Migration, remaining: Rest, writes: bool) -> str:
 
 
 def _place(one: Done) -> dict[str, object]:
-    start = one.spot.start
+    start = one.span.start
     return {
-        "file": one.spot.file.name,
-        "path": one.spot.path,
+        "file": one.span.file.name,
+        "path": one.span.path,
         "line": start.line,
         "column": start.column,
         "why": one.why,
@@ -163,6 +163,6 @@ def _place(one: Done) -> dict[str, object]:
 
 
 def _found(one: Diagnostic) -> dict[str, object]:
-    start = one.spot.start
-    place = {"file": one.spot.file.name, "path": one.spot.path, "line": start.line, "column": start.column}
+    start = one.span.start
+    place = {"file": one.span.file.name, "path": one.span.path, "line": start.line, "column": start.column}
     return {**place, "code": one.code, "why": one.message}

@@ -13,7 +13,7 @@ from zerocfg.cli.screens.plan import Shown, as_data, as_text
 from zerocfg.cli.screens.plan_table import compared
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.cli.terminal import columns
-from zerocfg.resolve.build import Built
+from zerocfg.resolve.build import BuildResult
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
 from zerocfg.resolve.explain.forecast import Forecast, forecast
 from zerocfg.run.discover import display_name
@@ -71,7 +71,7 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _forecast(built: Built, trace: bool, python: str | None) -> Forecast | str:
+def _forecast(built: BuildResult, trace: bool, python: str | None) -> Forecast | str:
     """The forecast, or in words why there is none."""
     doing = "tracing the model's activations" if trace else "predicting"
     try:
@@ -81,7 +81,7 @@ def _forecast(built: Built, trace: bool, python: str | None) -> Forecast | str:
         return str(error)
 
 
-def _alternatives(built: Built) -> list[Alternative]:
+def _alternatives(built: BuildResult) -> list[Alternative]:
     """Empty where no plan can be predicted; the forecast has the reason."""
     try:
         with Working(f"{built.name}: comparing plans"):

@@ -14,7 +14,7 @@ from zerocfg.cli.linting.job import Job
 from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.spec_argument import read_or_exit, resolved
-from zerocfg.compare.check_outputs import Checked, check_run
+from zerocfg.compare.check_outputs import OutputCheck, check_run
 from zerocfg.compare.lock_diff import changes, sources
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.compile_runs import compile_runs
@@ -31,7 +31,7 @@ from zerocfg.run.releases import with_versions
 
 if TYPE_CHECKING:
     from zerocfg.emit.files import Emitted
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.explain.alternatives import Alternative
     from zerocfg.resolve.spec.spec_file import SpecFile
     from zerocfg.run.model import Run
@@ -181,7 +181,7 @@ def _named(build: Path, name: str) -> Path:
     raise click.UsageError(f"'{display_name(build)}' holds no build of {name}: there is no {lockfile.NAME}")
 
 
-def _compile(report_input: ReportInput, read: SpecFile, built: Built) -> None:
+def _compile(report_input: ReportInput, read: SpecFile, built: BuildResult) -> None:
     """The lock that a build would write now, and how the last build differs from it."""
     out = report_input.build.parent if report_input.build is not None else read.path.parent / "built"
     found = compile_runs(read, [built], out)
@@ -200,24 +200,24 @@ def _lock(emitted: Emitted) -> lockfile.Lock:
     return lockfile.parse(emitted.files[lockfile.NAME], emitted.folder / lockfile.NAME)
 
 
-def _checked(emitted: Emitted, build: Path, new: lockfile.Lock) -> Checked:
+def _checked(emitted: Emitted, build: Path, new: lockfile.Lock) -> OutputCheck:
     if emitted.folder.resolve() == build.resolve():
         read_lock(build / lockfile.NAME)  # a lock that cannot be read fails as in every command
         return check_run(emitted)
     # The folder was renamed: its files hold paths that a build would write otherwise, its values can be compared.
     old = read_lock(build / lockfile.NAME)
     moved = changes(old, new)
-    return Checked(emitted.plan.name, build, "differs" if moved else "up to date", moved, [], sources(old, new))
+    return OutputCheck(emitted.plan.name, build, "differs" if moved else "up to date", moved, [], sources(old, new))
 
 
-def _forecast(built: Built, request: ReportRequest) -> Forecast | str:
+def _forecast(built: BuildResult, request: ReportRequest) -> Forecast | str:
     try:
         return forecast(built, tracing=request.trace, python=request.python)
     except ValueError as error:
         return str(error)
 
 
-def _alternatives(built: Built) -> list[Alternative]:
+def _alternatives(built: BuildResult) -> list[Alternative]:
     """Empty where no plan can be predicted; the forecast has the reason."""
     try:
         return alternatives(built)

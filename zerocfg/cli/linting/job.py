@@ -131,9 +131,9 @@ class Job:
         folders = [target for target in self.targets if target.is_dir()]
         named = [target for target in self.targets if not target.is_dir()]
         told = [
-            Where(spot.file.name, *spot.start)
-            for one in (*result.diagnostics, *(hidden.diagnostic for hidden in result.hidden))
-            for spot in (one.spot, *one.related)
+            Where(span.file.name, *span.start)
+            for one in (*result.diagnostics, *(one.diagnostic for one in result.suppressed))
+            for span in (one.span, *one.related)
         ]
         hidden = {file.name for file in files.met() if self.excluded(file)} if self.settings.exclude else set()
         looked_at = [run for run in runs if not run.files or any(file.name not in hidden for file in run.files)]

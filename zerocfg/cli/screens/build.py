@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from zerocfg.emit.files import Emitted
     from zerocfg.lint.engine import Result
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.plan import Problem
 
 # Keys of the table; the lock holds all of them.
@@ -76,7 +76,7 @@ def _json(value: object) -> object:
     return value
 
 
-def problems(built: list[Built], spec: str, output_format: str) -> str:
+def problems(built: list[BuildResult], spec: str, output_format: str) -> str:
     """Why runs do not resolve."""
     if output_format == "json":
         rows = [

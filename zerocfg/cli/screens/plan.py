@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.screens import plan_table
-from zerocfg.memory.outside import GIB, MIB, Band
+from zerocfg.memory.overhead import GIB, MIB, Band
 from zerocfg.report.table import Column, folded, table
 from zerocfg.resolve.explain.forecast import Forecast
 from zerocfg.resolve.explain.plan_summary import describe_engine, duration
 
 if TYPE_CHECKING:
-    from zerocfg.memory import rates
     from zerocfg.memory.terms import Held, Phase
+    from zerocfg.memory.time import rates
     from zerocfg.memory.verdict import Rung
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.explain.alternatives import Alternative
 
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Shown:
     """One run: what is predicted of it, or in words why nothing is; and the other ways to run it."""
 
-    built: Built
+    built: BuildResult
     forecast: Forecast | str
     alternatives: list[Alternative]
 
@@ -39,7 +39,7 @@ def _others(one: Shown, every: bool, width: int | None) -> str:
     return f"\n{text}" if text else ""
 
 
-def _run(built: Built, one: Forecast | str, width: int | None) -> str:
+def _run(built: BuildResult, one: Forecast | str, width: int | None) -> str:
     assert built.plan is not None
     title = f"{built.name}: {built.plan.consumer} on {built.plan.hardware}"
     if isinstance(one, str):
@@ -174,7 +174,7 @@ def as_data(found: list[Shown]) -> str:
     return json.dumps({"version": 1, "unit": "bytes", "runs": runs}, indent=2) + "\n"
 
 
-def _data(built: Built, one: Forecast | str) -> dict[str, object]:
+def _data(built: BuildResult, one: Forecast | str) -> dict[str, object]:
     if isinstance(one, str):
         return {"run": built.name, "error": one}
     prediction = one.prediction

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.resolve.explain.forecast import Forecast
 from zerocfg.resolve.explain.plan_summary import COLUMNS, NAMES, by_column, describe_plan, distinct_plans
 

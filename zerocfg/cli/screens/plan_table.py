@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.report.table import TOGETHER, Column, left, table, wrap
 from zerocfg.resolve.explain.plan_summary import COLUMNS, by_column, describe_plan, distinct_plans, duration
 

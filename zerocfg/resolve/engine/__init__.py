@@ -1,1 +1,1 @@
-"""The engine and the launcher of a run, and what the engine's config says."""
+"""The engine and the launcher of a run, and the keys of the engine's config."""

@@ -1,7 +1,7 @@
-"""Who launches a run, with which engine, and which of its files take that road.
+"""Which engine and launcher apply to a run, and which of its files reach the job.
 
-DeepSpeed runs of a Trainer are resolved on accelerate's road whatever launches them: the settings are the same, and a
-job that `torchrun` or `deepspeed` starts gets them as one DeepSpeed file in which nothing is left to fill.
+DeepSpeed runs of a Trainer are resolved as accelerate would launch them, whatever the launcher: the settings are the
+same, and a job started by `torchrun` or `deepspeed` gets them as one DeepSpeed file without any `auto`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ ELSEWHERE = {
     "parallelism_config": "Write `parallelism_config:` into the recipe",
     "megatron_lm_config": "Take it out",
 }
-"""Keys of an accelerate config that only `accelerate launch` hands to the job, and what to do without it."""
+"""Keys of an accelerate config that only `accelerate launch` passes to the job, and the remediation under another
+launcher."""
 MOE = "deepspeed_moe_layer_cls_names"
 
 
@@ -106,7 +107,7 @@ def _without_deepspeed(found: Inputs, kind: Any) -> Inputs:
 
 def _not_emitted(found: Inputs, kind: Any) -> Iterator[Problem]:
     if kind in ("MEGATRON_LM", "XLA") and found.spec.engine is None and found.run.deepspeed is None:
-        help_ = "Say `engine: deepspeed`, `engine: fsdp` or `engine: ddp` in the spec."
+        help_ = "Set `engine: deepspeed`, `engine: fsdp` or `engine: ddp` in the spec."
         yield Problem("distributed_type", f"{kind} cannot be emitted yet", help_)
 
 
@@ -114,17 +115,17 @@ def _wrong_launcher(found: Inputs) -> Iterator[Problem]:
     launcher, consumer = found.spec.launcher, found.run.consumer
     if launcher == "accelerate" and consumer == "deepspeed":
         why = "a training loop of its own gets its config as --deepspeed_config; accelerate launch would add nothing"
-        yield Problem("launcher", why, "Say `launcher: torchrun` or `launcher: deepspeed`.")
+        yield Problem("launcher", why, "Set `launcher: torchrun` or `launcher: deepspeed`.")
     if launcher in ("torchrun", "deepspeed") and consumer == "accelerate":
         why = "Accelerator() finds its engine and precision in variables that accelerate launch exports; under "
         why += f"{launcher} it would train plain data parallel"
-        yield Problem("launcher", why, "Leave `launcher:` out, or say `launcher: accelerate`.")
+        yield Problem("launcher", why, "Leave `launcher:` out, or set `launcher: accelerate`.")
     if launcher in ("torchrun", "deepspeed") and consumer in ("transformers", "trl"):
         yield from _lost(found.run, launcher)
 
 
 def _lost(run: Run, launcher: str) -> Iterator[Problem]:
-    """What the accelerate config says and no other launcher hands over. Its DeepSpeed settings do get to the job."""
+    """Settings of the accelerate config that no other launcher passes on. Its DeepSpeed settings do reach the job."""
     source = _source(run)
     for key, instead in ELSEWHERE.items():
         if source.get(key) not in (None, {}, "all"):

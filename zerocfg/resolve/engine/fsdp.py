@@ -1,4 +1,4 @@
-"""What zerocfg decides for FSDP where no source says it, and why FSDP is refused."""
+"""FSDP settings that zerocfg chooses where no source gives them, and why FSDP is refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from zerocfg.resolve.inputs import Inputs
 
-OUT = "Say `engine: deepspeed` or `engine: ddp`"
+OUT = "Set `engine: deepspeed` or `engine: ddp`"
 
 
 def choose_fsdp(found: Inputs, source: dict[str, Any]) -> Inputs:
@@ -39,7 +39,7 @@ def _refusals(found: Inputs) -> Iterator[Problem]:
     run, profile = found.run, found.profile
     if run.consumer == "deepspeed":
         why = "the consumer is DeepSpeed: a loop around `deepspeed.initialize` does not train with FSDP"
-        yield Problem("engine", why, "Say `engine: deepspeed`, or `consumer: accelerate`.")
+        yield Problem("engine", why, "Set `engine: deepspeed`, or `consumer: accelerate`.")
     if profile is not None and profile.accelerator.vendor == "cpu":
         why = f"{profile.name} has no accelerator: accelerate makes plain data parallelism of FSDP 2 there, and FSDP 1 "
         why += "stops with 'no available devices'"
@@ -50,7 +50,7 @@ def _refusals(found: Inputs) -> Iterator[Problem]:
 
 
 def _choices(found: Inputs, section: dict[str, Any], written: set[str]) -> dict[str, tuple[Any, str]]:
-    """Every choice of this module by key of `fsdp_config`, whether or not the source says it already."""
+    """Every choice of this module by key of `fsdp_config`, including those that the source already gives."""
     first = sorted(written & ONLY_FIRST)
     version = section.get("fsdp_version", section.get("version", 1 if first else 2))
     why = f"only version 1 reads {first[0]}" if first else "version 2 shards each tensor on its own, and is where new "

@@ -1,1 +1,1 @@
-"""A resolved run explained: its memory and time, the plans beside it, in words and figures."""
+"""A resolved run explained: its memory and time, and the alternative plans."""

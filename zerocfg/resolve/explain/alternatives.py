@@ -1,4 +1,4 @@
-"""Every way to run a job on its hardware: stage, offload, micro batch and recomputation, whatever its sources fix."""
+"""All plans for a job on its hardware (stage, offload, micro batch, recomputation), including what its sources fix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zerocfg.resolve.search.ranking import evaluate, ranked
 from zerocfg.resolve.search.search_space import SearchSpace, choices, offloads
 
 if TYPE_CHECKING:
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.search.choice import Prefer
 
 
@@ -22,15 +22,15 @@ RECOMPUTE = "gradient_checkpointing"
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way, and what speaks against it: nothing for the best. ``own``: the run is built so."""
+    """A plan, and why it is not the best; empty for the best. ``own``: the plan that the run is built with."""
 
     candidate: Candidate
     excluded: str
     own: bool
 
 
-def alternatives(built: Built, *, tracing: bool = False) -> list[Alternative]:
-    """All ways with the global batch of the run, the best first; empty where neither memory nor hardware is known.
+def alternatives(built: BuildResult, *, tracing: bool = False) -> list[Alternative]:
+    """All plans with the global batch of the run, the best first; empty where neither memory nor hardware is known.
 
     Raises ValueError with one line when nothing can be predicted.
     """
@@ -66,7 +66,7 @@ def _settings(one: Candidate) -> dict[str, Any]:
     return one.choice.settings() | {RECOMPUTE: work is not None and work.gradient_checkpointing}
 
 
-def _own(built: Built, values: dict[str, Any]) -> dict[str, Any]:
+def _own(built: BuildResult, values: dict[str, Any]) -> dict[str, Any]:
     """The settings of the run as it is built, by the names that a choice has for them."""
     assert built.plan is not None
     plan, dtype = built.plan, built.run.model.dtype if built.run.model else None

@@ -1,4 +1,4 @@
-"""What a resolved run will take: memory of a rank by phase, host memory, time of a step, and what would save memory."""
+"""The forecast of a resolved run: memory of a rank by phase, host memory, step time, and changes that save memory."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from zerocfg.memory.host import loading_terms, node_bytes
 from zerocfg.memory.options import Options
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import predict
-from zerocfg.memory.time import StepTime, step_time
+from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder, workloads
 from zerocfg.resolve.model.activations import Activations, with_adapters
 from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
 
 if TYPE_CHECKING:
+    from zerocfg.memory.activations.tracing import Traced
     from zerocfg.memory.predict import Prediction
-    from zerocfg.memory.tracing import Traced
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Forecast:
     notes: tuple[str, ...]
 
 
-def forecast(built: Built, *, tracing: bool = True, python: str | None = None, changes: bool = True) -> Forecast:
+def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = None, changes: bool = True) -> Forecast:
     """The forecast of a run that resolved. Raises ValueError with one line when nothing can be said about it."""
     assert built.plan is not None
     plan, inputs = built.plan, built.inputs

@@ -1,4 +1,4 @@
-"""Plans in a few words and figures: what tables, pictures and pages show of each way to run a job."""
+"""Plans summarized for tables, pictures and pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS: dict[str, tuple[Kind, ...]] = {
     "activ": ("activations", "logits"),
     "other": ("outside",),
 }
-"""What is told apart and the kinds of terms that they sum."""
+"""The columns, and the kinds of terms that each one sums."""
 
 
 NAMES = {
@@ -31,7 +31,7 @@ NAMES = {
     "activ": "activations and logits",
     "other": "context, communication, allocator",
 }
-"""The columns in words."""
+"""The columns' full names."""
 
 
 def describe_engine(options: Options | TorchOptions) -> str:
@@ -46,7 +46,7 @@ def describe_engine(options: Options | TorchOptions) -> str:
 
 
 def describe_plan(settings: dict[str, Any]) -> str:
-    """A plan in a few words: ``ZeRO-3, optimizer on cpu, 2 x 8, recomputed``."""
+    """A plan in short: ``ZeRO-3, optimizer on cpu, 2 x 8, recomputed``."""
     found = []
     if STAGE in settings:
         found.append(f"ZeRO-{settings[STAGE]}")
@@ -96,4 +96,5 @@ def by_column(one: Candidate) -> dict[str, int]:
 
 
 def duration(value: float) -> str:
+    """Seconds, or milliseconds below one."""
     return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"

@@ -24,7 +24,7 @@ _GENERIC = frozenset("train training run launch main start recipe config args ar
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A key of a run; ``value`` None: nobody knows it, and ``example`` is what it might look like."""
+    """A key of a run; ``value`` None: it is unknown, and ``example`` shows what it might look like."""
 
     key: str
     value: Any
@@ -42,7 +42,7 @@ class Draft:
     remarks: list[str] = field(default_factory=list)
 
     def add(self, key: str, value: Any, how: How, note: str, example: str = "") -> None:
-        """The first who knows a key is right."""
+        """Sets a key; the first value wins."""
         self.guesses.setdefault(key, Guess(key, value, how, note, example))
 
     def value(self, key: str) -> Any:
@@ -51,7 +51,7 @@ class Draft:
 
 
 def run_name(stem: str, path: Path | None, folder: Path) -> str:
-    """A name from a file that says something, else from its folder."""
+    """A name for a run: that of a file if it is specific, else that of its folder."""
     words = [stem]
     if path is not None:
         words += [path.stem, path.parent.name if path.parent != folder else ""]
@@ -64,7 +64,7 @@ def run_name(stem: str, path: Path | None, folder: Path) -> str:
 
 
 def without_duplicates(drafts: Iterable[Draft]) -> list[Draft]:
-    """Without those that say the same as an earlier one."""
+    """The drafts without those that equal an earlier one."""
     found: dict[str, Draft] = {}
     for draft in drafts:
         found.setdefault(repr([(key, one.value) for key, one in sorted(draft.guesses.items())]), draft)
@@ -72,6 +72,7 @@ def without_duplicates(drafts: Iterable[Draft]) -> list[Draft]:
 
 
 def with_unique_names(drafts: list[Draft]) -> list[Draft]:
+    """The drafts, those with a repeated name numbered."""
     seen: dict[str, int] = {}
     taken = {draft.name for draft in drafts}
     for draft in drafts:

@@ -46,6 +46,7 @@ class _Guesser:
         self.models = [path for path in model_configs(folder) if self._is_model(path)]
 
     def runs(self) -> list[Draft]:
+        """One draft for each launch line; without any, for what recipes, scripts and configs there are."""
         found, _ = find_runs([self.folder], self.files, root=self.folder, skip=_is_own)
         if any(key in self.given for key in FILES):
             drafts = [self._alone(found, None)]
@@ -110,7 +111,7 @@ class _Guesser:
             draft.remarks.append(f"{where} passes {', '.join(lost)} to its launcher: say it in an accelerate config")
 
     def _take_arguments(self, draft: Draft, run: Run, where: str) -> None:
-        """The script's words, without those that the emitted job passes by itself."""
+        """The script's arguments, without those that the emitted job passes by itself."""
         assert run.launch is not None
         words = [(word.text if word.value is None else word.value, word.value is None) for word in run.launch.arguments]
         consumer, recipe = draft.value("consumer"), draft.value("recipe")
@@ -202,7 +203,7 @@ class _Guesser:
         return isinstance(data, dict) and data.get("distributed_type") not in (None, "NO", "MULTI_GPU", False)
 
     def _nearest(self, draft: Draft, key: str, files: Iterable[SourceFile], around: Path) -> None:
-        """The file of a kind that lies nearest; of several that are equally near the first, said so."""
+        """The nearest file of a kind; where several are equally near, the first, with the others in its note."""
         paths = sorted({file.path.resolve() for file in files if file.path is not None})
         near = nearest(around, paths)
         if near:
@@ -340,7 +341,7 @@ class _Guesser:
 
 
 def _requested_count(run: Run | None, name: str) -> int | None:
-    """A count as the launch line asks for it (on this machine accelerate may start less), else as it takes effect."""
+    """A count as the launch line requests it (accelerate may start fewer here), else its effective value."""
     if run is None:
         return None
     flag = run.flags.get(name)

@@ -34,6 +34,7 @@ SEEN = {
 
 
 def walk(folder: Path, suffix: str) -> Iterator[Path]:
+    """Files of a folder by suffix, in a fixed order, without hidden folders and those that discovery skips."""
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS)
         for name in sorted(names):
@@ -77,6 +78,7 @@ def _does_something(text: str) -> bool:
 
 
 def model_configs(folder: Path) -> list[Path]:
+    """Files that may be a model's config.json, at most 200."""
     found = (path for path in walk(folder, CONFIG) if path.name == CONFIG)
     return [
         path for path, _ in zip(found, range(200), strict=False) if path.is_file() and path.stat().st_size < 1 << 20

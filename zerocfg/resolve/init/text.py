@@ -1,4 +1,4 @@
-"""The text of a first ``zerocfg.yaml``, and what the terminal says of it."""
+"""The text of a first ``zerocfg.yaml``, and its summary for the terminal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HEAD = """\
 
 
 def spec_text(drafts: Iterable[Draft]) -> str:
-    """The text of a zerocfg.yaml; what nobody knows stands there as a comment."""
+    """The text of a zerocfg.yaml; unknown values are written as comments."""
     text = f"{_HEAD}version: 1\nruns:\n"
     for draft in drafts:
         text += f"  {_scalar(draft.name)}:\n"

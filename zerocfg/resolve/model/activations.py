@@ -6,10 +6,10 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.memory.formula import by_formula
+from zerocfg.memory.activations.formula import by_formula
+from zerocfg.memory.activations.tracer_process import TraceError
+from zerocfg.memory.activations.tracing import Adapters, Traced, trace, trace_all
 from zerocfg.memory.lora import adapters, default_targets
-from zerocfg.memory.tracer_process import TraceError
-from zerocfg.memory.tracing import Adapters, Traced, trace, trace_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the rules are told of a run's memory: predictions without torch, from its settings, its model and its hardware.
+"""Memory predictions for the rules: computed without torch from the run's settings, its model and its hardware.
 
 A rule calls a run wrong where even the least exceeds what there is. What no file says is therefore taken twice: as it
 costs least for the low ends, and as libraries do it when nobody asks for anything for the high ends.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.memory.formula import by_formula
+from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.host import rounding_terms
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import predict
 from zerocfg.memory.terms import TRAINING, Estimate, Place, Term
-from zerocfg.memory.zero import zero_terms
+from zerocfg.memory.zero.replay import zero_terms
 from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
 from zerocfg.run.facts import MemorySummary
 from zerocfg.run.model import UNKNOWN, Run
@@ -143,7 +143,7 @@ class _Predicted:
             return None
 
     def least(self, work: Workload) -> Workload:
-        """With everything that a script may do without a file saying so."""
+        """The workload with everything that a script may do on its own account."""
         trainer = self.spec.consumer in TRAINERS and self.run.recipe is not None
         recomputed = self.spec.gradient_checkpointing is None and not trainer
         pieces = work.fused_loss or (self.spec.fused_loss is None and not trainer)

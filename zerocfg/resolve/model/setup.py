@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 
 from zerocfg.catalog.values import TRUE_WORDS
+from zerocfg.memory.activations.tracing import Adapters
 from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
-from zerocfg.memory.tracing import Adapters
 from zerocfg.resolve.model import trainer_defaults
 from zerocfg.run.model import UNKNOWN
 
@@ -90,17 +90,19 @@ class _Reader:
         self.assumed: list[str] = []
 
     def argument(self, name: str) -> Any:
-        """As the recipe or the command line says it; None where they do not."""
+        """The argument as the recipe or the command line gives it; None where neither does."""
         value = self.recipe.get(name)
         return None if value is UNKNOWN else value
 
     def flag(self, name: str, otherwise: bool) -> bool:
+        """A switch of the trainer's arguments; ``otherwise`` where it is not given."""
         value = self.argument(name)
         if isinstance(value, str):
             return value.lower() in TRUE_WORDS
         return value if isinstance(value, bool) else otherwise
 
     def count(self, name: str, otherwise: int) -> int:
+        """A positive whole number among the settings; ``otherwise`` where there is none."""
         value = self.setting(name)
         return value if is_size(value) else otherwise
 

@@ -1,4 +1,4 @@
-"""What a Trainer does where nobody says it, in the releases that a run admits, as far as memory depends on it."""
+"""Defaults of a Trainer that memory depends on, in the releases that a run admits."""
 
 from __future__ import annotations
 

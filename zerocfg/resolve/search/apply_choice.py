@@ -1,4 +1,4 @@
-"""Putting a chosen value into a run, where the launched job will find it: the DeepSpeed file, the recipe, a flag."""
+"""Applies a chosen value to the run, where the launched job will read it: the DeepSpeed file, the recipe, a flag."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _AS_FLAGS = (
     ZERO + "offload_param.nvme_path",
     STEPS,
 )
-"""What is said by options of the launcher where there is no DeepSpeed file: accelerate makes one from them."""
+"""Settings that become launcher options where there is no DeepSpeed file: accelerate builds one from them."""
 
 
 def argument_of(setting: str) -> str:
-    """The argument of the Trainer that has to say the same as a chosen setting."""
+    """The Trainer's argument that has to agree with a chosen setting."""
     return setting if setting == "gradient_checkpointing" else paths("training-arguments")[setting][-1]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.memory import rates
+from zerocfg.memory.time import rates
 from zerocfg.resolve.plan import Decision
 
 if TYPE_CHECKING:

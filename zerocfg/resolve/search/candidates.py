@@ -1,4 +1,4 @@
-"""One way to run a job among several, and what it would take: device, host and drives, and the time of a step."""
+"""A candidate plan and its prediction: memory of device, host and drives, and the time of a step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.host import node_bytes
 from zerocfg.memory.options import Options, TorchOptions
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import Prediction, predict, terms_of
-from zerocfg.memory.time import StepTime, step_time
+from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.memory.verdict import Word, judge
 from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
 from zerocfg.resolve.search import buffer_sizes
@@ -167,7 +167,7 @@ def slowed(tokens: int) -> float:
 
 
 def is_named(effective: Effective, name: str) -> bool:
-    """Whether a source says something about it, be it ``"auto"``: then it is not zerocfg's to choose."""
+    """Whether a source mentions the setting, even as ``"auto"``: then zerocfg does not choose it."""
     setting = effective.get(name)
     if setting is None:
         return False

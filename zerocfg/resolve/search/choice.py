@@ -1,4 +1,4 @@
-"""The values that zerocfg may choose, by the names that they have in a plan."""
+"""The values that zerocfg may choose, by their setting names."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What zerocfg decides: what the author left open and the libraries would decide silently, or badly."""
+"""Chooses what the author left open and the libraries would choose silently, or badly."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.models.deepspeed.zero import MOE_BLOCKS
 from zerocfg.resolve.collect_inputs import on_part
 from zerocfg.resolve.model.activations import Activations, with_adapters
@@ -43,7 +43,7 @@ TRACED_PLANS = 6  # the best by the closed formula; each different micro batch a
 
 
 def with_open_values(inputs: Inputs) -> Inputs:
-    """The inputs with what is open decided, and in the run: precision, stage, offload, batch, recomputation."""
+    """The inputs with open values (precision, stage, offload, batch, recomputation) chosen and applied to the run."""
     goals = inputs.spec.goals
     if goals is not None:
         inputs = _with_precision(inputs)
@@ -58,7 +58,7 @@ def with_open_values(inputs: Inputs) -> Inputs:
         return _without_plan(inputs, Problem("goals", str(error), error.help))
     except ValueError as error:
         if goals is None:
-            message = f"nobody says which ZeRO stage, and {error}"
+            message = f"no source sets the ZeRO stage, and {error}"
             return _without_plan(inputs, Problem(STAGE, message, "Write `stage` into the source."))
         message = f"zerocfg cannot choose: {error}"
         return _without_plan(inputs, Problem("goals", message, "Name the values in the sources instead."))
@@ -75,7 +75,7 @@ def _none_fits(least: Candidate, short: str, *, chooses_stage: bool) -> Problem:
     if not chooses_stage:
         return Problem("goals", message, "Use more devices, more memory or shorter sequences.")
     way_out = "Use more devices or shorter sequences, or offload the optimizer"
-    return Problem(STAGE, f"nobody says which ZeRO stage, and {message}. {way_out}", "Write `stage` into the source.")
+    return Problem(STAGE, f"no source sets the ZeRO stage, and {message}. {way_out}", "Write `stage` into the source.")
 
 
 def _without_plan(inputs: Inputs, problem: Problem) -> Inputs:
@@ -108,7 +108,7 @@ def _traced(inputs: Inputs, before: Effective, rows: list[Ranked], prefer: Prefe
 
 
 def candidates_of(inputs: Inputs, before: Effective, *, resize: bool, tracing: bool = False) -> Candidates:
-    """What predicts the plans of a run. Raises ValueError when the model's parameters are not known."""
+    """The predictor of a run's plans. Raises ValueError when the model's parameters are not known."""
     config = inputs.model_file.data() if inputs.model_file else None
     config = config if isinstance(config, dict) else None
     plain = Candidates(inputs, before, inputs.facts, Activations(inputs.facts, config, tracing=False, python=None))
@@ -154,7 +154,7 @@ def _with_stage(inputs: Inputs, best: Candidate) -> Inputs:
 
 
 def _with_plan(inputs: Inputs, before: Effective, best: Candidate) -> Inputs:
-    """The inputs with the values of the best plan in the run."""
+    """The inputs with the values of the best plan applied to the run."""
     choice, profile = best.choice, inputs.profile
     assert profile is not None
     why, given = _reason(inputs, best), _given(inputs)
@@ -172,9 +172,9 @@ def _with_plan(inputs: Inputs, before: Effective, best: Candidate) -> Inputs:
         notes.append(f"the plan may not fit: {_tight(best)}; zerocfg plan shows what helps")
     if choice.offloads and host_memory(profile) is None:
         host = (
-            f"the plan takes {best.host / GIB:,.0f} GiB of a node's memory, and {profile.name} does not tell how much"
+            f"the plan takes {best.host / GIB:,.0f} GiB of a node's memory, and {profile.name} does not state how much"
         )
-        notes.append(f"{host} there is; a profile of `zerocfg probe` does")
+        notes.append(f"{host} there is; a profile that `zerocfg probe` wrote does")
     inputs = replace(inputs, notes=tuple(notes))
     if inputs.engine == "deepspeed":
         found |= _sizes(inputs, before, choice)
@@ -244,7 +244,7 @@ def _tight(best: Candidate) -> str:
 
 
 def _with_precision(inputs: Inputs) -> Inputs:
-    """bf16 where the device computes in it, else fp16; only where no source says anything of either."""
+    """bf16 where the device supports it, else fp16; only where no source sets either."""
     profile, run = inputs.profile, inputs.run
     if profile is None or profile.accelerator.vendor == "cpu" or profile.accelerator.bf16 is None:
         return inputs

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from zerocfg.memory.options import Device
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.resolve.plan import Considered
 from zerocfg.resolve.search.candidates import Candidate, Candidates
 from zerocfg.resolve.search.choice import Choice, Prefer
@@ -121,7 +121,7 @@ def _why_not(one: Candidate, best: Candidate, usable: list[Candidate], prefer: P
         return "fits as well, with " + _machinery(one, best)
     if spent > least * (1 + ALIKE):
         up_to = "up to " if one.choice.offloads else ""
-        return f"{up_to}{spent / least - 1:.0%} {'dearer' if prefer == 'cost' else 'slower'}"
+        return f"{up_to}{spent / least - 1:.0%} {'more expensive' if prefer == 'cost' else 'slower'}"
     return f"about as {'cheap' if prefer == 'cost' else 'fast'}, with {_machinery(one, best)}"
 
 

@@ -33,10 +33,7 @@ OFFLOADS: dict[int, tuple[Offload, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class SearchSpace:
-    """What may be chosen, as the values to choose from; one value: it is fixed. None: there is no such value.
-
-    ``batches`` are (samples of a micro batch, micro batches of a step), given the number of processes.
-    """
+    """The open values of a run. One value: it is fixed; None: the engine has no such value."""
 
     layouts: tuple[tuple[int, int], ...]
     stages: tuple[int | None, ...]
@@ -139,7 +136,7 @@ def layouts(profile: HardwareProfile, prefer: Prefer) -> tuple[tuple[int, int], 
 
 
 def search_space(inputs: Inputs, before: Effective) -> SearchSpace | None:
-    """The values to choose from; None: nothing that has to be searched. ``before``: the settings as they are."""
+    """The values to choose from; None: there is nothing to search. ``before``: the settings before any choice."""
     goals, sharded = inputs.spec.goals, inputs.engine == "deepspeed"
     stages = _stages(inputs, before) if sharded else (None,)
     if goals is None and (not sharded or stages_named(before)):

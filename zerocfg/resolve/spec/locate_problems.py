@@ -1,4 +1,4 @@
-"""Where the problems of a build are written, so that a message can show it."""
+"""Locates the problems of a build in the files that cause them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def locate_problems(problems: Iterable[Problem], spec: SpecFile, run: Run) -> list[Problem]:
-    """The problems of a run with their places: of a key of the spec there, of a setting in the file that sets it.
+    """The problems of a run with their locations: a key of the spec there, a setting in the file that sets it.
 
-    Of several about one key the first is told, which is nearest to the cause, with the first way out.
+    Of several problems of one key only the first is kept, which is closest to the cause, with the first remediation.
     """
     found: dict[tuple[str, Where], Problem] = {}
     for one in _explained(problems, spec, run):
@@ -32,7 +32,7 @@ def locate_problems(problems: Iterable[Problem], spec: SpecFile, run: Run) -> li
 
 
 def _explained(problems: Iterable[Problem], spec: SpecFile, run: Run) -> list[Problem]:
-    """Files that are nowhere, told by the key that names them, and models as models."""
+    """Missing files, reported at the key that names them, and missing models as models."""
     origins = {origin.note: origin for origin in run.missing}
     found = []
     for one in problems:
@@ -83,7 +83,7 @@ def _sub_keys(spec: SpecFile, run: str, key: str) -> list[str]:
 
 
 def _where(origin: Origin) -> Where:
-    """The value's place, of an origin that has a file."""
+    """The location of the value; the origin must have a file."""
     assert origin.file is not None
     node = origin.file.document.get(origin.path) if origin.file.document is not None and origin.path else None
     span = origin.span or (node.span if node is not None else Span(0, 0))

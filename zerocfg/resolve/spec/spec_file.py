@@ -50,7 +50,7 @@ class SpecFile:
         return self.path.resolve().parent
 
     def place_of(self, run: str, key: str = "") -> Where:
-        """The place of a key of a run, as "hardware" or "goals.prefer"; of the run where nobody wrote it."""
+        """The location of a key of a run ("hardware", "goals.prefer"); that of the run where the key is not written."""
         path = tuple(key.split(".")) if key else ()
         expanded = self.runs[run]
         written = expanded.where(path)
@@ -102,7 +102,7 @@ def check_spec(path: Path, document: Document) -> SpecFile:
 
 
 _EXAMPLE = "`zerocfg init` writes one from what it finds in a folder; docs/spec.md describes every key."
-_WAYS_OUT = {
+_REMEDIATIONS = {
     "empty": _EXAMPLE,
     "duplicate-key": "Remove one of the two.",
     "encoding": "Save the spec as UTF-8 text.",
@@ -116,8 +116,8 @@ _WAYS_OUT = {
 
 
 def _unreadable(document: Document, problem: source.Problem) -> tuple[str, str]:
-    """What to say about a text that could not be read as YAML, and the way out."""
-    message, help = problem.message, _WAYS_OUT.get(problem.kind, "")
+    """Message and remediation for a text that could not be read as YAML."""
+    message, help = problem.message, _REMEDIATIONS.get(problem.kind, "")
     if problem.kind == "duplicate-key":
         first = f" (line {document.source.place(problem.related.start).line})" if problem.related else ""
         message = f"{problem.brief}; the first{first} would be ignored"
@@ -135,12 +135,12 @@ def _check(found: SpecFile, root: Mapping) -> None:
         return load(path, display_name(path), "yaml") if path.is_file() else None
 
     expanded = expand(found.document, found.folder, open_file)
-    problems = [_told(trouble) for trouble in expanded.troubles]
+    problems = [_problem_of(trouble) for trouble in expanded.troubles]
     runs = {run.name: run for run in expanded.runs}
     data = {entry.key: plain(entry.value) for entry in root.entries}
     bases = data.pop("bases", None)
     if isinstance(data.get("runs"), dict) and data["runs"]:
-        # What is no mapping stays as it is, to be refused; what could not be expanded is told already.
+        # What is no mapping stays as it is, to be refused; what could not be expanded is reported already.
         written = {name: value for name, value in data["runs"].items() if not isinstance(value, dict)}
         data["runs"] = written | {name: run.data for name, run in runs.items()}
     if not (expanded.troubles and not data.get("runs")):
@@ -188,10 +188,10 @@ def _line(problem: Problem) -> Where:
 
 
 def _without_consequences(problems: list[Problem]) -> list[Problem]:
-    """A key that is missing because it is misspelt is told once."""
+    """Drops the report of a missing key that is reported as misspelt already."""
     meant = {one.meant for one in problems} - {""}
     return [one for one in problems if one.missing not in meant]
 
 
-def _told(trouble: Trouble) -> Problem:
+def _problem_of(trouble: Trouble) -> Problem:
     return problem_at(trouble.where, trouble.message, trouble.help, trouble.at_key)

@@ -25,7 +25,7 @@ _MULTIPLE = re.compile(r"Input should be (.*)")
 
 
 def merge_errors(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:
-    """One error for one value: pydantic tells of each kind that a value might have been by itself."""
+    """One error for one value: pydantic reports each alternative of a union separately."""
     found: dict[tuple[Any, ...], ErrorDetails] = {}
     for error in errors:
         loc = error["loc"]
@@ -52,6 +52,7 @@ class SpecError:
 
     @classmethod
     def of_spec(cls, document: Document, runs: dict[str, ExpandedRun], details: ErrorDetails) -> SpecError:
+        """An error at a location of the expanded spec, traced back to where the value is written."""
         loc = details["loc"]
         run = runs.get(str(loc[1])) if len(loc) > 1 and loc[0] == "runs" else None
         if run is None:
@@ -60,6 +61,7 @@ class SpecError:
 
 
 def problem_of_error(error: SpecError) -> Problem:
+    """The problem to report: the message in the spec's terms, its location and remediation."""
     kind, text, loc = error.details["type"], error.details["msg"], error.details["loc"]
     if kind == "missing":
         return _missing(error)
@@ -116,7 +118,7 @@ def _plain_words(text: str) -> str:
 
 
 def help_for(path: KeyPath) -> str:
-    """What the key at a path is for; where it has no description of its own, the nearest around it."""
+    """The description of the key at a path, or of the nearest key around it that has one."""
     names = [part for part in path if isinstance(part, str)]
     if len(names) > 3 and names[2] == "matrix":
         names = names[:2] + names[3:4] + names[5:]
@@ -130,7 +132,7 @@ def help_for(path: KeyPath) -> str:
 
 
 def _missing(error: SpecError) -> Problem:
-    """A key that is required and not there, told at the section that lacks it."""
+    """A missing required key, reported at the section that lacks it."""
     loc, document = error.details["loc"], error.where.document
     key = str(loc[-1])
     owner = Written(document, ())
@@ -153,7 +155,7 @@ def problem_at(where: Written, message: str, help: str = "", at_key: bool = Fals
 
 
 def position_of(where: Written, *, at_key: bool) -> Where:
-    """The place of something written: its value, or its key; the nearest part of its path that exists."""
+    """The location of a value or of its key; of a path that does not exist, its nearest existing part."""
     document, path = where.document, _known(where.document.root, where.path)
     start = 0
     while path:

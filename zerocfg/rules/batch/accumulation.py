@@ -148,7 +148,7 @@ def steps_per_print_zero(run: Run) -> Iterator[Finding]:
 
 @rule("ZC249", "accelerator-steps-beaten", Severity.ERROR, consumers={"accelerate"})
 def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
-    if accelerator.left_open(run, STEPS):
+    if accelerator.is_open_option(run, STEPS):
         return
     asked = accelerator.accumulation(run)
     used = run.effective.get(STEPS)

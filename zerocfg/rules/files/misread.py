@@ -9,7 +9,7 @@ from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.issues import PYTHON_WORDS, issues, python_word
 from zerocfg.run.model import Run
-from zerocfg.run.templates import blank, is_template, placeholder, to_be_filled
+from zerocfg.run.templates import has_placeholders, is_template, placeholder, placeholder_in
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Path, Scalar, dotted, walk
 from zerocfg.source.text import Span
@@ -60,13 +60,13 @@ def placeholder_not_filled(run: Run) -> Iterator[Finding]:
         document = file.document if file is not None else None
         if file is None or document is None or document.root is None or not document.editable:
             continue
-        if run.launch is None and (is_template(file) or to_be_filled(document)):
+        if run.launch is None and (is_template(file) or has_placeholders(document)):
             continue
         for path, node, entry in walk(document.root):
             if entry is None or not isinstance(node, Scalar) or not isinstance(node.value, str):
                 continue
             # Where nobody starts a job with the file, a bare word in capitals is left to whoever fills it in.
-            name = blank(node, document) if run.launch else placeholder(node.value)
+            name = placeholder_in(node, document) if run.launch else placeholder(node.value)
             name = name or _home_folder(path, node.value)
             if name is not None and not str(path[-1]).startswith(("_", "//")):
                 yield Finding(

@@ -9,7 +9,7 @@ from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS
 from zerocfg.rules.repairs import strict_json
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.templates import stops_at_blank, to_be_filled
+from zerocfg.run.templates import has_placeholders, stops_at_placeholder
 from zerocfg.source.edit import Edit, delete_duplicate
 from zerocfg.source.node import Mapping, Path, Problem, Scalar, dotted, plain, walk
 
@@ -49,7 +49,7 @@ def syntax_error(run: Run) -> Iterator[Finding]:
             continue
         for problem in file.document.problems:
             if problem.fatal and problem.kind not in _UNREADABLE and problem.kind not in _TOLD_ELSEWHERE:
-                if run.launch is None and run.spec is None and stops_at_blank(file.document, problem.span.start):
+                if run.launch is None and run.spec is None and stops_at_placeholder(file.document, problem.span.start):
                     continue  # a template; what it is shows when it is filled in
                 kind = "JSON" if file.document.format == "json" else "YAML"
                 yield Finding(
@@ -113,7 +113,7 @@ def json_not_strict(run: Run) -> Iterator[Finding]:
         if file.document is None or file.document.format != "json":
             continue
         found = [problem for problem in file.document.problems if problem.kind == "hjson-only"]
-        if found and not to_be_filled(file.document):
+        if found and not has_placeholders(file.document):
             more = f" ({len(found)} such places)" if len(found) > 1 else ""
             yield Finding(
                 _where(file, found[0]),

@@ -103,7 +103,8 @@ def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
         if library != "accelerate":
             continue
         name, section = str(issue.path[-1]), _section(issue)
-        if misplaced_gather(run) == issue.path and run.effective.value("zero_optimization.stage") == 3:
+        lost = misplaced_gather(run)
+        if lost is not None and lost.path == issue.path and run.effective.value("zero_optimization.stage") == 3:
             continue  # ZC401 says what that costs
         deepspeed = load_schema("deepspeed")
         native = section == "deepspeed_config" and (

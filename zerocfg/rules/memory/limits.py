@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import effective_value, section, stage_of
-from zerocfg.rules.failures import primary_location
-from zerocfg.rules.fixes import present, put
-from zerocfg.rules.memory.capacity import enough_stage, to_stage, whole_model_trained
-from zerocfg.rules.offload.devices import PARTS, device, on_host
+from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.effects import effective_value, stage_of
+from zerocfg.rules.key import deepspeed, finding_at, setting
+from zerocfg.rules.memory.capacity import enough_stage, stage_key, to_stage, whole_model_trained
+from zerocfg.rules.offload.devices import PARTS, device, offload, on_host
 from zerocfg.run.model import Run
 
 if TYPE_CHECKING:
@@ -40,26 +39,21 @@ def optimizer_step_does_not_fit(run: Run) -> Iterator[Finding]:
         return
     if not _states_fit(memory, hardware.memory_gib):
         return
-    name = "zero_optimization.sub_group_size"
-    group, setting = _smaller_group(run, hardware, memory), run.effective.get("zero_optimization.stage")
-    sizes = run.effective.get(name) if group else None
-    location, related = primary_location(run, [one.origin for one in (sizes, setting) if one])
-    other = enough_stage(run, stage)
-    fix: Fix | None
+    group, other = _smaller_group(run, hardware, memory), enough_stage(run, stage)
     if group:
         help_text = f"write `sub_group_size` {group}: the step then goes in smaller pieces"
-        fix = put(run.deepspeed, ("zero_optimization", "sub_group_size"), str(group), why="smaller sub groups")
+        fix = deepspeed(run, "zero_optimization", "sub_group_size").set(str(group), "smaller sub groups", safe=False)
     else:
         help_text = f"stage {other} fits" if other else "use more accelerators, or offload the optimizer"
         fix = to_stage(run, other)
-    yield Finding(
-        location,
+    yield finding_at(
+        run,
+        [setting(run, "zero_optimization.sub_group_size")] * bool(group) + [stage_key(run)],
         f"the optimizer step of {run.model.name} takes {_sized(memory.step_gib)} GiB of each accelerator at stage "
         f"{stage}, {_sized(memory.step_gib - (memory.resting_gib or 0))} of them only for the step itself, and "
         f"{hardware.name} has {_sized(hardware.memory_gib)} GiB",
         help_text,
-        related,
-        fix=fix,
+        fix,
     )
 
 
@@ -93,16 +87,13 @@ def run_does_not_fit(run: Run) -> Iterator[Finding]:
         return
     if memory.step_gib is not None and memory.step_gib > hardware.memory_gib:
         return  # told by ZC927
-    setting = run.effective.get("zero_optimization.stage")
-    micro = run.effective.get("train_micro_batch_size_per_gpu")
-    location, related = primary_location(run, [one.origin for one in (setting, micro) if one])
-    at_stage = f" at stage {stage}" if stage else ""
-    yield Finding(
-        location,
+    yield finding_at(
+        run,
+        (stage_key(run), setting(run, "train_micro_batch_size_per_gpu")),
         f"{run.model.name} with {memory.micro_batch} x {memory.sequence_length} tokens takes about {low:.0f} to "
-        f"{high:.0f} GiB of each accelerator{at_stage}, and {hardware.name} has {hardware.memory_gib:.1f} GiB",
+        f"{high:.0f} GiB of each accelerator{f' at stage {stage}' if stage else ''}, and {hardware.name} has "
+        f"{hardware.memory_gib:.1f} GiB",
         _remedy(run, hardware.memory_gib, memory),
-        related,
     )
 
 
@@ -121,14 +112,12 @@ def nvme_drive_too_small(run: Run) -> Iterator[Finding]:
     if hardware is None or memory is None or run.model is None or not memory.nvme_gib or not whole_model_trained(run):
         return
     parts = [part for part in PARTS if device(run, part) == "nvme"]
-    paths = {part: section(run, "zero_optimization", part).get("nvme_path") for part in parts}
-    mounts = {_mount(path, hardware.nvme_free_gib) for path in paths.values()}
+    mounts = {_mount(offload(run, part, "nvme_path").value, hardware.nvme_free_gib) for part in parts}
     mount = mounts.pop() if len(mounts) == 1 else None
-    if mount is None or run.deepspeed is None or memory.nvme_gib <= hardware.nvme_free_gib[mount]:
+    if mount is None or memory.nvme_gib <= hardware.nvme_free_gib[mount]:
         return
-    where = ("zero_optimization", parts[0], "nvme_path")
-    yield Finding(
-        Location(run.deepspeed, where) if present(run.deepspeed, where) else Location(run.deepspeed, where[:2]),
+    key = offload(run, parts[0], "nvme_path")
+    yield key.finding(
         f"the ranks of a node write {memory.nvme_gib:.0f} GiB, and {mount} of {hardware.name} has "
         f"{hardware.nvme_free_gib[mount]:.0f} GiB free",
         "choose a larger drive, or shard over more nodes",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, fits_at, gathers, stage_of
-from zerocfg.rules.failures import primary_location
-from zerocfg.rules.fixes import put
+from zerocfg.rules.key import from_origin, recipe, setting
 from zerocfg.run.model import Run
 
 
@@ -22,14 +21,11 @@ def parameters_gathered_for_small_batches(run: Run) -> Iterator[Finding]:
     low, high = memory.doubled_peak_gib
     if stage_of(run) != 3 or hardware.accelerators < 2 or high > hardware.memory_gib or fits_at(run, 2):
         return
-    location, related = primary_location(run, [steps.origin])
     micro = memory.micro_batch or 1
-    yield Finding(
-        location,
+    yield from_origin(run, steps.origin).finding(
         f"{steps.value} accumulation steps at stage 3 gather all parameters {gathers(run) * steps.value} times a step, "
         f"and a micro batch of {2 * micro} takes about {low:.0f} to {high:.0f} of {hardware.memory_gib:.0f} GiB",
         f"micro batch {2 * micro} with {steps.value // 2} accumulation steps sends half the bytes",
-        related,
     )
 
 
@@ -41,21 +37,12 @@ def all_logits_at_once(run: Run) -> Iterator[Finding]:
     room = run.hardware.memory_gib if run.hardware else None
     if memory.logits_gib < (room / 5 if room else 8.0):
         return
-    micro = run.effective.get("train_micro_batch_size_per_gpu")
-    location, related = primary_location(run, [micro.origin] if micro else [])
-    yield Finding(
-        location,
+    liger = recipe(run, "use_liger_kernel") if run.consumer in TRAINERS else None
+    yield setting(run, "train_micro_batch_size_per_gpu").finding(
         f"logits and loss of {memory.micro_batch} x {memory.sequence_length} tokens over a vocabulary of "
         f"{model.vocab_size} words take about {memory.logits_gib:.0f}"
         + (f" of {room:.0f}" if room else "")
         + " GiB of each accelerator",
         "compute the loss in pieces (`use_liger_kernel: true`, cut cross entropy), or take a smaller micro batch",
-        related,
-        fix=_liger(run),
+        fix=liger.set("true", "compute the loss in pieces", safe=False) if liger is not None else None,
     )
-
-
-def _liger(run: Run) -> Fix | None:
-    if run.consumer not in TRAINERS:
-        return None
-    return put(run.recipe, ("use_liger_kernel",), "true", why="compute the loss in pieces")

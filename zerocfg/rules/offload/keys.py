@@ -5,46 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import OFF_WORDS
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import may_be_on
-from zerocfg.rules.effects import section, stage_of
-from zerocfg.rules.failures import primary_location
-from zerocfg.rules.fixes import edited, present, without
-from zerocfg.rules.offload.devices import PARTS, device
+from zerocfg.rules.effects import stage_of
+from zerocfg.rules.key import accelerate, deepspeed, delete_all
+from zerocfg.rules.offload.devices import PARTS, device, device_key, offload, on_host
 from zerocfg.run.model import Run
-from zerocfg.source.edit import delete_entry, insert_entry, replace_value
-from zerocfg.source.node import Path
-
-_ZERO = ("zero_optimization",)
 
 
 @rule("ZC516", "super-offload-below-stage-3", Severity.ERROR)
 def super_offload_below_stage_3(run: Run) -> Iterator[Finding]:
-    path = (*_ZERO, "offload_optimizer", "super_offload")
-    written, stage = section(run, *path[:2]), stage_of(run)
-    if run.deepspeed is None or written.get("super_offload") is not True or stage not in (1, 2):
-        return
-    gone = [path, (*path[:2], "cpuadam_cores_perc")] if "cpuadam_cores_perc" in written else [path]
-    yield Finding(
-        Location(run.deepspeed, path),
-        f"`super_offload` exists at stage 3 only; stage {stage} silently offloads without it",
-        "use stage 3, or remove it",
-        fix=without(run.deepspeed, gone, "remove what has no effect"),
-    )
+    section, stage = offload(run, "offload_optimizer"), stage_of(run)
+    key = section["super_offload"]
+    if key.value is True and stage in (1, 2):
+        yield key.finding(
+            f"`super_offload` exists at stage 3 only; stage {stage} silently offloads without it",
+            "use stage 3, or remove it",
+            fix=delete_all([key, section["cpuadam_cores_perc"]], "remove what has no effect"),
+        )
 
 
 @rule("ZC517", "cores-without-super-offload", Severity.NOTE)
 def cores_without_super_offload(run: Run) -> Iterator[Finding]:
-    path = (*_ZERO, "offload_optimizer", "cpuadam_cores_perc")
-    written = section(run, *path[:2])
-    if run.deepspeed is None or "cpuadam_cores_perc" not in written:
-        return
-    if written.get("super_offload", False) is False:
-        yield Finding(
-            Location(run.deepspeed, path),
+    section = offload(run, "offload_optimizer")
+    key = section["cpuadam_cores_perc"]
+    if key and section.get("super_offload", False) is False:
+        yield key.finding(
             "`cpuadam_cores_perc` has no effect without `super_offload`",
             "remove it, and set OMP_NUM_THREADS",
-            fix=edited(delete_entry, run.deepspeed, path, why="remove the key"),
+            fix=key.delete("remove the key"),
         )
 
 
@@ -57,54 +46,49 @@ _SWAPPING = {
 @rule("ZC518", "swap-settings-without-nvme", Severity.NOTE)
 def swap_settings_without_nvme(run: Run) -> Iterator[Finding]:
     for part in PARTS:
-        written = section(run, *_ZERO, part)
-        names = [name for name in _SWAPPING[part] if name in written]
-        if run.deepspeed is None or written.get("device") != "cpu" or not names:
-            continue
-        paths: list[Path] = [(*_ZERO, part, name) for name in names]
-        yield Finding(
-            Location(run.deepspeed, paths[0]),
-            f"{', '.join(f'`{name}`' for name in names)} of `{part}`: no effect, because the device is cpu, not nvme",
-            "remove them" if len(names) > 1 else "remove it",
-            [Location(run.deepspeed, path) for path in paths[1:]],
-            fix=without(run.deepspeed, paths, "remove what has no effect"),
-        )
+        section = offload(run, part)
+        idle = [section[name] for name in _SWAPPING[part] if name in section]
+        if section.get("device") == "cpu" and idle:
+            yield idle[0].finding(
+                f"{', '.join(f'`{key.name}`' for key in idle)} of `{part}`: no effect, because the device is cpu, "
+                "not nvme",
+                "remove them" if len(idle) > 1 else "remove it",
+                idle[1:],
+                fix=delete_all(idle, "remove what has no effect"),
+            )
 
 
 @rule("ZC519", "parameters-pinned-anyway", Severity.NOTE)
 def parameters_pinned_anyway(run: Run) -> Iterator[Finding]:
-    path = (*_ZERO, "offload_param", "pin_memory")
-    written = section(run, *path[:2])
-    value = written.get("pin_memory")
-    if run.deepspeed is None or written.get("device") != "cpu" or stage_of(run) != 3:
+    section = offload(run, "offload_param")
+    key = section["pin_memory"]
+    if section.get("device") != "cpu" or stage_of(run) != 3:
         return
-    if value is False or (isinstance(value, str) and value.lower() in OFF_WORDS):
-        yield Finding(
-            Location(run.deepspeed, path),
+    if key.value is False or (isinstance(key.value, str) and key.value.lower() in OFF_WORDS):
+        yield key.finding(
             "`pin_memory: false` of `offload_param` is not kept: the parameters end in a page-locked buffer all "
             "the same",
             "remove it; if locked memory is short, offload less",
-            fix=edited(delete_entry, run.deepspeed, path, why="remove what has no effect"),
+            fix=key.delete("remove what has no effect"),
         )
-
-
-_OLD = {"cpu_offload": "offload_optimizer", "cpu_offload_param": "offload_param"}
 
 
 @rule("ZC520", "offload-under-two-names", Severity.ERROR)
 def offload_under_two_names(run: Run) -> Iterator[Finding]:
-    written = section(run, *_ZERO)
-    for old, new in _OLD.items():
+    zero = deepspeed(run, "zero_optimization")
+    for old, new in (
+        (zero["cpu_offload"], zero["offload_optimizer"]),
+        (zero["cpu_offload_param"], zero["offload_param"]),
+    ):
         # DeepSpeed takes "auto" for absent, but null for written.
-        if run.deepspeed is None or any(written.get(name, "auto") == "auto" for name in (old, new)):
+        if any(not key or key.value == "auto" for key in (old, new)):
             continue
-        same = written[old] is True and section(run, *_ZERO, new).get("device") == "cpu"
-        yield Finding(
-            Location(run.deepspeed, (*_ZERO, old)),
-            f"`{old}` is the old name of `{new}`; DeepSpeed stops when both are written",
-            f"remove `{old}`",
-            [Location(run.deepspeed, (*_ZERO, new), label="the new name")],
-            fix=edited(delete_entry, run.deepspeed, (*_ZERO, old), why="keep the new name", safe=same),
+        same = old.value is True and new.get("device") == "cpu"
+        yield old.finding(
+            f"`{old.name}` is the old name of `{new.name}`; DeepSpeed stops when both are written",
+            f"remove `{old.name}`",
+            [new.at(label="the new name")],
+            fix=old.delete("keep the new name", safe=same),
         )
 
 
@@ -112,52 +96,38 @@ def offload_under_two_names(run: Run) -> Iterator[Finding]:
 def offload_section_without_device(run: Run) -> Iterator[Finding]:
     stage = stage_of(run)
     for part in PARTS:
-        written = section(run, *_ZERO, part)
-        if run.deepspeed is None or not written or "device" in written or device(run, part) in ("cpu", "nvme"):
+        section = offload(run, part)
+        if not section.section or "device" in section or on_host(run, part):
             continue
         if stage not in ((1, 2, 3) if part == "offload_optimizer" else (3,)):
             continue
-        where = "nvme" if stage == 3 and isinstance(written.get("nvme_path"), str) else "cpu"
-        path = (*_ZERO, part)
-        yield Finding(
-            Location(run.deepspeed, path, "key"),
+        where = "nvme" if stage == 3 and isinstance(section.get("nvme_path"), str) else "cpu"
+        yield section.finding(
             f'`{part}` names no `device`, which is "none" by default: nothing is offloaded',
             f'write "device": "{where}"',
-            fix=edited(
-                insert_entry, run.deepspeed, path, "device", f'"{where}"', why=f"offload to {where}", safe=False
-            ),
+            fix=section["device"].set(f'"{where}"', f"offload to {where}", safe=False),
+            where="key",
         )
 
 
 @rule("ZC522", "parameters-offloaded-alone", Severity.NOTE)
 def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
-    if stage_of(run) != 3 or device(run, "offload_param") not in ("cpu", "nvme"):
-        return
     if (
-        device(run, "offload_optimizer") not in (None, "none")
+        stage_of(run) != 3
+        or not on_host(run, "offload_param")
         or may_be_on(run, "use_peft")
         or may_be_on(run, "use_lora")
     ):
         return
-    if section(run, *_ZERO, "offload_optimizer"):
+    beside = offload(run, "offload_optimizer")
+    if device(run, "offload_optimizer") not in (None, "none") or beside.section:
         return  # a section without a device has a rule of its own
-    setting = run.effective.get("zero_optimization.offload_param.device")
-    location, related = primary_location(run, [setting.origin] if setting else [])
-    yield Finding(
-        location,
+    key, text = beside, '{"device": "cpu"}'
+    if not offload(run, "offload_param"):
+        key, text = accelerate(run, "deepspeed_config", "offload_optimizer_device"), "cpu"
+    yield device_key(run, "offload_param").finding(
         "`offload_param` without `offload_optimizer`: 2 bytes a parameter are moved away, and the 12 of the optimizer "
         "states stay",
         "offload the optimizer first",
-        related,
-        fix=_optimizer_too(run),
+        fix=key.set(text, "offload the optimizer too", safe=False),
     )
-
-
-def _optimizer_too(run: Run) -> Fix | None:
-    why = "offload the optimizer too"
-    if present(run.deepspeed, (*_ZERO, "offload_param")):
-        return edited(insert_entry, run.deepspeed, _ZERO, "offload_optimizer", '{"device": "cpu"}', why=why, safe=False)
-    path = ("deepspeed_config", "offload_optimizer_device")
-    if present(run.accelerate, path):
-        return edited(replace_value, run.accelerate, path, "cpu", why=why, safe=False)
-    return edited(insert_entry, run.accelerate, path[:1], path[1], "cpu", why=why, safe=False)

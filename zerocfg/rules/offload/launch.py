@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section, stage_of, under_deepspeed_launcher
+from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.effects import TRAINERS, effective_value, stage_of, under_deepspeed_launcher
 from zerocfg.rules.fixes import rewritten
+from zerocfg.rules.key import deepspeed
 from zerocfg.rules.line import (
     all_options_seen,
     at_line,
@@ -18,7 +19,7 @@ from zerocfg.rules.line import (
     without,
     written,
 )
-from zerocfg.rules.offload.devices import number_of, on_host, place
+from zerocfg.rules.offload.devices import device_key, number_of, on_host
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
@@ -26,26 +27,20 @@ from zerocfg.source.text import Span
 
 @rule("ZC523", "old-offload-key-with-accelerate", Severity.ERROR, consumers={"accelerate", *TRAINERS})
 def old_offload_key_with_accelerate(run: Run) -> Iterator[Finding]:
-    path = ("zero_optimization", "cpu_offload")
-    zero, data = section(run, path[0]), deepspeed_data(run)
-    if run.deepspeed is None or zero.get("cpu_offload") is not True or zero.get("offload_optimizer") is not None:
+    zero, ds = deepspeed(run, "zero_optimization"), deepspeed(run)
+    key = zero["cpu_offload"]
+    if key.value is not True or zero.get("offload_optimizer") is not None:
         return
-    if "optimizer" in data or data.get("zero_force_ds_cpu_optimizer") is False or stage_of(run) not in (1, 2, 3):
+    if "optimizer" in ds or ds.get("zero_force_ds_cpu_optimizer") is False or stage_of(run) not in (1, 2, 3):
         return
     if effective_value(run, "engine") != "deepspeed":
         return
-    yield Finding(
-        Location(run.deepspeed, path),
+    yield key.finding(
         "accelerate does not know `cpu_offload`, so DeepSpeed gets torch's AdamW for an offloaded optimizer and "
         "refuses it",
         'write "offload_optimizer": {"device": "cpu"}',
-        fix=_new_name(run),
+        fix=rewritten(key.file, key.path, "offload_optimizer", '{"device": "cpu"}', why="the name of today"),
     )
-
-
-def _new_name(run: Run) -> Fix | None:
-    path = ("zero_optimization", "cpu_offload")
-    return rewritten(run.deepspeed, path, "offload_optimizer", '{"device": "cpu"}', why="the name of today")
 
 
 def _steps_on_host(run: Run) -> bool:
@@ -101,11 +96,10 @@ def host_step_on_one_thread(run: Run) -> Iterator[Finding]:
         return
     if machines > 1 and started_by(run, "accelerate"):
         return  # another runner may start the processes
-    location, related = place(run, "offload_optimizer")
     yield Finding(
         at_line(run),
         "the optimizer steps on the host, and torchrun gives each process one thread: OMP_NUM_THREADS is not set",
         "set OMP_NUM_THREADS to the processors of the host divided by its processes",
-        [location, *related],
+        [device_key(run, "offload_optimizer").at()],
         fix=line_fix(run, "8 threads a process", _set_threads(run, "8")),
     )

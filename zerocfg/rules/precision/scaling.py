@@ -2,129 +2,108 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.effects import section, stage_of
-from zerocfg.rules.fixes import edited
-from zerocfg.rules.precision.dtypes import about, precision_of, without
+from zerocfg.rules.effects import stage_of
+from zerocfg.rules.key import Key, deepspeed
+from zerocfg.rules.precision.dtypes import precision_of
 from zerocfg.run.model import Run
-from zerocfg.source.edit import delete_entry, replace_value
 
 _DEFAULT_POWER = 16
 
 
-def _number(value: object) -> float | None:
-    """A finite number; None for anything else, too large for a float included."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return None
-    return value if abs(value) < sys.float_info.max else None
-
-
-def _dynamic(run: Run) -> dict[str, object]:
-    """The fp16 section of a run in fp16 whose loss scale adapts; empty for others."""
-    written = section(run, "fp16")
-    return written if precision_of(run) == "fp16" and _number(written.get("loss_scale", 0)) == 0 else {}
+def _dynamic(run: Run) -> Key | None:
+    """The fp16 section of a run in fp16 whose loss scale adapts."""
+    fp16 = deepspeed(run, "fp16")
+    adapts = "loss_scale" not in fp16 or fp16["loss_scale"].is_number(0)
+    return fp16 if adapts and fp16.section and precision_of(run) == "fp16" else None
 
 
 @rule("ZC315", "loss-scale-fixed", Severity.WARNING)
 def loss_scale_fixed(run: Run) -> Iterator[Finding]:
-    scale = _number(section(run, "fp16").get("loss_scale"))
-    if scale is None or scale <= 0 or precision_of(run) != "fp16":
-        return
-    path = ("fp16", "loss_scale")
-    yield about(
-        run,
-        path,
-        f"the loss scale stays at {scale:g} for the whole training: where gradients overflow, every step is skipped "
-        "and nothing lowers it",
-        "write 0: DeepSpeed then adapts it",
-        fix=edited(replace_value, run.deepspeed, path, "0", why="let DeepSpeed adapt the loss scale", safe=False),
-    )
+    key = deepspeed(run, "fp16", "loss_scale")
+    if key.number is not None and key.number > 0 and precision_of(run) == "fp16":
+        yield key.finding(
+            f"the loss scale stays at {key.number:g} for the whole training: where gradients overflow, every step is "
+            "skipped and nothing lowers it",
+            "write 0: DeepSpeed then adapts it",
+            fix=key.replace("0", "let DeepSpeed adapt the loss scale", safe=False),
+        )
 
 
 @rule("ZC316", "initial-loss-scale-too-high", Severity.ERROR)
 def initial_loss_scale_too_high(run: Run) -> Iterator[Finding]:
-    power = _number(_dynamic(run).get("initial_scale_power"))
-    if power is None or power <= 24:
+    fp16 = _dynamic(run)
+    power = fp16["initial_scale_power"].number if fp16 is not None else None
+    if fp16 is None or power is None or power <= 24:
         return
-    path = ("fp16", "initial_scale_power")
     fatal = power >= 64
     cost = (
         "no number holds that, and training stops in its first step"
         if fatal and stage_of(run) in (1, 2, 3)
         else f"about {min(power, 1e6) - _DEFAULT_POWER:g} steps are skipped before it fits"
     )
-    yield about(
-        run,
-        path,
+    yield fp16["initial_scale_power"].finding(
         f"the loss scale starts at 2 to the power of {power:g}: {cost}",
         "write 16",
         severity=None if fatal else Severity.NOTE,
-        fix=edited(replace_value, run.deepspeed, path, "16", why="start at 65536, the default", safe=False),
+        fix=fp16["initial_scale_power"].replace("16", "start at 65536, the default", safe=False),
     )
 
 
 @rule("ZC317", "loss-scaling-bound-not-positive", Severity.ERROR, versions="deepspeed>=0.19.3")
 def loss_scaling_bound_not_positive(run: Run) -> Iterator[Finding]:
-    written = _dynamic(run)
-    for key in ("loss_scale_window", "min_loss_scale"):
-        value = _number(written.get(key))
-        if value is not None and value <= 0:
-            yield about(
-                run,
-                ("fp16", key),
-                f"`{key}` is {value:g}, but a dynamic loss scale needs a number above 0; DeepSpeed refuses the config",
+    fp16 = _dynamic(run)
+    for key in (fp16["loss_scale_window"], fp16["min_loss_scale"]) if fp16 is not None else ():
+        if key.number is not None and key.number <= 0:
+            yield key.finding(
+                f"`{key.name}` is {key.number:g}, but a dynamic loss scale needs a number above 0; DeepSpeed refuses "
+                "the config",
                 "leave the key out",
-                fix=without(run, ("fp16", key), "use the default"),
+                fix=key.delete("use the default", safe=False),
             )
 
 
 @rule("ZC318", "loss-scale-starts-at-minimum", Severity.WARNING)
 def loss_scale_starts_at_minimum(run: Run) -> Iterator[Finding]:
-    written = _dynamic(run)
-    power, least = _number(written.get("initial_scale_power", _DEFAULT_POWER)), _number(written.get("min_loss_scale"))
-    if power is None or least is None or not 0 <= power < 64 or least < 2.0**power:
+    fp16 = _dynamic(run)
+    if fp16 is None:
         return
-    path = ("fp16", "min_loss_scale")
-    yield about(
-        run,
-        path,
-        f"the loss scale starts at {2.0**power:g} and may not fall below {least:g}; when gradients overflow, training "
-        "ends instead of trying a lower scale",
-        "leave the key out",
-        fix=without(run, path, "use the default minimum of 1"),
-    )
+    power = fp16["initial_scale_power"].number if "initial_scale_power" in fp16 else _DEFAULT_POWER
+    least = fp16["min_loss_scale"].number
+    if power is not None and least is not None and 0 <= power < 64 and least >= 2.0**power:
+        yield fp16["min_loss_scale"].finding(
+            f"the loss scale starts at {2.0**power:g} and may not fall below {least:g}; when gradients overflow, "
+            "training ends instead of trying a lower scale",
+            "leave the key out",
+            fix=fp16["min_loss_scale"].delete("use the default minimum of 1", safe=False),
+        )
 
 
 @rule("ZC319", "fp16-setting-without-fp16", Severity.NOTE)
 def fp16_setting_without_fp16(run: Run) -> Iterator[Finding]:
-    mode, written = precision_of(run), section(run, "fp16")
-    if mode not in ("bf16", "fp32") or written.get("enabled") == "auto":
+    fp16, mode = deepspeed(run, "fp16"), precision_of(run)
+    if mode not in ("bf16", "fp32") or fp16.get("enabled") == "auto":
         return
-    scale = _number(written.get("loss_scale"))
-    for key, idle in (("loss_scale", scale is not None and scale > 0), ("auto_cast", written.get("auto_cast") is True)):
+    scale, cast = fp16["loss_scale"], fp16["auto_cast"]
+    for key, idle in ((scale, scale.number is not None and scale.number > 0), (cast, cast.value is True)):
         if idle:
-            path = ("fp16", key)
-            yield about(
-                run,
-                path,
-                f"`fp16.{key}` has no effect: the job trains in {mode}",
+            yield key.finding(
+                f"`fp16.{key.name}` has no effect: the job trains in {mode}",
                 "leave it out",
-                fix=edited(delete_entry, run.deepspeed, path, why="remove the setting without effect"),
+                fix=key.delete("remove the setting without effect"),
             )
 
 
 @rule("ZC331", "loss-scale-never-falls", Severity.ERROR)
 def loss_scale_never_falls(run: Run) -> Iterator[Finding]:
-    path = ("fp16", "hysteresis")
-    value = _number(_dynamic(run).get("hysteresis"))
-    if value is not None and value < 1:
-        yield about(
-            run,
-            path,
-            f"with `hysteresis` {value:g} the loss scale never falls: after an overflow every further step is skipped",
+    fp16 = _dynamic(run)
+    key = fp16["hysteresis"] if fp16 is not None else None
+    if key is not None and key.number is not None and key.number < 1:
+        yield key.finding(
+            f"with `hysteresis` {key.number:g} the loss scale never falls: after an overflow every further step is "
+            "skipped",
             "write 1 or more",
-            fix=without(run, path, "use the default of 2"),
+            fix=key.delete("use the default of 2", safe=False),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from zerocfg.catalog.admitted import admitted, where
+from zerocfg.catalog.admitted import admitted, releases_where
 from zerocfg.catalog.fields import choices, ever
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
@@ -100,7 +100,7 @@ def _missed(run: Run, name: str, said: str) -> _Missed | None:
         words = choices(name, one)
         return bool(words) and said not in words
 
-    releases = where(lacks, among, "transformers")
+    releases = releases_where(lacks, among, "transformers")
     if releases is None or (among.below and said in ever(name)):
         return None
     return _Missed(releases, choices(name, next(one for one in reversed(among.releases) if lacks(one))))

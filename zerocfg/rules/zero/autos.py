@@ -9,11 +9,10 @@ from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, changed_before
-from zerocfg.rules.failures import failures, primary_location, reported
-from zerocfg.rules.fixes import edited, without
+from zerocfg.rules.failures import failures, reported
+from zerocfg.rules.key import delete_all, finding_at, from_origin
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.stages.parser import parser_of
-from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path, Scalar, dotted, walk
 
 _BREAKS_LATER = (
@@ -42,16 +41,13 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC406"):
         (name,) = failure.about
         who = "neither the Trainer nor accelerate fills" if run.consumer in TRAINERS else "accelerate does not fill"
-        location, related = primary_location(run, failure.places)
-        place = failure.places[0] if failure.places else None
-        yield Finding(
-            location,
+        places = [from_origin(run, place) for place in failure.places]
+        yield finding_at(
+            run,
+            places,
             f'`{name}` is "auto", which {who}; prepare() stops at it',
             "write a value",
-            related,
-            edited(delete_entry, place.file, place.path, why="leave it to DeepSpeed's default", safe=False)
-            if place and place.kind == "file"
-            else None,
+            places[0].delete("leave it to DeepSpeed's default", safe=False) if places else None,
         )
 
 
@@ -59,10 +55,9 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
 def hidden_size_missing(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC407"):
         finding = reported(run, failure, "write numbers of elements, or leave the keys out")
-        places = [place for place in failure.places if place.kind == "file"]
-        if places and all(place.file is places[0].file for place in places):
-            paths = [place.path for place in places]
-            finding.fix = without(places[0].file, paths, "leave them to DeepSpeed's defaults", safe=False)
+        keys = [from_origin(run, place) for place in failure.places if place.kind == "file"]
+        if keys and all(key.file is keys[0].file for key in keys):
+            finding.fix = delete_all(keys, "leave them to DeepSpeed's defaults", safe=False)
         yield finding
 
 

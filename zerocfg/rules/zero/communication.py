@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import deepspeed_data, effective_value, section, stage_of
-from zerocfg.rules.failures import failures, primary_location, reported
-from zerocfg.rules.fixes import edited, put
+from zerocfg.rules.effects import effective_value, stage_of
+from zerocfg.rules.failures import failures, reported
+from zerocfg.rules.key import deepspeed, setting
 from zerocfg.rules.memory.buffers import half, without_buckets
 from zerocfg.run.model import Run
-from zerocfg.run.stages.engine import truth
-from zerocfg.source.edit import replace_value
 from zerocfg.source.text import Span
 
 _CLAIM = (
@@ -23,22 +21,20 @@ _CLAIM = (
 
 @rule("ZC408", "scaling-with-reduce-scatter", Severity.ERROR)
 def scaling_with_reduce_scatter(run: Run) -> Iterator[Finding]:
-    data, zero = deepspeed_data(run), section(run, "zero_optimization")
-    stage, scatter = stage_of(run), zero.get("reduce_scatter", True)
-    if run.deepspeed is None or stage not in (2, 3) or not (truth(scatter) or scatter == "auto"):
+    scatter, stage = deepspeed(run, "zero_optimization", "reduce_scatter"), stage_of(run)
+    if stage not in (2, 3) or (scatter and not scatter.on and scatter.value != "auto"):
         return
-    factor = data.get("gradient_predivide_factor", 1.0)
-    for name, bad in (
-        ("prescale_gradients", data.get("prescale_gradients") is True),
-        ("gradient_predivide_factor", isinstance(factor, (int, float)) and factor != 1.0),
+    scaling, factor = deepspeed(run, "prescale_gradients"), deepspeed(run, "gradient_predivide_factor")
+    for key, bad in (
+        (scaling, scaling.value is True),
+        (factor, isinstance(factor.value, (int, float)) and factor.value != 1.0),
     ):
         if bad:
-            yield Finding(
-                Location(run.deepspeed, (name,)),
-                f"`{name}` does not work with ZeRO {stage} and reduce_scatter; DeepSpeed stops when the engine is "
+            yield key.finding(
+                f"`{key.name}` does not work with ZeRO {stage} and reduce_scatter; DeepSpeed stops when the engine is "
                 "built",
                 'remove it, or write "reduce_scatter": false',
-                fix=put(run.deepspeed, ("zero_optimization", "reduce_scatter"), "false", why="reduce without scatter"),
+                fix=scatter.set("false", "reduce without scatter", safe=False),
             )
 
 
@@ -46,14 +42,8 @@ def scaling_with_reduce_scatter(run: Run) -> Iterator[Finding]:
 def gradient_sum_refused(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC409"):
         finding = reported(run, failure, 'write "mean" and scale the loss instead')
-        finding.fix = edited(
-            replace_value,
-            run.deepspeed,
-            ("gradient_allreduce_op",),
-            '"mean"',
-            why="average the gradients",
-            safe=False,
-        )
+        key = deepspeed(run, "gradient_allreduce_op")
+        finding.fix = key.replace('"mean"', "average the gradients", safe=False)
         yield finding
 
 
@@ -85,24 +75,22 @@ def _right(match: re.Match[str]) -> bool:
 
 @rule("ZC414", "bucket-larger-than-model", Severity.NOTE, needs={"model"})
 def bucket_larger_than_model(run: Run) -> Iterator[Finding]:
-    bucket = run.effective.get("zero_optimization.reduce_bucket_size")
+    key, stage = setting(run, "zero_optimization.reduce_bucket_size"), stage_of(run)
     parameters = run.model.parameters if run.model else None
-    stage = stage_of(run)
-    if bucket is None or not isinstance(bucket.value, int) or not parameters or stage not in (1, 2, 3):
+    if not isinstance(key.value, int) or not parameters or stage not in (1, 2, 3):
         return
-    if bucket.value <= parameters or without_buckets(run):
+    if key.value <= parameters or without_buckets(run):
         return
     copies = 2 if stage < 3 and effective_value(run, "zero_optimization.overlap_comm") is True else 1
     width = 4 if half(run) is False else 2
-    gib = bucket.value * width * copies / 2**30
-    location, related = primary_location(run, [bucket.origin])
-    default = " (the default)" if bucket.origin.kind == "default" else ""
-    yield Finding(
-        location,
-        f"reduce_bucket_size is {bucket.value:,} elements{default}, more than the {parameters:,} parameters of "
+    gib = key.value * width * copies / 2**30
+    default = " (the default)" if key.origin.kind == "default" else ""
+    yield key.finding(
+        f"reduce_bucket_size is {key.value:,} elements{default}, more than the {parameters:,} parameters of "
         f"the model; the {gib:.2f} GiB (at {8 * width} bit{', twice for overlap_comm' if copies == 2 else ''}) are "
         "allocated all the same",
         "a tenth of the model's parameters is plenty",
-        related,
-        put(run.deepspeed, ("zero_optimization", "reduce_bucket_size"), str(parameters), why=f"write {parameters}"),
+        fix=deepspeed(run, "zero_optimization", "reduce_bucket_size").set(
+            str(parameters), f"write {parameters}", safe=False
+        ),
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import passed
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, recipe_data, section
-from zerocfg.rules.fixes import edited, present, together, without
+from zerocfg.rules.effects import TRAINERS
+from zerocfg.rules.fixes import present, together
 from zerocfg.rules.issues import issues
+from zerocfg.rules.key import Key, deepspeed, delete_all, recipe
 from zerocfg.run.model import Run
-from zerocfg.source.edit import delete_entry, insert_entry, replace_value
-from zerocfg.source.node import Path, dotted
+from zerocfg.source.node import dotted
 
 _DATA = "data_efficiency"
 _NEEDED: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -23,116 +23,107 @@ _NEEDED: tuple[tuple[tuple[str, ...], str], ...] = (
 
 @rule("ZC445", "data-efficiency-incomplete", Severity.ERROR)
 def data_efficiency_incomplete(run: Run) -> Iterator[Finding]:
-    for place, needed in _NEEDED:
-        part = section(run, _DATA, *place)
-        if run.deepspeed is None or part.get("enabled") is not True or needed in part:
-            continue
-        path = (_DATA, *place, "enabled")
-        yield Finding(
-            Location(run.deepspeed, path),
-            f"`{place[-1]}` is on without `{needed}`; DeepSpeed stops, whatever the switches further out say",
-            f"write `{needed}`, or false here",
-            fix=edited(replace_value, run.deepspeed, path, "false", why=f"switch {place[-1]} off", safe=False),
-            versions="deepspeed>=0.16.5" if place[-1] == "dynamic_batching" else "",
-        )
+    for path, needed in _NEEDED:
+        part = deepspeed(run, _DATA, *path)
+        key = part["enabled"]
+        if key.value is True and needed not in part:
+            yield key.finding(
+                f"`{part.name}` is on without `{needed}`; DeepSpeed stops, whatever the switches further out say",
+                f"write `{needed}`, or false here",
+                fix=key.replace("false", f"switch {part.name} off", safe=False),
+                versions="deepspeed>=0.16.5" if part.name == "dynamic_batching" else "",
+            )
 
 
 @rule("ZC446", "data-loader-of-deepspeed-not-used", Severity.ERROR, consumers={"accelerate", *TRAINERS})
 def data_loader_of_deepspeed_not_used(run: Run) -> Iterator[Finding]:
-    data = deepspeed_data(run)
-    paths: list[Path] = [("dataloader_drop_last",)] if data.get("dataloader_drop_last") is True else []
-    if section(run, _DATA).get("enabled") is True and section(run, _DATA, "data_sampling").get("enabled") is True:
-        paths.append((_DATA, "data_sampling"))
-    if run.deepspeed is not None and paths:
-        yield Finding(
-            Location(run.deepspeed, paths[0], "key"),
-            f"`{dotted(paths[0])}` has no effect: DeepSpeed makes no data loader under "
+    drop_last, data = deepspeed(run, "dataloader_drop_last"), deepspeed(run, _DATA)
+    sampling = data["data_sampling"]
+    samples = data.get("enabled") is True and sampling.get("enabled") is True
+    keys = [drop_last] * (drop_last.value is True) + [sampling] * samples
+    if keys:
+        yield keys[0].finding(
+            f"`{dotted(keys[0].path)}` has no effect: DeepSpeed makes no data loader under "
             f"{'accelerate' if run.consumer == 'accelerate' else 'the Trainer'}",
             "remove it; use the arguments of the Trainer or of your own loader",
-            [Location(run.deepspeed, path, "key", label="no effect either") for path in paths[1:]],
-            without(run.deepspeed, paths, "remove what has no effect"),
-            Severity.WARNING if len(paths) == 1 and paths[0] == ("dataloader_drop_last",) else None,
+            [key.at("key", "no effect either") for key in keys[1:]],
+            delete_all(keys, "remove what has no effect"),
+            where="key",
+            severity=None if samples else Severity.WARNING,
         )
 
 
 @rule("ZC454", "datastates-switched-on", Severity.ERROR)
 def datastates_switched_on(run: Run) -> Iterator[Finding]:
-    path: Path = ("datastates_ckpt",)
-    value = deepspeed_data(run).get("datastates_ckpt", False)
-    off = value is None or value == {} or (isinstance(value, dict) and value.get("enabled") is False)
-    if run.deepspeed is not None and off:
-        yield Finding(
-            Location(run.deepspeed, path),
+    key = deepspeed(run, "datastates_ckpt")
+    if key and (key.value is None or key.value == {} or key.get("enabled") is False):
+        yield key.finding(
             "`datastates_ckpt` is switched on by every value but a plain false, also by this one; the engine cannot be "
             "built without the DataStates library",
             "remove it, or write false",
-            fix=edited(delete_entry, run.deepspeed, path, why="remove the key"),
+            fix=key.delete("remove the key"),
         )
 
 
 @rule("ZC455", "expert-balance-not-supported", Severity.ERROR, versions="deepspeed>=0.19.2")
 def expert_balance_not_supported(run: Run) -> Iterator[Finding]:
-    path = ("expert_parallel", "load_balance_coeff")
-    value = section(run, path[0]).get(path[1])
-    if run.deepspeed is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield Finding(
-            Location(run.deepspeed, path),
-            f"`load_balance_coeff` {value} is not supported; DeepSpeed stops at every value but null",
+    key = deepspeed(run, "expert_parallel", "load_balance_coeff")
+    if isinstance(key.value, (int, float)) and not isinstance(key.value, bool):
+        yield key.finding(
+            f"`load_balance_coeff` {key.value} is not supported; DeepSpeed stops at every value but null",
             "remove it",
-            fix=edited(delete_entry, run.deepspeed, path, why="remove the key", safe=False),
+            fix=key.delete("remove the key", safe=False),
         )
 
 
 @rule("ZC456", "activation-checkpointing-not-configured", Severity.WARNING, consumers=TRAINERS)
 def activation_checkpointing_not_configured(run: Run) -> Iterator[Finding]:
-    wanted = section(run, "activation_checkpointing")
-    path: Path = ("activation_checkpointing",)
-    if run.deepspeed is None or not (run.recipe or passed(run)) or not any(value is True for value in wanted.values()):
+    section, instead = deepspeed(run, "activation_checkpointing"), recipe(run, "gradient_checkpointing")
+    if not (run.recipe or passed(run)) or not any(key.value is True for key in section):
         return
-    name = "gradient_checkpointing"
-    other = name in recipe_data(run) or name in run.arguments
-    fix = edited(delete_entry, run.deepspeed, path, why="remove the section")
-    more = None if other else edited(insert_entry, run.recipe, (), name, "true", why="use the Trainer's")
+    stated = bool(instead) or instead.name in run.arguments
+    fix = section.delete("remove the section")
+    more = None if stated else instead.set("true", "use the Trainer's")
     if fix is not None and more is not None:
         fix = together("use the Trainer's gradient checkpointing", fix, more, safe=False)
-    yield Finding(
-        Location(run.deepspeed, path, "key"),
+    yield section.finding(
         "`activation_checkpointing` has no effect under the Trainer: models of transformers never set it up",
-        "remove it" if other else f"write `{name}: true` in the training arguments instead",
+        "remove it" if stated else f"write `{instead.name}: true` in the training arguments instead",
         fix=fix,
+        where="key",
     )
 
 
 @rule("ZC457", "key-without-effect", Severity.WARNING)
 def key_without_effect(run: Run) -> Iterator[Finding]:
-    partitions: Path = ("zero_optimization", "allgather_partitions")
-    if run.deepspeed is not None and section(run, "zero_optimization").get("allgather_partitions") is False:
-        yield Finding(
-            Location(run.deepspeed, partitions, "key"),
+    partitions = deepspeed(run, "zero_optimization", "allgather_partitions")
+    if partitions.value is False:
+        yield partitions.finding(
             "`allgather_partitions: false` has no effect in DeepSpeed: parameters are gathered all the same",
             "remove it",
-            fix=edited(delete_entry, run.deepspeed, partitions, why="remove the key"),
+            fix=partitions.delete("remove the key"),
+            where="key",
         )
     for file, library, issue in issues(run, "inert"):
         if library != "DeepSpeed" or issue.value in (None, False, "auto") or not present(file, issue.path):
             continue
-        if str(issue.path[-1]).startswith("cpu_offload"):
-            continue  # deprecated as well, and told as that
-        yield Finding(
-            Location(file, issue.path, "key"),
+        key = Key(run, file, issue.path, issue.value)
+        if key.name.startswith("cpu_offload"):
+            continue  # deprecated as well, and reported as that
+        yield key.finding(
             f"`{dotted(issue.path)}` has no effect in DeepSpeed: {issue.reason}",
             "remove it",
-            fix=edited(delete_entry, file, issue.path, why="remove the key"),
+            fix=key.delete("remove the key"),
+            where="key",
         )
 
 
 @rule("ZC438", "accumulation-not-managed-under-accelerate", Severity.ERROR, consumers={"accelerate", *TRAINERS})
 def accumulation_not_managed_under_accelerate(run: Run) -> Iterator[Finding]:
-    path: Path = ("managed_gradient_accumulation",)
-    if run.deepspeed is not None and deepspeed_data(run).get("managed_gradient_accumulation") is False:
-        yield Finding(
-            Location(run.deepspeed, path),
+    key = deepspeed(run, "managed_gradient_accumulation")
+    if key.value is False:
+        yield key.finding(
             "`managed_gradient_accumulation: false` is for loops of your own; accelerate's first step stops at it",
             "remove it",
-            fix=edited(delete_entry, run.deepspeed, path, why="remove the key", safe=False),
+            fix=key.delete("remove the key", safe=False),
         )

@@ -4,78 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import effective_value, section, stage_of
-from zerocfg.rules.fixes import edited
+from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.effects import effective_value, stage_of
+from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.memory.buffers import keeps_whole_gradients
-from zerocfg.rules.offload.devices import device
+from zerocfg.rules.offload.devices import device, on_host
 from zerocfg.run.model import Run
-from zerocfg.run.stages.engine import truth
-from zerocfg.source.edit import delete_entry
-from zerocfg.source.node import Path
 
-ZERO = "zero_optimization"
+
+def _off(key: Key) -> bool:
+    """Whether a switch is written and off."""
+    return key.value is not None and key.value != "auto" and not key.on
 
 
 @rule("ZC421", "contiguous-gradients-forced", Severity.NOTE)
 def contiguous_gradients_forced(run: Run) -> Iterator[Finding]:
-    path = (ZERO, "contiguous_gradients")
-    value = section(run, ZERO).get(path[-1])
-    if run.deepspeed is None or value is None or value == "auto" or truth(value) or stage_of(run) not in (1, 2):
-        return
-    where = device(run, "offload_optimizer")
-    if where in ("cpu", "nvme"):
-        yield Finding(
-            Location(run.deepspeed, path),
-            f"`contiguous_gradients: false` is not kept: DeepSpeed switches it on because the optimizer is on {where}",
+    key, part = deepspeed(run, "zero_optimization", "contiguous_gradients"), "offload_optimizer"
+    if _off(key) and stage_of(run) in (1, 2) and on_host(run, part):
+        yield key.finding(
+            "`contiguous_gradients: false` is not kept: DeepSpeed switches it on because the optimizer is on "
+            f"{device(run, part)}",
             "remove it, and make `reduce_bucket_size` smaller to save memory",
-            fix=edited(delete_entry, run.deepspeed, path, why="remove the key"),
+            fix=key.delete("remove the key"),
         )
-
-
-def _off(run: Run) -> bool:
-    value = section(run, ZERO).get("compute_grad_norm")
-    return value is not None and value != "auto" and not truth(value) and run.deepspeed is not None
-
-
-_NORM: Path = (ZERO, "compute_grad_norm")
 
 
 @rule("ZC423", "clipping-without-gradient-norm", Severity.ERROR)
 def clipping_without_gradient_norm(run: Run) -> Iterator[Finding]:
-    clipping, stage = effective_value(run, "gradient_clipping"), stage_of(run)
-    if run.deepspeed is None or not _off(run) or stage not in (1, 2):
-        return
-    if isinstance(clipping, (int, float)) and clipping > 0:
-        yield Finding(
-            Location(run.deepspeed, _NORM),
+    key, clipping = deepspeed(run, "zero_optimization", "compute_grad_norm"), effective_value(run, "gradient_clipping")
+    if _off(key) and stage_of(run) in (1, 2) and isinstance(clipping, (int, float)) and clipping > 0:
+        yield key.finding(
             f"`compute_grad_norm: false`, but gradients are clipped at {clipping}; DeepSpeed refuses the two together",
             'remove it, or write "gradient_clipping": 0',
-            fix=edited(delete_entry, run.deepspeed, _NORM, why="compute the norm", safe=False),
+            fix=key.delete("compute the norm", safe=False),
         )
 
 
-def _norm_needed(run: Run) -> Iterator[str]:
-    """Why the engine cannot leave the gradient norm out."""
+def _norm_needed(run: Run) -> str:
+    """Why the engine cannot leave the gradient norm out; "" where it can."""
     stage = stage_of(run)
     if stage in (0, 3):
-        yield f"at stage {stage} (it needs stage 1 or 2)"
-    elif "zenflow" in section(run, ZERO) and isinstance(section(run, ZERO)["zenflow"], dict):
-        yield "with ZenFlow"
-    elif stage in (1, 2) and device(run, "offload_optimizer") in ("cpu", "nvme"):
-        yield "with optimizer offload"
-    elif keeps_whole_gradients(run):
-        yield "at stage 1 in bf16 with gradients summed in fp32"
+        return f"at stage {stage} (it needs stage 1 or 2)"
+    if isinstance(deepspeed(run, "zero_optimization", "zenflow").value, dict):
+        return "with ZenFlow"
+    if stage in (1, 2) and on_host(run, "offload_optimizer"):
+        return "with optimizer offload"
+    return "at stage 1 in bf16 with gradients summed in fp32" if keeps_whole_gradients(run) else ""
 
 
 @rule("ZC424", "gradient-norm-always-computed-here", Severity.ERROR)
 def gradient_norm_always_computed_here(run: Run) -> Iterator[Finding]:
-    if run.deepspeed is None or not _off(run):
-        return
-    for why in _norm_needed(run):
-        yield Finding(
-            Location(run.deepspeed, _NORM),
+    key = deepspeed(run, "zero_optimization", "compute_grad_norm")
+    why = _norm_needed(run) if _off(key) else ""
+    if why:
+        yield key.finding(
             f"`compute_grad_norm: false` does not work {why}; DeepSpeed refuses it",
             "remove it",
-            fix=edited(delete_entry, run.deepspeed, _NORM, why="compute the norm", safe=False),
+            fix=key.delete("compute the norm", safe=False),
         )

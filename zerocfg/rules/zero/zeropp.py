@@ -5,104 +5,87 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.versions import admits
-from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import effective_value, section, stage_of
-from zerocfg.rules.fixes import edited, put, without
+from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.arguments import processes
+from zerocfg.rules.effects import stage_of
+from zerocfg.rules.key import Key, deepspeed, delete_all
 from zerocfg.run.model import Run
 from zerocfg.run.stages.engine import number, truth
-from zerocfg.source.edit import replace_value
-from zerocfg.source.node import Path
 
-_ZERO = "zero_optimization"
-_HPZ: Path = (_ZERO, "zero_hpz_partition_size")
 _QUANTISED = ("zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients")
 
 
-def _secondary(run: Run) -> int:
-    """Ranks that share a secondary copy of the parameters; 1 and less is none."""
-    size = number(section(run, _ZERO).get("zero_hpz_partition_size"))
-    return size if isinstance(size, int) and run.deepspeed is not None else 1
+def _secondary(run: Run) -> tuple[Key, int]:
+    """How many ranks share a secondary copy of the parameters, and where it is said; 1 and less is none."""
+    key = deepspeed(run, "zero_optimization", "zero_hpz_partition_size")
+    size = number(key.value)
+    return key, size if isinstance(size, int) else 1
 
 
-def _ranks(run: Run) -> int | None:
-    """The ranks of the job, where they are known."""
-    count = effective_value(run, "num_processes")
-    return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else None
+def _on(key: Key) -> bool:
+    return key.value != "auto" and key.on
 
 
 @rule("ZC426", "zeropp-below-stage-3", Severity.ERROR)
 def zeropp_below_stage_3(run: Run) -> Iterator[Finding]:
-    stage, zero = stage_of(run), section(run, _ZERO)
-    if run.deepspeed is None or stage not in (0, 1, 2):
-        return
-    paths: list[Path] = [(_ZERO, name) for name in _QUANTISED if zero.get(name) != "auto" and truth(zero.get(name))]
-    if _secondary(run) > 1:
-        paths.insert(0, _HPZ)
-    if not paths:
-        return
-    names = " and ".join(f"`{path[-1]}`" for path in paths)
-    yield Finding(
-        Location(run.deepspeed, paths[0]),
-        f"{names}: ZeRO++ works at stage 3 only; at stage {stage} DeepSpeed silently leaves it out",
-        "use stage 3, or remove",
-        [Location(run.deepspeed, path, label="left out too") for path in paths[1:]],
-        without(run.deepspeed, paths, "remove the keys of ZeRO++"),
-    )
+    stage, zero, (secondary, size) = stage_of(run), deepspeed(run, "zero_optimization"), _secondary(run)
+    keys = [secondary] * (size > 1) + [zero[name] for name in _QUANTISED if _on(zero[name])]
+    if keys and stage in (0, 1, 2):
+        names = " and ".join(f"`{key.name}`" for key in keys)
+        yield keys[0].finding(
+            f"{names}: ZeRO++ works at stage 3 only; at stage {stage} DeepSpeed silently leaves it out",
+            "use stage 3, or remove",
+            [key.at(label="left out too") for key in keys[1:]],
+            delete_all(keys, "remove the keys of ZeRO++"),
+        )
 
 
 @rule("ZC427", "secondary-shards-do-not-divide", Severity.ERROR, needs={"launch"})
 def secondary_shards_do_not_divide(run: Run) -> Iterator[Finding]:
-    size, ranks = _secondary(run), _ranks(run)
-    if run.deepspeed is None or ranks is None or stage_of(run) != 3 or size <= 1 or size > ranks or ranks % size == 0:
+    (key, size), ranks = _secondary(run), processes(run)
+    if ranks is None or stage_of(run) != 3 or size <= 1 or size > ranks or ranks % size == 0:
         return
-    fitting = max(one for one in range(1, size) if ranks % one == 0)
-    yield Finding(
-        Location(run.deepspeed, _HPZ),
-        f"`zero_hpz_partition_size` {size} does not divide the {ranks} ranks; DeepSpeed stops when the engine is built",
+    fitting = max(divisor for divisor in range(1, size) if ranks % divisor == 0)
+    yield key.finding(
+        f"`{key.name}` {size} does not divide the {ranks} ranks; DeepSpeed stops when the engine is built",
         "write the number of accelerators of one machine",
-        fix=edited(replace_value, run.deepspeed, _HPZ, str(fitting), why=f"write {fitting}", safe=False),
+        fix=key.replace(str(fitting), f"write {fitting}", safe=False),
     )
 
 
 @rule("ZC428", "secondary-shards-over-all-ranks", Severity.NOTE, needs={"launch"})
 def secondary_shards_over_all_ranks(run: Run) -> Iterator[Finding]:
-    size, ranks = _secondary(run), _ranks(run)
-    if run.deepspeed is None or ranks is None or stage_of(run) != 3 or size <= 1 or size < ranks:
-        return
-    yield Finding(
-        Location(run.deepspeed, _HPZ),
-        f"`zero_hpz_partition_size` {size} spans all {ranks} ranks: a second copy of the shards that saves no traffic",
-        "remove it on one machine; on several, write the accelerators of one",
-        fix=without(run.deepspeed, [_HPZ], "remove the key"),
-    )
+    (key, size), ranks = _secondary(run), processes(run)
+    if ranks is not None and stage_of(run) == 3 and size > 1 and size >= ranks:
+        yield key.finding(
+            f"`{key.name}` {size} spans all {ranks} ranks: a second copy of the shards that saves no traffic",
+            "remove it on one machine; on several, write the accelerators of one",
+            fix=delete_all([key], "remove the key"),
+        )
 
 
 @rule("ZC429", "quantised-gradients-without-reduce-scatter", Severity.ERROR)
 def quantised_gradients_without_reduce_scatter(run: Run) -> Iterator[Finding]:
-    zero, path = section(run, _ZERO), (_ZERO, "zero_quantized_gradients")
-    scatter = zero.get("reduce_scatter", True)
-    if run.deepspeed is None or stage_of(run) != 3 or zero.get(path[1]) == "auto" or not truth(zero.get(path[1])):
+    zero = deepspeed(run, "zero_optimization")
+    key, scatter = zero["zero_quantized_gradients"], zero["reduce_scatter"]
+    needed = zero.get("reduce_scatter", True)
+    if stage_of(run) != 3 or not _on(key) or needed is None or needed == "auto" or truth(needed):
         return
-    if scatter is None or scatter == "auto" or truth(scatter):
-        return
-    yield Finding(
-        Location(run.deepspeed, path),
-        "`zero_quantized_gradients` needs `reduce_scatter`, which is off; DeepSpeed stops when the engine is built",
+    yield key.finding(
+        f"`{key.name}` needs `reduce_scatter`, which is off; DeepSpeed stops when the engine is built",
         'write "reduce_scatter": true',
-        [Location(run.deepspeed, (_ZERO, "reduce_scatter"), label="switched off here")],
-        put(run.deepspeed, (_ZERO, "reduce_scatter"), "true", why="switch reduce_scatter on"),
+        [scatter.at(label="switched off here")],
+        scatter.set("true", "switch reduce_scatter on", safe=False),
     )
 
 
 @rule("ZC430", "secondary-shards-of-old-release", Severity.WARNING, needs={"versions"}, versions="deepspeed<0.18.3")
 def secondary_shards_of_old_release(run: Run) -> Iterator[Finding]:
-    declared = run.versions.get("deepspeed")
-    if run.deepspeed is None or stage_of(run) != 3 or _secondary(run) <= 1 or not admits(declared, below="0.18.3"):
-        return
-    yield Finding(
-        Location(run.deepspeed, _HPZ),
-        f"`zero_hpz_partition_size` with DeepSpeed {declared}: before 0.18.3 the second copy of the parameters may be "
-        "out of date after loading",
-        "use 0.18.3 or later, or remove the key",
-        fix=without(run.deepspeed, [_HPZ], "remove the key", safe=False),
-    )
+    (key, size), declared = _secondary(run), run.versions.get("deepspeed")
+    if stage_of(run) == 3 and size > 1 and admits(declared, below="0.18.3"):
+        yield key.finding(
+            f"`{key.name}` with DeepSpeed {declared}: before 0.18.3 the second copy of the parameters may be out of "
+            "date after loading",
+            "use 0.18.3 or later, or remove the key",
+            fix=delete_all([key], "remove the key", safe=False),
+        )

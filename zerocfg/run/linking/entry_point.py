@@ -1,4 +1,4 @@
-"""Which file of the repository a launch line starts."""
+"""The entry point of a launch line: the file of the repository that it starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def handed_script(line: LaunchLine) -> str | None:
 
 
 def find_handed_script(line: LaunchLine, bases: Iterable[Path]) -> Path | None:
-    """That script where it is there."""
+    """The path of that script, where it exists."""
     name = handed_script(line)
     found = _first([name], bases) if name is not None and "\n" not in name else None
     return found[0] if found is not None else None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from zerocfg.run.discover import Files, display_name
-from zerocfg.run.frameworks import recognise, ships, with_framework
+from zerocfg.run.frameworks import recognise, ships_config, with_framework
 from zerocfg.run.kinds import named_recipe
 from zerocfg.run.model import Consumer, MisplacedFile, Origin, Route, Run, Setting, SourceFile
 from zerocfg.run.reader import TRL_KEYS
@@ -70,7 +70,7 @@ class Paths:
         if file is None or setting is None:
             return run
         if file.kind in ("accelerate", "recipe", "neighbour"):
-            return mistakes(run, file, "deepspeed", setting.origin)
+            return with_misplaced(run, file, "deepspeed", setting.origin)
         return replace(run, deepspeed=self.as_json(file), deepspeed_route=route)
 
     def bases(self, file: SourceFile, line: LaunchLine) -> list[Path]:
@@ -93,7 +93,12 @@ class Paths:
     def followed(self, run: Run, setting: Setting | None, bases: list[Path]) -> tuple[Run, SourceFile | None]:
         """The file that a setting names; the run lacks one that is nowhere."""
         file = self.find(setting, bases)
-        if file is not None or setting is None or not _is_path(setting.value) or ships(run.consumer, setting.value):
+        if (
+            file is not None
+            or setting is None
+            or not _is_path(setting.value)
+            or ships_config(run.consumer, setting.value)
+        ):
             return run, file
         return self.lacking(run, setting), None
 
@@ -104,7 +109,9 @@ class Paths:
         if created_before_launch(run, setting.value):
             return run
         value: str = setting.value
-        return lacks(run, replace(setting, value=display_name(Path(value))) if value.startswith("/") else setting)
+        return with_missing(
+            run, replace(setting, value=display_name(Path(value))) if value.startswith("/") else setting
+        )
 
     def find(self, setting: Setting | None, bases: list[Path]) -> SourceFile | None:
         if setting is None or not _is_path(setting.value):
@@ -136,7 +143,7 @@ class Paths:
         return again
 
     def as_json(self, file: SourceFile) -> SourceFile:
-        """A DeepSpeed config is read as JSON whatever its name says."""
+        """A DeepSpeed config is read as JSON whatever its file extension."""
         if file.document is None or file.document.format == "json" or not file.document.editable:
             return file
         again = self.rereads.get(id(file))
@@ -146,15 +153,15 @@ class Paths:
         return again
 
 
-def of_neighbour(run: Run, starts: Consumer | None, recipe: SourceFile) -> Run:
-    """The run with a recipe of a framework, which its program tells (``starts``) or else the recipe's keys."""
+def with_framework_recipe(run: Run, starts: Consumer | None, recipe: SourceFile) -> Run:
+    """The run with a recipe of a framework, recognised by its program (``starts``) or else by the recipe's keys."""
     data = recipe.data()
     consumer = starts or (recognise(data) if isinstance(data, dict) else None)
     return run if consumer is None else with_framework(run, consumer, recipe)
 
 
 def _is_path(value: object) -> bool:
-    """Whether a value may name a file; a config written out in place of its path does not, nor what nobody knows."""
+    """Whether a value may name a file; an inline config does not, nor does an unknown value."""
     return (
         isinstance(value, str)
         and bool(value)
@@ -164,11 +171,11 @@ def _is_path(value: object) -> bool:
     )
 
 
-def mistakes(run: Run, file: SourceFile, wanted: Literal["accelerate", "deepspeed"], named: Origin) -> Run:
+def with_misplaced(run: Run, file: SourceFile, wanted: Literal["accelerate", "deepspeed"], named: Origin) -> Run:
     return replace(run, misplaced=(*run.misplaced, MisplacedFile(file, wanted, named)))
 
 
-def lacks(run: Run, setting: Setting) -> Run:
+def with_missing(run: Run, setting: Setting) -> Run:
     return replace(run, missing=(*run.missing, replace(setting.origin, note=setting.value)))
 
 

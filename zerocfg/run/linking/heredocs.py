@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from zerocfg.source.launch.line import LaunchLine, Written
 
 
-def written_before(file: SourceFile, written: Iterable[Written], directory: str | None) -> Find:
+def heredoc_finder(file: SourceFile, written: Iterable[Written], directory: str | None) -> Find:
     """Finds what the script itself has written by then, and in one way. ``directory``: where the path is used."""
     files = [one for one in written if not one.shown]
 
@@ -34,7 +34,7 @@ def written_before(file: SourceFile, written: Iterable[Written], directory: str 
     return find
 
 
-def shown_on(page: SourceFile, written: Iterable[Written]) -> Find:
+def page_block_finder(page: SourceFile, written: Iterable[Written]) -> Find:
     """Finds what a page shows of a file that is not there: once, and as a whole config."""
     files = [one for one in written if one.shown]
 
@@ -57,7 +57,7 @@ def _whole(file: SourceFile) -> bool:
     return file.kind == "recipe"
 
 
-def either_way(file: SourceFile, line: LaunchLine) -> Iterator[Run]:
+def runs_by_branch(file: SourceFile, line: LaunchLine) -> Iterator[Run]:
     """One run for each DeepSpeed config that branches of the script write to a path that the line names: which of them
     it reads shows at run time, so that only what the keys say by themselves holds."""
     name = f"{file.name}:{file.source.place(line.span.start).line}"
@@ -78,7 +78,7 @@ def _named(written: Iterable[Written], path: str, directory: str | None) -> list
 
 @lru_cache(maxsize=256)
 def _file(script: SourceFile, written: Written) -> SourceFile | None:
-    """The file as a document; None where nobody can tell what will be in it."""
+    """The file as a document; None where its content is unknown."""
     if written.text is None:
         return None
     form = format_of(written.name, written.text.text)

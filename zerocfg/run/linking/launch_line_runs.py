@@ -9,7 +9,7 @@ from typing import Any
 
 from zerocfg.run.frameworks import FRAMEWORKS, started_by_line, with_framework
 from zerocfg.run.linking.entry_point import find_entry_point, find_handed_script
-from zerocfg.run.linking.follow import Paths, mistakes, of_neighbour
+from zerocfg.run.linking.follow import Paths, with_framework_recipe, with_misplaced
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.reader import reader_of
 from zerocfg.source.launch.line import LaunchLine, Option
@@ -31,11 +31,11 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
     )
     if line.written:
         from zerocfg.run.linking.heredocs import (  # few scripts write their configs by themselves
-            shown_on,
-            written_before,
+            heredoc_finder,
+            page_block_finder,
         )
 
-        paths = paths.after(written_before(file, line.written, line.directory), shown_on(file, line.written))
+        paths = paths.after(heredoc_finder(file, line.written, line.directory), page_block_finder(file, line.written))
     bases = paths.bases(file, line)
     found = find_entry_point(line, bases)
     if found is not None:
@@ -47,7 +47,7 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
     if line.launcher == "accelerate":
         run, accelerate = paths.followed(run, run.flags.get("config_file"), bases)
         if accelerate is not None and accelerate.kind in ("deepspeed", "recipe", "neighbour"):
-            run = mistakes(run, accelerate, "accelerate", run.flags["config_file"].origin)
+            run = with_misplaced(run, accelerate, "accelerate", run.flags["config_file"].origin)
         elif accelerate is not None:
             run = paths.with_accelerate(run, accelerate, bases)
         run = paths.with_deepspeed(run, run.flags.get("deepspeed_config_file"), bases, "accelerate")
@@ -57,14 +57,14 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
 
 
 def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) -> Run:
-    """The run with what is told by the words after the launcher's options: the script, and what it is given."""
+    """The run with the words after the launcher's options: the script and its arguments."""
     arguments = run.arguments
     own = started_by_line(line, arguments)
     head = line.arguments[0] if line.arguments else None
     if head is not None and (head.value or "").endswith((".yaml", ".yml", ".json")):
         named = paths.find(Setting(head.value, Origin("flag", file=run.launch_file, span=head.span)), bases)
         if named is not None and (own is not None or named.kind == "neighbour"):
-            run = of_neighbour(run, own, named)
+            run = with_framework_recipe(run, own, named)
             bases = bases + paths.around(named)
     elif own is not None:
         run = with_framework(run, own)

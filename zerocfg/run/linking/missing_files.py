@@ -1,5 +1,5 @@
-"""Whether a file that is not here may be there when the job starts: made by the launch script or by one beside it; and
-whether the line is not started here at all."""
+"""Whether a missing file may exist when the job starts, created by the launch script or one beside it; and
+whether the line is meant for another checkout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGEST = 200_000
 _MAKES = re.compile(r">|\b(?:tee|cp|mv|ln|wget|curl|rsync|open|dump|dumps|write|write_text|sed -i)\b")
 
 _OUTPUT = r"(?<![\w-])(?:-o|--(?:out|dest|target|save|write)[\w-]*)"
-"""Options by which a program is told what to write."""
+"""Options that name the output of a program."""
 
 
 def created_before_launch(run: Run, name: str) -> bool:
@@ -77,7 +77,7 @@ def _makes(text: str, base: str) -> bool:
 
 
 def _around(path: Path | None, directory: str) -> bool:
-    """Whether a folder is here, in the same tree as the file: a script may tell it from where it lies itself."""
+    """Whether a folder exists in the tree of the file: a script may derive it from its own location."""
     folder = Path(directory)
     if path is None or not any(folder.is_relative_to(above) for above in path.resolve().parents[:4] if above.name):
         return False

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from zerocfg.run.linking.follow import Paths
 from zerocfg.run.model import Route, Run, Script, Setting
-from zerocfg.run.script.arguments import call_of, filled
+from zerocfg.run.script.arguments import call_of, resolve_option, script_arguments
 from zerocfg.run.script.reading import read_script
-from zerocfg.run.script.stated import script_arguments
 
 _NAMED_IN_CODE: tuple[tuple[str, str, Route], ...] = (
     ("transformers.TrainingArguments", "deepspeed", "trainer"),
@@ -30,7 +29,7 @@ def with_config_of(paths: Paths, run: Run, script: Script, line: Mapping[str, Se
             continue
         if call.config is not None:
             return replace(run, deepspeed=call.config, deepspeed_route=route)
-        setting = filled(call.arguments[argument], line) if argument in call.arguments else None
+        setting = resolve_option(call.arguments[argument], line) if argument in call.arguments else None
         if setting is not None and isinstance(setting.value, str):
             around = paths.around(script.file)
             return paths.with_deepspeed(run, setting, [*bases, *around], route)
@@ -39,10 +38,10 @@ def with_config_of(paths: Paths, run: Run, script: Script, line: Mapping[str, Se
 
 def with_code(paths: Paths, run: Run) -> Run:
     """The run with its script as it is read, and the training arguments that the code states."""
-    return with_stated(replace(run, script=read(paths, run.entry_point)))
+    return with_script_arguments(replace(run, script=open_script(paths, run.entry_point)))
 
 
-def with_stated(run: Run) -> Run:
+def with_script_arguments(run: Run) -> Run:
     """The run with the training arguments that its script states."""
     script = run.script
     if script is None or script.reader not in ("transformers", "trl"):
@@ -51,7 +50,7 @@ def with_stated(run: Run) -> Run:
     return replace(run, arguments=found.arguments, arguments_whole=found.whole)
 
 
-def read(paths: Paths, path: Path | None) -> Script | None:
+def open_script(paths: Paths, path: Path | None) -> Script | None:
     """A script as it is read; None where there is none."""
     if path is None:
         return None

@@ -1,4 +1,4 @@
-"""Recipes that no launch line names: they are read as the others of their tree, which lines name, are."""
+"""Recipes that no launch line names take the reader of those in their tree that lines do name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from zerocfg.run.model import Origin, ReaderEvidence, Run, Script, SourceFile, original
 
 FEWEST = 2
-"""Recipes of the tree that lines must name."""
+"""The least number of recipes in the tree that lines must name."""
 
 
 def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:

@@ -12,7 +12,7 @@ from zerocfg.catalog.values import yaml_number
 from zerocfg.run.expand import ExpandedRun, expand
 from zerocfg.run.facts import ModelSummary
 from zerocfg.run.hub import find_config
-from zerocfg.run.linking.follow import Paths, lacks
+from zerocfg.run.linking.follow import Paths, with_missing
 from zerocfg.run.linking.launch_line_runs import settings
 from zerocfg.run.model import (
     Origin,
@@ -26,7 +26,7 @@ from zerocfg.run.model import (
     original,
 )
 from zerocfg.run.resolve_settings import with_consumer
-from zerocfg.run.sizes import model_summary
+from zerocfg.run.widths import model_summary
 from zerocfg.source.launch.launchers import read_options
 from zerocfg.source.launch.line import Word
 from zerocfg.source.node import Document
@@ -96,9 +96,9 @@ def _run(paths: Paths, file: SourceFile, entry: ExpandedRun, folder: Path, sourc
     )
     if run.entry_point is None or run.entry_point.suffix != ".py" or not run.entry_point.is_file():
         return run
-    from zerocfg.run.linking.script_runs import read  # with it comes all that reads Python
+    from zerocfg.run.linking.script_runs import open_script  # with it comes all that reads Python
 
-    return replace(run, script=read(paths, run.entry_point))  # its arguments are those that the spec names
+    return replace(run, script=open_script(paths, run.entry_point))  # its arguments are those that the spec names
 
 
 def _model(
@@ -111,7 +111,7 @@ def _model(
         return run, None
     path = find_config(setting.value, folder)
     if path is None:
-        return lacks(run, setting), None
+        return with_missing(run, setting), None
     return run, model_summary(setting.value, paths.files.open(path).data())
 
 
@@ -142,7 +142,7 @@ def _script_of(entry: ExpandedRun, folder: Path) -> Path | None:
     return folder / script if isinstance(script, str) and script and "\n" not in script else None
 
 
-def as_specified(run: Run, specified: Sequence[Run]) -> Run:
+def with_specified_consumer(run: Run, specified: Sequence[Run]) -> Run:
     """The run of a launch line, read by whom the specs name that start the same script with a config of its own."""
     said = [one for one in specified if _same_job(one, run)]
     if not said or any(one.consumer != said[0].consumer for one in said):

@@ -1,6 +1,6 @@
-"""Scripts of which no launch line tells, and configs that a script writes out in parts.
+"""Scripts that no launch line starts, and configs that a script writes out in parts.
 
-Nothing is known of how such a script is started: only what it says itself holds.
+How such a script is started is unknown, so only its own text counts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from zerocfg.run.discover import launches
 from zerocfg.run.linking.follow import Paths
-from zerocfg.run.linking.script_runs import read, with_code, with_config_of
+from zerocfg.run.linking.script_runs import open_script, with_code, with_config_of
 from zerocfg.run.model import Run, Script, SourceFile
 from zerocfg.run.script.reading import is_stated
 
@@ -22,7 +22,7 @@ def standalone_runs(paths: Paths, known: Sequence[SourceFile], runs: Sequence[Ru
     found = []
     for file in known:
         if file.kind == "script" and file.path is not None and os.path.realpath(file.path) not in started:
-            script = read(paths, file.path)
+            script = open_script(paths, file.path)
             run = standalone_run(script) if script is not None else None
             if script is not None and run is not None:
                 run = with_config_of(_with_cells(paths, file), with_code(paths, run), script, {}, paths.around(file))
@@ -32,12 +32,12 @@ def standalone_runs(paths: Paths, known: Sequence[SourceFile], runs: Sequence[Ru
 
 
 def _with_cells(paths: Paths, file: SourceFile) -> Paths:
-    """The same where cells of a notebook write files."""
+    """The paths after the files that cells of a notebook write."""
     if not file.name.endswith(".ipynb") or not (written := launches(file).written):
         return paths
-    from zerocfg.run.linking.heredocs import written_before
+    from zerocfg.run.linking.heredocs import heredoc_finder
 
-    return paths.after(written_before(file, written, None))
+    return paths.after(heredoc_finder(file, written, None))
 
 
 def standalone_run(script: Script) -> Run | None:
@@ -66,6 +66,6 @@ def _reads(script: Script) -> bool:
 
 
 def _place(file: SourceFile) -> tuple[int, int]:
-    """Which dict of which file it is."""
+    """Identifies a dict of a file."""
     root = file.document.root if file.document is not None else None
     return id(file.reread_of or file), root.span.start if root is not None else 0

@@ -1,4 +1,4 @@
-"""Which releases of a library are left where a project holds back a package that it needs, or the Python below it."""
+"""Which releases of a library remain where a project limits a package that it needs, or Python."""
 
 from __future__ import annotations
 

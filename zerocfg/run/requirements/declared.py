@@ -1,4 +1,4 @@
-"""What the files of a project say about the releases of the training libraries; what is installed is never looked at.
+"""The releases of the training libraries that a project's files state; installed packages are never consulted.
 
 In a folder a lock file wins; otherwise everything that an installation always takes (pyproject.toml, setup.py,
 setup.cfg, requirements.txt, environment.yml, Pipfile) holds together. Extras, groups, other requirement files,
@@ -45,7 +45,7 @@ _LARGEST_SCRIPT = 1 << 17
 
 
 class Declared(NamedTuple):
-    """Clauses of PEP 440, and where they stand. ``clauses`` None: nobody can tell the release; "": any."""
+    """Clauses of PEP 440 and their places. ``clauses`` None: the release is undeterminable; "": any release."""
 
     clauses: str | None
     places: tuple[Origin, ...] = ()
@@ -58,10 +58,10 @@ class Projects:
         self._folders: dict[Path, dict[str, Declared]] = {}
         self._nearest: dict[Path, dict[str, Declared]] = {}
         self.pythons: dict[Path, Declared | None] = {}
-        """What each folder says of the Python to be used, as far as that was asked (`pythons`)."""
+        """The Python that each folder requires; filled lazily by `requirements.python`."""
 
     def nearest(self, folder: Path) -> dict[str, Declared]:
-        """By library: what the nearest folder says that says something about it, from this one upwards."""
+        """By library: the requirement of the nearest folder that states one, from this one upwards."""
         if folder not in self._nearest:
             found = self._nearest[folder] = {}
             for above in upwards(folder):
@@ -82,17 +82,17 @@ def upwards(folder: Path) -> Iterator[Path]:
     yield from chain[: chain.index(top) + 1]
 
 
-def together(stated: Iterable[Declared]) -> Declared:
+def all_of(stated: Iterable[Declared]) -> Declared:
     """Statements that all hold; a choice between them where they cannot."""
     every = list(dict.fromkeys(stated))
     if any(one.clauses is None for one in every):
         return Declared(None, _places(one for one in every if one.clauses is None))
     limited = [one for one in every if one.clauses]
     clauses = both(one.clauses or "" for one in limited)
-    return choice(limited) if clauses is None else Declared(clauses, _places(limited))
+    return any_of(limited) if clauses is None else Declared(clauses, _places(limited))
 
 
-def choice(stated: Iterable[Declared]) -> Declared:
+def any_of(stated: Iterable[Declared]) -> Declared:
     """Statements of which one holds."""
     every = list(dict.fromkeys(stated))
     if any(one.clauses is None for one in every):
@@ -149,7 +149,7 @@ def is_image(name: str) -> bool:
 
 
 def _verdict(name: str, stated: dict[str, list[Items]]) -> Declared | None:
-    """What the files of a folder say of a library together; None where they do not name it."""
+    """The combined requirement of a folder's files for a library; None where they do not name it."""
 
     def of(kind: str, *, optional: bool = False) -> list[Declared]:
         parts = ([pair for pair in items if _speaks(pair[0], name, optional)] for items in stated[kind])
@@ -163,13 +163,13 @@ def _verdict(name: str, stated: dict[str, list[Items]]) -> Declared | None:
         one_of(*pair) for items in stated["lock"] for pair in items if pair[0].name == name and not _nowhere(pair[0])
     ]
     if locked:
-        return choice(locked)
+        return any_of(locked)
     firm = of("firm")
     if firm or name in _BESIDE:
-        return together(firm) if firm else None
+        return all_of(firm) if firm else None
     images = of("image")
     loose = [*of("firm", optional=True), *of("loose"), *(images if len(images) == len(stated["image"]) else ())]
-    return choice(loose) if loose else None
+    return any_of(loose) if loose else None
 
 
 def _speaks(item: Requirement, name: str, optional: bool) -> bool:
@@ -186,18 +186,18 @@ def _nowhere(item: Requirement) -> bool:
 
 
 def _of_file(items: Items) -> Declared:
-    """What one file says of a library. Extras are alternatives; markers tell which lines hold together."""
+    """One file's requirement for a library. Extras are alternatives; markers decide which lines hold together."""
     if items[0][0].optional:
-        return choice(one_of(*pair) for pair in items)
+        return any_of(one_of(*pair) for pair in items)
     if not any(item.marker for item, _ in items):
-        return together(one_of(*pair) for pair in items)
+        return all_of(one_of(*pair) for pair in items)
     from zerocfg.source.requirements.markers import ENVIRONMENTS, environments_where
 
     chosen = {
         tuple(at for at, (item, _) in enumerate(items) if not item.marker or place in environments_where(item.marker))
         for place in ENVIRONMENTS
     }
-    return choice(together(one_of(*items[at]) for at in group) for group in sorted(chosen) if group)
+    return any_of(all_of(one_of(*items[at]) for at in group) for group in sorted(chosen) if group)
 
 
 def one_of(item: Requirement, file: SourceFile) -> Declared:
@@ -253,7 +253,7 @@ def _text(real: str, changed: int, size: int) -> SourceFile | None:
 
 
 def read_requirements_of(file: SourceFile, name: str) -> tuple[list[Requirement], list[str]]:
-    """What a file states of the libraries, by the form that its name tells, and the files that it takes in."""
+    """A file's requirements, in the format that its name implies, and the files that it includes."""
     items, includes = form_of(name)(file)
     found = []
     for item in items:
@@ -271,7 +271,7 @@ def installs_of(file: SourceFile) -> Mapping[str, Declared]:
     stated: dict[str, list[Declared]] = {}
     for item in read_requirements_of(file, file.name)[0]:
         stated.setdefault(item.name, []).append(one_of(item, file))
-    found = {name: choice(every) for name, every in stated.items()}
+    found = {name: any_of(every) for name, every in stated.items()}
     return {name: one for name, one in found.items() if one.clauses != ""}
 
 

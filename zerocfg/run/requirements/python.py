@@ -1,4 +1,4 @@
-"""Which Python a project asks for, as far as that leaves out releases of the training libraries.
+"""The Python that a project requires, where it excludes releases of the training libraries.
 
 Environment files, images, `.python-version` and the commands of READMEs and setup scripts each set one up: the newest
 of them may be used. What the package itself requires (`requires-python`) bounds it further. The nearest folder that
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from zerocfg.catalog.versions import TOP, Release, both, bounds
 from zerocfg.run.model import SourceFile
-from zerocfg.run.requirements.declared import Declared, form_of, is_image, one_of, read_text, together, upwards
+from zerocfg.run.requirements.declared import Declared, all_of, form_of, is_image, one_of, read_text, upwards
 from zerocfg.source.requirements.pip import Requirement
 from zerocfg.source.requirements.python import PYTHON, read_image, read_setup, read_version_file
 
@@ -27,7 +27,7 @@ _LARGEST = 1 << 18
 _MAKES_ONE = re.compile(r"\b(?:conda|mamba|micromamba|uv|virtualenv|pyenv)[ \t]|python3\.\d+[ \t]+-m[ \t]+v")
 
 
-def asked_by(folder: Path, stated: Sequence[Path], read: dict[Path, Declared | None]) -> Declared | None:
+def required_python(folder: Path, stated: Sequence[Path], read: dict[Path, Declared | None]) -> Declared | None:
     """What the nearest folder says, from this one upwards to one that holds a file of ``stated``: what stands above
     sets up other things, too. None where none does. ``read``: folders that were read."""
     for above in upwards(folder):
@@ -39,7 +39,7 @@ def asked_by(folder: Path, stated: Sequence[Path], read: dict[Path, Declared | N
 
 
 @lru_cache(maxsize=64)
-def set_up_by(file: SourceFile) -> Declared | None:
+def installed_python(file: SourceFile) -> Declared | None:
     """What the commands of a script, page or notebook set up."""
     return _newest([one_of(item, file) for item in _commands(file)])
 
@@ -58,7 +58,7 @@ def _of_folder(folder: Path) -> Declared | None:
         items = [one_of(item, file) for item in _stated(file, path.name)] if file is not None else []
         (required if path.name in _REQUIRES else chosen).extend(items)
     newest = _newest(chosen)
-    bound = together(required) if required else None
+    bound = all_of(required) if required else None
     if newest is None or bound is None or not newest.clauses or not bound.clauses:
         return bound if newest is None or not newest.clauses else newest
     if both([newest.clauses, bound.clauses]) is None:  # what sets up too old a Python is out of date
@@ -67,7 +67,7 @@ def _of_folder(folder: Path) -> Declared | None:
 
 
 def _newest(chosen: list[Declared]) -> Declared | None:
-    """Of alternatives the one that goes furthest; one that nobody can tell may go further than any."""
+    """The widest of several alternatives; an undeterminable one may be wider than any."""
     return max(chosen, key=_highest, default=None)
 
 

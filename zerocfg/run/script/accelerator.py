@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zerocfg.run.model import UNKNOWN, Call, FromLine, Origin, Run, Setting
-from zerocfg.run.script.arguments import call_of, filled
+from zerocfg.run.script.arguments import call_of, resolve_option
 
 IN_SCRIPT = Origin("computed", "the script decides")
 _PLUGINS = ("deepspeed_plugin", "deepspeed_plugins")
 
 
 def accumulation(run: Run) -> Setting:
-    """The argument `gradient_accumulation_steps`; UNKNOWN where no script tells, or its plugin counts the steps."""
+    """The argument `gradient_accumulation_steps`; UNKNOWN where no script sets it, or its plugin counts the steps."""
     call = _call(run)
     if call is None or "gradient_accumulation_plugin" in call.arguments:
         return Setting(UNKNOWN, IN_SCRIPT)
@@ -27,14 +27,14 @@ def accumulation(run: Run) -> Setting:
         return Setting(UNKNOWN, found.origin)
 
 
-def left_open(run: Run, name: str) -> bool:
+def is_open_option(run: Run, name: str) -> bool:
     """Whether an argument is an option of the script's own parser that the launch line does not give."""
     call = _call(run)
     given = call.arguments.get(name) if call is not None else None
     return given is not None and isinstance(given.value, FromLine) and given.value.option not in run.arguments
 
 
-def made(run: Run) -> bool:
+def makes_accelerator(run: Run) -> bool:
     """Whether the script is known to make an `Accelerator`."""
     return run.script is not None and any(call.name == "accelerate.Accelerator" for call in run.script.calls)
 
@@ -66,4 +66,4 @@ def _argument(run: Run, call: Call, name: str, default: object) -> Setting:
     given = call.arguments.get(name)
     if given is None:
         return Setting(default if call.complete else UNKNOWN, IN_SCRIPT)
-    return filled(given, run.arguments)
+    return resolve_option(given, run.arguments)

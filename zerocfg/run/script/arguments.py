@@ -1,12 +1,12 @@
-"""What the calls that a script makes are given: which of them hold training arguments, and what a value becomes when
-options of the script's own stand in it."""
+"""The training arguments that a script's code states, and how options of the launch line fill or override them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from zerocfg.run.model import UNKNOWN, Call, FromLine, Script, Setting
+from zerocfg.catalog.schema import load_schema
+from zerocfg.run.model import UNKNOWN, Call, FromLine, Origin, Script, Setting
 
 _ARGUMENTS = frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"})
 
@@ -17,8 +17,8 @@ def is_arguments(name: str) -> bool:
     return last in _ARGUMENTS if library == "transformers" else library == "trl" and last.endswith("Config")
 
 
-def filled(setting: Setting, line: Mapping[str, Setting]) -> Setting:
-    """A value of the code in which an option of the script's own stands: what the line says, else its default."""
+def resolve_option(setting: Setting, line: Mapping[str, Setting]) -> Setting:
+    """A value of the code with its own options filled in: from the launch line, else the option's default."""
     value = setting.value
     if not isinstance(value, FromLine):
         return setting
@@ -33,3 +33,37 @@ def call_of(script: Script | None, name: str) -> Call | None:
     """The one call of a library's function or class that a script makes; None where there are several."""
     found = [call for call in script.calls if call.name == name] if script is not None else []
     return found[0] if len(found) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptArguments:
+    """``whole``: an argument that is not among these has its library's default. False: the code may set any."""
+
+    arguments: Mapping[str, Setting]
+    whole: bool
+
+
+def script_arguments(script: Script, line: Mapping[str, Setting]) -> ScriptArguments:
+    """The arguments of the script's Trainer, from its code and from the options of a launch line.
+
+    Arguments that the code gives a class itself leave nothing to the line, except where they are options of its own.
+    """
+    made = [call for call in script.calls if is_arguments(call.name)]
+    fields = _fields()
+    own = {name: setting for name, setting in line.items() if name not in fields}
+    if any(is_arguments(name) for name in script.parsed):
+        below = {name: setting for name, setting in script.defaults.items() if name in fields}
+        found = {**below, **line}
+        whole = not made
+    elif len(made) == 1:
+        found = {**own, **{name: resolve_option(setting, line) for name, setting in made[0].arguments.items()}}
+        whole = made[0].complete
+    else:
+        found, whole = own, False
+    unknown = Setting(UNKNOWN, Origin("computed", "set in the script"))
+    found |= {name: unknown for name in sorted(script.assigned & fields) if name in found or whole}
+    return ScriptArguments(found, whole)
+
+
+def _fields() -> frozenset[str]:
+    return frozenset(load_schema("training-arguments").root.names) | frozenset(load_schema("trl").root.names)

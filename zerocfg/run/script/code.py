@@ -47,7 +47,7 @@ _NO_NODES = frozenset(
     "ctx op ops id attr arg name asname names module level kind type_comment is_async simple conversion rest "
     "kwd_attrs str".split()
 )
-"""Fields that hold words and numbers, or a node that says nothing by itself: an operator, whether a name is set."""
+"""Fields that hold plain values or nodes without meaning of their own: operators, expression contexts."""
 _LEAVES = frozenset({ast.Name, ast.Constant, ast.MatchSingleton})
 _OF_VALUE = frozenset({ast.Attribute, ast.keyword, ast.Expr, ast.Starred})
 """The most frequent nodes with nothing but one other in them."""

@@ -11,8 +11,7 @@ import ast
 from zerocfg.catalog.schema import load_schema
 from zerocfg.run.kinds import sniff
 from zerocfg.run.model import SourceFile
-from zerocfg.run.script.modules import Module
-from zerocfg.run.script.places import span_of
+from zerocfg.run.script.modules import Module, span_of
 from zerocfg.run.script.reachable import Walk
 from zerocfg.run.script.values import Values
 from zerocfg.run.templates import CODE
@@ -37,7 +36,7 @@ def config_of(walk: Walk, module: Module, expression: ast.expr, values: Values) 
 
 
 def _hides_section(root: Mapping) -> bool:
-    """Whether a whole section comes from elsewhere, so that nobody knows what it says."""
+    """Whether a whole section comes from elsewhere, so that its content is unknown."""
     schema = load_schema("deepspeed")
     hidden = (entry.key for entry in root.entries if isinstance(entry.value, Scalar) and entry.value.value == CODE)
     keys = (schema.root.keys.get(name) for name in hidden)

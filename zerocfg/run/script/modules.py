@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from zerocfg.run.model import SourceFile
 from zerocfg.run.script.code import Code, code_of
-from zerocfg.source.text import BOM
+from zerocfg.source.text import BOM, Span
 
 LIBRARIES = frozenset(
     "transformers trl accelerate deepspeed lightning pytorch_lightning lightning_fabric optimum torch peft argparse "
@@ -81,7 +81,7 @@ class Module:
 
     @property
     def starts(self) -> list[int]:
-        """Offset of each line's first character in the code; of most modules no place is told."""
+        """Offset of each line's first character; computed lazily, because few modules have a reported place."""
         if not self.known_starts:
             self.known_starts = _starts(self.text)
         return self.known_starts
@@ -239,3 +239,19 @@ def _located(module: Module, imported: Imported, root: Path) -> Iterator[tuple[P
 def _file(module: str) -> str | None:
     """The file of a module or package of this path without its suffix."""
     return next(filter(os.path.isfile, (f"{module}.py", f"{module}/__init__.py")), None)
+
+
+def span_of(module: Module, node: ast.expr) -> Span:
+    """Where an expression stands, in code points of the text."""
+    start = _offset(module, node.lineno, node.col_offset)
+    end = _offset(module, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+    return Span(start, end) if module.at is None else Span(module.at[start], module.at[end - 1] + 1)
+
+
+def _offset(module: Module, line: int, column: int) -> int:
+    """Python counts columns in bytes of UTF-8."""
+    start = module.starts[min(line, len(module.starts)) - 1]
+    text = module.text[start : start + column]
+    if text.isascii():
+        return start + column
+    return start + len(module.text[start:].encode()[:column].decode("utf-8", "ignore"))

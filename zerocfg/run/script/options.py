@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.run.model import UNKNOWN, Origin, Setting
-from zerocfg.run.script.modules import Module
-from zerocfg.run.script.places import span_of
+from zerocfg.run.script.modules import Module, span_of
 from zerocfg.run.script.reachable import Owner, Reach, Reached, Walk
 from zerocfg.run.script.values import Values
 
@@ -78,7 +77,7 @@ def parser_of(found: Reach, walk: Walk) -> Parser:
 
 
 def _method(node: ast.Call, module: Module, walk: Walk, parser: Parser) -> bool:
-    """`add_argument` and `set_defaults` of any object; False where their names are not told."""
+    """`add_argument` and `set_defaults` of any object; False where their names are not literal."""
     assert isinstance(node.func, ast.Attribute)
     method = node.func.attr
     if method == "add_argument":
@@ -109,7 +108,7 @@ def _method(node: ast.Call, module: Module, walk: Walk, parser: Parser) -> bool:
 
 
 def _lets_through(node: ast.Call) -> bool:
-    """Whether a parser is asked, or may be asked, not to stop at what it does not know."""
+    """Whether a parser is, or may be, told to accept unknown options."""
     assert isinstance(node.func, ast.Attribute)
     if node.func.attr in _LENIENT:
         return True
@@ -133,7 +132,7 @@ def _setting(module: Module, walk: Walk, value: ast.expr) -> Setting:
 
 
 def _dataclasses(one: Reached, walk: Walk, parser: Parser, options: set[str], parsed: set[str]) -> bool:
-    """The dataclasses that a parser is made for; False where they are not told."""
+    """The dataclasses that a parser is made for; False where the text does not show them."""
     given = one.call.args[0] if one.call.args else None
     given = given or next((key.value for key in one.call.keywords if key.arg == "dataclass_types"), None)
     if isinstance(given, ast.Name):

@@ -25,7 +25,7 @@ MOST_MODULES = 60
 _TELLING = re.compile(
     r"Trainer|Accelerator|deepspeed|add_argument|Fabric|LightningCLI|TrainingArguments|trlx|training_main"
 )
-"""What a module that imports no further must hold to say anything."""
+"""Text that a module without further imports must contain to be relevant."""
 _LONGEST = 10
 """Modules that hand a name on to each other."""
 
@@ -67,13 +67,13 @@ class Reach:
 
     @property
     def prepares(self) -> bool:
-        """Whether some object is told to prepare models, as an Accelerator is."""
+        """Whether `prepare` is called on some object, as on an Accelerator."""
         return "prepare" in self.methods
 
 
 @lru_cache(maxsize=4096)
 def _telling(file: SourceFile) -> bool:
-    """Whether a module may say anything by itself; looked at once for all scripts that import it."""
+    """Whether a module may be relevant by itself; decided once for all scripts that import it."""
     return _TELLING.search(file.source.text) is not None
 
 

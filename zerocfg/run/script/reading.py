@@ -1,4 +1,4 @@
-"""What a training script says about its run, from its text and that of the modules that it imports."""
+"""What a training script states about its run, read from its text and the modules that it imports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from zerocfg.run.model import Call, Consumer, Origin, Script, Setting, SourceFil
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.code import nodes
 from zerocfg.run.script.config_dicts import config_of, parts_of
-from zerocfg.run.script.modules import Module, Open, parse
+from zerocfg.run.script.modules import Module, Open, parse, span_of
 from zerocfg.run.script.options import Parser, parser_of
-from zerocfg.run.script.places import span_of
 from zerocfg.run.script.reachable import Reach, Reached, Walk
 from zerocfg.run.script.values import Values
 
@@ -19,7 +18,7 @@ _FOREIGN = {
     **dict.fromkeys(("lightning", "pytorch_lightning", "lightning_fabric"), "lightning"),
     "optimum": "optimum",  # its trainers derive from the Trainer, and have a DeepSpeed integration of their own
 }
-"""Packages with loops that zerocfg says nothing of, and what it calls them."""
+"""Packages whose training loops zerocfg does not check, with their display names."""
 _SAT = "SwissArmyTransformer"
 _LOOPS: dict[str, Consumer | str] = {
     "accelerate.Accelerator": "accelerate",

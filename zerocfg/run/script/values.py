@@ -1,4 +1,4 @@
-"""What an expression of a script is, as far as the text alone tells: literals, and names that are assigned once."""
+"""The static value of an expression: literals, and names that are assigned once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def assigned(body: Iterable[ast.stmt]) -> Names:
             note(target.value, None)
 
     def changed(node: ast.AST) -> None:
-        """A dict or list whose contents are set later is not what its literal says."""
+        """A dict or list whose contents are set later differs from its literal."""
         while isinstance(node, (ast.Subscript, ast.Attribute)):
             node = node.value
         if isinstance(node, ast.Name):
@@ -109,7 +109,7 @@ class Values:
         return node
 
     def of(self, node: ast.expr, depth: int = 0) -> Any:
-        """The value; UNKNOWN where the text does not tell. A dict or list may hold UNKNOWN."""
+        """The value; UNKNOWN where the text does not determine it. A dict or list may hold UNKNOWN."""
         if depth > _DEEPEST:
             return UNKNOWN
         if isinstance(node, ast.Constant):

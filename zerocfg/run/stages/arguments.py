@@ -270,7 +270,7 @@ def converted(kind: str | None, text: str) -> Any:
 
 
 def is_template(text: str) -> bool:
-    """Whether a text stands for a value that somebody fills in: `<your batch size>`, `{lr}`."""
+    """Whether a text is a placeholder for a value to be filled in: `<your batch size>`, `{lr}`."""
     return text.lstrip()[:1] in ("<", "{", "[", "%", "$")
 
 

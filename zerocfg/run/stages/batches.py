@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 SHARED_SINCE = "0.17.0"
 """The release that divides the number of processes by `sequence_parallel_size`."""
+BY_ZERO_SINCE = "0.19.3"
+"""The release that stops where it is 0; those before count one process then."""
 
 
 def batch(config: Config, world_size: Setting) -> tuple[dict[str, Setting], list[Failure]]:
@@ -99,8 +101,8 @@ def sharing(config: Config, releases: AdmittedKeys) -> Any:
     return share if releases.all_from(SHARED_SINCE) else UNKNOWN
 
 
-def sequence_parallel(config: Config, share: Any) -> list[Failure]:
-    if not isinstance(share, (int, float)) or share:
+def sequence_parallel(config: Config, share: Any, releases: AdmittedKeys) -> list[Failure]:
+    if not isinstance(share, (int, float)) or share or not releases.all_from(BY_ZERO_SINCE):
         return []
     message = "sequence_parallel_size is 0; DeepSpeed divides the number of processes by it"
     return [Failure("ds-batch-zero", "parse", message, (origin_of(config, "sequence_parallel_size"),))]

@@ -191,7 +191,8 @@ def read(config: Config, world_size: Setting, parser: Parser = TODAY) -> tuple[d
     """All settings of the engine and, in the order in which they strike, what DeepSpeedConfig refuses."""
     share = sharing(config, parser.releases)
     batches, refused = batch(config, world_of(share, world_size))
-    failures = [*refusals(config, parser), *sequence_parallel(config, share), *refused, *late_refusals(config, parser)]
+    refused = [*sequence_parallel(config, share, parser.releases), *refused]
+    failures = [*refusals(config, parser), *refused, *late_refusals(config, parser)]
     return {**settings(config, final=True, parser=parser), **batches}, failures
 
 

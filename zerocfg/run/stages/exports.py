@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from zerocfg.run.stages.namespace import Launch, Namespace
 
 Fail = Callable[..., None]
+COUNTED_SINCE = "1.8.0"
+"""The release whose simple launcher asks for an address and a port of several machines, and takes null for no count."""
+LOCAL_PORT_SINCE = "0.25.0"
+"""The release that looks at the port on the first machine only."""
+CPU_READ_SINCE, AFFINITY_LOST_SINCE = "1.15.0", "1.13.0"
+"""The release whose simple launcher reads `use_cpu` as true or false, and the one that stopped to bind threads to cores
+whatever it says; those between never do."""
 _SIZES = {"parallelism_config_cp_size", "parallelism_config_sp_size"}
 
 
@@ -150,7 +157,7 @@ class _Exporter:
             self.fail("num-processes-type", message, processes.origin)
         if several and rank.value is not UNKNOWN and _int(rank.value) is None:
             self.fail("machine-rank-type", f"machine_rank is {describe(rank.value)}", rank.origin)
-        local = not several or _int(rank.value) == 0
+        local = not several or _int(rank.value) == 0 or not arguments.releases.any_from(LOCAL_PORT_SINCE)
         if local and port.value not in (None, UNKNOWN):
             if not isinstance(port.value, int):
                 message = f"main_process_port is {describe(port.value)}, not a number"
@@ -205,13 +212,15 @@ class _Exporter:
         if not self._is_count("num_machines"):
             return
         several = isinstance(machines, (int, float)) and machines > 1
+        lenient = arguments.releases.any_from(COUNTED_SINCE)
+        needed = ("main_process_ip", "main_process_port")
         if several:
-            for name in ("main_process_ip", "main_process_port"):
+            for name in needed if arguments.releases.all_from(COUNTED_SINCE) else needed[:1]:
                 if arguments.get(name) is None:
                     origin = arguments.setting("num_machines").origin
                     self.fail("main-process-missing", f"several machines need {name}", origin)
                     return
-        if not self._is_count("num_processes"):
+        if (lenient or not several) and not self._is_count("num_processes", null=lenient):
             return
         if several or (isinstance(processes, (int, float)) and processes > 1):
             for variable, name, default in (
@@ -220,15 +229,19 @@ class _Exporter:
             ):
                 value = arguments.get(name)
                 if value is None:
-                    self.launch.environment[variable] = Setting(default, arguments.releases.origin)
+                    unset = default if not several else UNKNOWN if lenient else "None"
+                    self.launch.environment[variable] = Setting(unset, arguments.releases.origin)
                     continue
                 self.put(variable, name)
                 if name == "main_process_ip" and value is not UNKNOWN and not isinstance(value, str):
                     origin = arguments.setting(name).origin
                     self.fail("main-process-ip-type", f"main_process_ip is {describe(value)}, not a text", origin)
-        if isinstance(text, str) and not _is_truth(text):
+        releases = arguments.releases
+        read = releases.all_from(CPU_READ_SINCE)
+        if read and isinstance(text, str) and not _is_truth(text):
             self.fail("use-cpu-type", f"use_cpu is {describe(used.value)}, neither true nor false", used.origin)
-        if isinstance(text, str) and text.lower() in ("y", "yes", "t", "true", "on", "1"):
+        on = isinstance(text, str) and text.lower() in ("y", "yes", "t", "true", "on", "1")
+        if on if read else releases.all_from(COUNTED_SINCE) and not releases.any_from(AFFINITY_LOST_SINCE):
             self.put_text("KMP_AFFINITY", "granularity=fine,compact,1,0", "training on CPU")
             self.put_text("KMP_BLOCKTIME", "1", "training on CPU")
         self._precision()
@@ -241,12 +254,12 @@ class _Exporter:
         if arguments.get("enable_cpu_affinity"):
             self.put_text("ACCELERATE_CPU_AFFINITY", "1", "enable_cpu_affinity")
 
-    def _is_count(self, name: str) -> bool:
-        """Whether the launcher can compare the value with 1."""
+    def _is_count(self, name: str, *, null: bool = False) -> bool:
+        """Whether the launcher can compare the value with 1, or does not where there is none."""
         setting = self.arguments.setting(name)
         if setting.value is UNKNOWN or isinstance(setting.value, (int, float)):
             return True
-        if setting.value is None and name == "num_processes":
+        if setting.value is None and null:
             return True
         self.fail(f"{name.replace('_', '-')}-type", f"{name} is {describe(setting.value)}", setting.origin)
         return False

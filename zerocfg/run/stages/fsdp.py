@@ -108,7 +108,7 @@ def plugin_settings(environment: dict[str, Setting]) -> dict[str, Setting]:
 
 
 def _synchronise(found: dict[str, Setting]) -> None:
-    """Version 1 broadcasts the weights where only one rank loads them, whatever it is told."""
+    """Version 1 broadcasts the weights where only one rank loads them, whatever the setting."""
     sync, loading = found.get(SECTION + "fsdp_sync_module_states"), found[SECTION + "fsdp_cpu_ram_efficient_loading"]
     if sync is not None and sync.value is False and loading.value is True:
         origin = Origin("computed", "cpu_ram_efficient_loading needs it")

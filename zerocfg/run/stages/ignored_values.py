@@ -1,4 +1,4 @@
-"""Values of an accelerate config file that reach nothing in the launched job."""
+"""Values of an accelerate config file that have no effect on the launched job."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.config import describe
 from zerocfg.run.model import UNKNOWN, Setting
-from zerocfg.run.stages.namespace import spelled
 from zerocfg.run.stages.options import OPTIONS, TOP_LEVEL
+from zerocfg.run.stages.sections import flag_wins, target
 
 if TYPE_CHECKING:
     from zerocfg.run.stages.namespace import Namespace
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Ignore = Callable[[str, str, tuple[str, ...], "Setting | None"], None]
 
 SHADOWED = ("rdzv_backend", "same_network", "enable_cpu_affinity", "downcast_bf16", "tpu_use_sudo")
-"""Top-level keys whose launcher option has a default that is not None: the file never gets a turn."""
+"""Top-level keys whose launcher option has a default other than None, which always wins over the file."""
 
 SECTION_OF = {
     "deepspeed_config": "use_deepspeed",
@@ -35,7 +35,7 @@ FP8_MISSPELT = {
 
 
 def report_ignored(data: dict[str, Any], arguments: Namespace, ignore: Ignore) -> None:
-    """Tell ``ignore(kind, message, path, used)`` of every value that has no effect."""
+    """Calls ``ignore(kind, message, path, used)`` for every value that has no effect."""
     for name in SHADOWED:
         if name in data and data[name] not in (None, TOP_LEVEL[name]) and name not in arguments.flags:
             used = arguments.setting(name)
@@ -57,7 +57,7 @@ def report_ignored(data: dict[str, Any], arguments: Namespace, ignore: Ignore) -
 
 
 def _report_key(section: str, key: str, value: Any, arguments: Namespace, ignore: Ignore) -> None:
-    name = spelled(section, key)
+    name = target(section, key, arguments.releases)
     if name in NVME:
         message = f'accelerate\'s launcher exports no variable for `{key}`; the job sees the path "none"'
         ignore("nvme-path-dead", message, (section, key), None)
@@ -77,7 +77,7 @@ def _report_key(section: str, key: str, value: Any, arguments: Namespace, ignore
             (section, key),
             None,
         )
-    elif name in arguments.flags:
+    elif name in arguments.flags and flag_wins(arguments.releases):
         ignore("flag-wins", f"--{name} on the launch line wins", (section, key), arguments.setting(name))
 
 

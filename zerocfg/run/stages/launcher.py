@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.config import describe, in_file
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
+from zerocfg.run.stages import sections
 from zerocfg.run.stages.admitted import admitted_of
 from zerocfg.run.stages.exports import start
 from zerocfg.run.stages.ignored_values import report_ignored
-from zerocfg.run.stages.namespace import Launch, Namespace, spelled
+from zerocfg.run.stages.namespace import Launch, Namespace
 from zerocfg.run.stages.options import (
     ALIASES,
     DISTRIBUTED_TYPES,
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from zerocfg.source.node import Path
 
 
+COUNT_ASKED_SINCE = "0.34.0"
+"""The release that asks for `num_processes` where its file says -1, or nothing."""
+
+
 class StopLaunchError(Exception):
-    """The launcher dies here and nothing later can be told."""
+    """The launcher fails here; nothing after it can be predicted."""
 
 
 def accelerate_launch(run: Run) -> Launch:
@@ -59,7 +64,7 @@ class _Reader:
     def place(self, *path: str) -> Origin:
         return in_file(self.file, path)
 
-    # -- the road ----------------------------------------------------------------------------------------------
+    # -- the stages --------------------------------------------------------------------------------------------
 
     def read(self) -> None:
         self._read_flags()
@@ -145,14 +150,10 @@ class _Reader:
             self.launch.launcher = "sagemaker"
             raise StopLaunchError
         data = dict(data)
-        if "distributed_type" not in data:
-            self.fail(
-                "distributed-type-missing",
-                "A `distributed_type` must be specified in the config file.",
-                self.place(),
-            )
-            raise StopLaunchError
-        if "num_processes" not in data and data["distributed_type"] == "NO" and not self._processes_required():
+        late = self._processes_required()
+        if not late:
+            self._require(data, "distributed_type")
+        if "num_processes" not in data and not late and data["distributed_type"] == "NO":
             data["num_processes"] = 1
         if data.get("fp16") and "mixed_precision" not in data:
             data["mixed_precision"] = "fp16"
@@ -171,14 +172,23 @@ class _Reader:
                 f"accelerate refuses the unknown top-level keys {', '.join(unknown)}",
                 *(self.place(key) for key in unknown),
             )
+        if late:  # by the class, which is made of keys that it knows
+            self._require(data, "distributed_type")
+            self._require(data, "num_processes")
         kind = data["distributed_type"]
-        if isinstance(kind, str) and kind not in DISTRIBUTED_TYPES and not self._was_a_type(kind):
+        if isinstance(kind, str) and not self._is_a_type(kind):
             self.fail("distributed-type", f"{kind!r} is not a valid DistributedType", self.place("distributed_type"))
             raise StopLaunchError
         for name in SECTIONS:
             if data.get(name) is None:
                 data[name] = {}
         return {**TOP_LEVEL, **data}
+
+    def _require(self, data: dict[str, Any], name: str) -> None:
+        if name not in data:
+            message = f"A `{name}` must be specified in the config file."
+            self.fail(f"{name.replace('_', '-')}-missing", message, self.place())
+            raise StopLaunchError
 
     def _false(self, name: str) -> Any:
         """What the admitted releases make of false in a key, where they take it for a word."""
@@ -190,9 +200,11 @@ class _Reader:
         states = self.releases.states("cluster.num_processes")
         return bool(states) and all((state or {}).get("required") for _, state in states)
 
-    def _was_a_type(self, kind: str) -> bool:
-        """Whether an admitted release knows a kind of job that today's does not."""
+    def _is_a_type(self, kind: str) -> bool:
+        """Whether an admitted release knows a kind of job."""
         states = self.releases.states("words.DistributedType")
+        if not states:
+            return kind in DISTRIBUTED_TYPES
         return any(kind in (state or {}).get("words", ()) for _, state in states)
 
     def _check_newer(self, data: dict[str, Any]) -> None:
@@ -245,14 +257,17 @@ class _Reader:
 
     def _merge(self, data: dict[str, Any]) -> None:
         """Every key of every section lands in the one namespace; a top-level value only where nothing is set."""
+        odd = sections.stumbled_over(data, self.releases)
+        if odd is not None:
+            self.fail("section-type", f"{odd} is {describe(data[odd])}, not a mapping", self.place(odd))
+            raise StopLaunchError
         for name in (*TOP_LEVEL, *([] if isinstance(data["distributed_type"], str) else ["distributed_type"])):
             value = data[name]
             if name == "use_cpu" and isinstance(value, dict):
                 self.fail("use-cpu-type", "use_cpu is a mapping, neither true nor false", self.place(name))
                 raise StopLaunchError
             if isinstance(value, dict):
-                for key, inner in value.items():
-                    self._merge_key(name, key, inner)
+                sections.merge(self.arguments, name, value, self.place)
             elif name == "distributed_type":
                 continue
             elif name != "mixed_precision" and self.arguments.get(name) is None:
@@ -266,14 +281,6 @@ class _Reader:
                     self.arguments.set(name, value, origin)
             elif name != "mixed_precision" and name in self.arguments.flags and name in (self.file_data() or {}):
                 self.arguments.shadow(name, Setting(value, self.place(name)))
-
-    def _merge_key(self, section: str, key: str, value: Any) -> None:
-        name = spelled(section, key)
-        origin = self.place(section, key)
-        if name in self.arguments.flags:
-            self.arguments.shadow(name, Setting(value, origin))
-        else:
-            self.arguments.set(name, value, origin)
 
     def _after_merge(self, data: dict[str, Any]) -> None:
         arguments = self.arguments
@@ -290,7 +297,7 @@ class _Reader:
         if arguments.get("dynamo_backend") is None:
             arguments.settings["dynamo_backend"] = Setting("no", self.releases.origin)
         processes = arguments.get("num_processes")
-        if not isinstance(processes, bool) and processes == -1:
+        if not isinstance(processes, bool) and processes == -1 and self.releases.all_from(COUNT_ASKED_SINCE):
             self.fail(
                 "num-processes-missing",
                 "You need to manually pass in `--num_processes` using this config yaml.",

@@ -45,7 +45,7 @@ class Parser:
         return bool(states) and all(_way(state) == "raw" for _, state in states)
 
     def unset(self, key: str) -> Setting | None:
-        """What a key is that nobody writes; None where an admitted release has no such key."""
+        """The default of a key; None where an admitted release has no such key."""
         if any(state is None for _, state in self.releases.states(key)):
             return None
         (_, first), *others = self.defaults(key)
@@ -98,7 +98,7 @@ class Parser:
 
 
 def _way(section: State) -> str:
-    """How the values of a section are read, as ``reads`` of a key says it."""
+    """How the values of a section are read, in the terms of a key's ``reads``."""
     if section is None or "model" not in section:
         return "raw"
     return "lax 1" if section["model"] == 1 else "lax"

@@ -19,10 +19,10 @@ _REFUSED = frozenset(("ZC801", "ZC802", "ZC840", "ZC841"))
 
 def check(findings: Sequence[Diagnostic]) -> list[Check]:
     """A failed check where the linter finds such arguments for the releases that ran; else none."""
-    names = dict.fromkeys(one.spot.path for one in findings if refuses(one))
+    names = dict.fromkeys(one.span.path for one in findings if refuses(one))
     return [Check(ARGUMENTS, "accepted by the parser", f"refused: {', '.join(names)}", False)] if names else []
 
 
 def refuses(finding: Diagnostic) -> bool:
     """Whether a finding says that the parser rejects an argument."""
-    return finding.code in _REFUSED and finding.severity is Severity.ERROR and finding.spot.file.kind == "recipe"
+    return finding.code in _REFUSED and finding.severity is Severity.ERROR and finding.span.file.kind == "recipe"

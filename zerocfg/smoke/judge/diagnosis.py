@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zerocfg.lint.engine import Diagnostic, spot
+from zerocfg.lint.engine import Diagnostic, file_span
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find as find_rule
 from zerocfg.smoke.judge import known_errors
@@ -20,7 +20,7 @@ from zerocfg.smoke.model.certificate import Diagnosis
 from zerocfg.smoke.prepare.requested_settings import GATHER, STAGE, claims
 
 if TYPE_CHECKING:
-    from zerocfg.lint.engine import Spot
+    from zerocfg.lint.engine import FileSpan
     from zerocfg.rules.api import Rule
     from zerocfg.run.model import Run
     from zerocfg.smoke.launch.process import Outcome
@@ -97,10 +97,10 @@ def _of_error(outcome: Outcome, findings: list[Diagnostic]) -> list[Diagnosis]:
 
 def _names(finding: Diagnostic, error: str) -> bool:
     """Whether an error names the key that the finding stands at, or one that is related to it."""
-    return any(_in(place, error) for place in (finding.spot, *finding.related))
+    return any(_in(place, error) for place in (finding.span, *finding.related))
 
 
-def _in(place: Spot, error: str) -> bool:
+def _in(place: FileSpan, error: str) -> bool:
     if not place.keys:
         return False
     key = str(place.keys[-1])
@@ -145,11 +145,11 @@ def _shows(finding: Diagnostic, phase: str) -> bool:
     return rule is not None and page_of(rule).proof.phase == phase
 
 
-def _places(requested: list[Claim]) -> list[Spot]:
-    return [spot(claim.location) for claim in requested]
+def _places(requested: list[Claim]) -> list[FileSpan]:
+    return [file_span(claim.location) for claim in requested]
 
 
-def _origins(run: Run | None, name: str) -> list[Spot]:
+def _origins(run: Run | None, name: str) -> list[FileSpan]:
     """Where a setting that goes by its key in the files comes from."""
     from zerocfg.rules.api import at
 
@@ -157,14 +157,14 @@ def _origins(run: Run | None, name: str) -> list[Spot]:
     if setting is None:
         return []
     locations = [at(one.origin) for one in (setting, *setting.overridden)]
-    return [spot(location) for location in locations if location is not None]
+    return [file_span(location) for location in locations if location is not None]
 
 
-def _spots(finding: Diagnostic) -> list[Spot]:
-    return [finding.spot, *finding.related]
+def _spots(finding: Diagnostic) -> list[FileSpan]:
+    return [finding.span, *finding.related]
 
 
-def _same(place: Spot, finding: Diagnostic) -> bool:
+def _same(place: FileSpan, finding: Diagnostic) -> bool:
     return any(
         other.file.name == place.file.name
         and (other.keys == place.keys if place.keys or other.keys else _overlap(place, other))
@@ -172,7 +172,7 @@ def _same(place: Spot, finding: Diagnostic) -> bool:
     )
 
 
-def _around(place: Spot, finding: Diagnostic) -> bool:
+def _around(place: FileSpan, finding: Diagnostic) -> bool:
     """Whether a finding is at a section that holds the key, or at a key inside of it."""
     return any(
         other.file.name == place.file.name
@@ -183,12 +183,12 @@ def _around(place: Spot, finding: Diagnostic) -> bool:
     )
 
 
-def _overlap(one: Spot, other: Spot) -> bool:
+def _overlap(one: FileSpan, other: FileSpan) -> bool:
     return one.start <= other.end and other.start <= one.end
 
 
 def _diagnosis(finding: Diagnostic, why: str) -> Diagnosis:
-    where = finding.spot
+    where = finding.span
     fix = finding.help or (finding.fix.description if finding.fix is not None else "")
     return Diagnosis(
         finding.code,

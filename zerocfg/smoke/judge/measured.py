@@ -13,7 +13,7 @@ from zerocfg.smoke.launch import out_of_memory
 from zerocfg.smoke.model.certificate import Check
 
 if TYPE_CHECKING:
-    from zerocfg.memory.outside import Band
+    from zerocfg.memory.overhead import Band
     from zerocfg.smoke.judge.figures import Figures
     from zerocfg.smoke.judge.prediction import Expected
     from zerocfg.smoke.launch.process import Outcome

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.catalogue import find_accelerator
-from zerocfg.memory.flops import work
-from zerocfg.memory.formula import by_formula
+from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.options import BYTES, Options
-from zerocfg.memory.outside import Band
+from zerocfg.memory.overhead import Band
 from zerocfg.memory.predict import Prediction, predict
-from zerocfg.memory.time import StepTime, step_time
+from zerocfg.memory.time.flops import work
+from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.models.hardware import Accelerator, HardwareProfile
 from zerocfg.models.model_facts import from_config
 from zerocfg.models.spec import RunSpec

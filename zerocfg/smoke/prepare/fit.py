@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from zerocfg.hardware import linux
 from zerocfg.hardware.catalogue import find_accelerator
-from zerocfg.memory.formula import by_formula
+from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.host import loading_terms, node_bytes, rounding_terms
 from zerocfg.memory.options import Options
 from zerocfg.memory.predict import Prediction, predict
-from zerocfg.memory.zero import zero_terms
+from zerocfg.memory.zero.replay import zero_terms
 from zerocfg.models.hardware import Accelerator
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.models.spec import RunSpec

@@ -17,7 +17,7 @@ _MENTIONS = re.compile(
 
 
 def read_launch_lines(source: SourceText) -> LaunchFile:
-    """The launch lines of a file, whose kind its name tells. Never raises."""
+    """The launch lines of a file, whose kind follows from its name. Never raises."""
     found = LaunchFile(source)
     if not _MENTIONS.search(source.text):
         return found

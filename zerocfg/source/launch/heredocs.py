@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from zerocfg.source.launch.line import Word, Written
-from zerocfg.source.launch.shell_folders import from_start
+from zerocfg.source.launch.shell_folders import relative_to_start
 from zerocfg.source.launch.shell_words import START, UNKNOWN, Chars, Token
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _READS = frozenset(
     "cat echo printf ls test [ [[ head tail less rm mkdir chmod realpath dirname basename export set true".split()
 )
-"""Programs that leave alone the files that they are told of."""
+"""Programs that do not modify the files that they are given."""
 _QUOTES = re.compile(r"[\"'\\]")
 _TABS = re.compile(r"^\t+", re.MULTILINE)
 _START = re.compile(rf"{START}/?")
@@ -104,7 +104,7 @@ class Heredocs:
 
     def _name(self, target: Chars, written: str, directory: str | None) -> str | None:
         if UNKNOWN not in target.text:
-            told = from_start(target.text)
+            told = relative_to_start(target.text)
             if told is not None:
                 return told
             if directory is None and not target.text.startswith("/"):
@@ -125,7 +125,7 @@ class Heredocs:
         return chars
 
     def not_launched(self, program: str, words: Sequence[Word]) -> None:
-        """A program that starts no training may change the files that it is told of."""
+        """A program that starts no training may change the files that it is given."""
         if self._files and program not in _READS:
             for word in words[-1:] if program == "cp" else words[1:]:
                 name = posixpath.normpath(word.value) if word.value else ""
@@ -133,14 +133,14 @@ class Heredocs:
                     self._files[name] = ()
 
     def _forget(self, target: Chars) -> None:
-        known = from_start(target.text) or posixpath.normpath(target.text)
+        known = relative_to_start(target.text) or posixpath.normpath(target.text)
         names = {known, *(name for name, known in self._unknown if _same(known, target))}
         for name in names & self._files.keys():
             self._files[name] = ()
 
 
 def _same(one: Chars, other: Chars) -> bool:
-    """Whether two paths are one: the same text, where what nobody knows comes from the same place of the script."""
+    """Whether two paths are equal: the same text, with unknown parts from the same place of the script."""
     return one.text == other.text and all(
         here == there for here, there, mark in zip(one.at, other.at, one.text, strict=True) if mark == UNKNOWN
     )

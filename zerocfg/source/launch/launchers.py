@@ -134,7 +134,7 @@ OF_MACHINES = {
     "deepspeed": ("--num_gpus", "--num_nodes", "--hostfile", "--include", "--master_addr"),
     "torchrun": ("--nproc_per_node", "--nnodes", "--node_rank", "--rdzv_backend", "--rdzv_endpoint", "--master_addr"),
 }
-"""Options that tell on how many machines a job runs, and where they meet."""
+"""Options that set the number of machines of a job and its rendezvous address."""
 SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh"))
 _PYTHON = re.compile(r"(?:i?python|pypy)(?:[23](?:\.\d+)?)?$")
 

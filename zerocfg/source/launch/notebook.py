@@ -140,7 +140,7 @@ def _value(text: str, at: int) -> tuple[Any, int]:
 
 
 def _unescaped(text: str, span: Span) -> Chars:
-    """What a JSON string says, each character with the offset at which it is written."""
+    """The characters of a JSON string, each with its offset in the file."""
     said: list[str] = []
     offsets: list[int] = []
     at, end = span.start + 1, span.end - 1

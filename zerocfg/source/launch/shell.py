@@ -325,7 +325,7 @@ class _Shell:
 
 
 def _target(word: Word) -> str | None:
-    """The folder that `cd` is given, from the start where it is told from there."""
+    """The folder that `cd` is given, relative to the start folder where possible."""
     if isinstance(word, Placed) and START in word.chars.text and UNKNOWN not in word.chars.text:
         return word.chars.text
     return word.value

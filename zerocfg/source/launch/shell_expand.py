@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zerocfg.source.launch.shell_folders import parent, substituted
+from zerocfg.source.launch.shell_folders import command_output, parent
 from zerocfg.source.launch.shell_words import MAX_VALUE, UNKNOWN, Chars, dollar_end, nested_end, tokens
 
 if TYPE_CHECKING:
@@ -235,8 +235,8 @@ class Expander:
         return name.end()
 
     def _substitute(self, inside: Chars, place: int, out: Builder, split: bool) -> None:
-        """What commands print, where they only tell a path."""
-        text = substituted(inside, self.folder(), self.fields)
+        """The output of commands that only print a path."""
+        text = command_output(inside, self.folder(), self.fields)
         self._put(None if text is None else Chars(text, [place] * len(text)), place, out, split)
 
     def _put(self, value: Value, place: int, out: Builder, split: bool) -> None:

@@ -18,7 +18,7 @@ _TELLS = re.compile(r"\s*(?:cd|pushd|pwd|dirname|basename|realpath|readlink)\b")
 _ALWAYS_THERE = re.compile(r"^#SBATCH\b", re.MULTILINE)
 _LONGEST = 4096
 _FAILED = ""
-"""In place of the output of a command that nobody can tell."""
+"""Stands for command output that cannot be predicted."""
 _OPTIONS = {
     "cd": frozenset({"--", "-P", "-L"}),
     "pwd": frozenset({"-P", "-L"}),
@@ -36,23 +36,23 @@ def own_path(name: str, text: str) -> str | None:
     return os.path.abspath(name).replace("\\", "/")  # noqa: PTH100
 
 
-def from_start(path: str) -> str | None:
-    """The path from the folder where the text was started; None for one that is not told from there."""
+def relative_to_start(path: str) -> str | None:
+    """The path relative to the folder where the text was started; None for one that is not below it."""
     if not path.startswith(START) or path[1:2] not in ("", "/") or START in path[1:] or ":" in path:
         return None
     return posixpath.normpath(path[2:] or ".")
 
 
-def told(path: str, directory: str | None, known: bool) -> str | None:
+def path_for_program(path: str, directory: str | None, known: bool) -> str | None:
     """A path as a program that runs in the folder ``directory`` would write it; None where nobody can tell. ``known``:
     whether that folder is."""
     if START not in path:
         return path
     option, equals, value = path.partition("=")
     if equals and option.startswith("-") and START not in option:
-        value = told(value, directory, known) or ""
+        value = path_for_program(value, directory, known) or ""
         return f"{option}={value}" if value else None
-    found = from_start(path)
+    found = relative_to_start(path)
     if found is None or not known or not directory or directory.startswith("/"):
         return found
     return _relative(found, directory)
@@ -70,7 +70,7 @@ def _relative(path: str, folder: str) -> str:
     return "/".join(steps) or "."
 
 
-def substituted(inside: Chars, folder: str | None, fields: Callable[[Chars], list[Chars]]) -> str | None:
+def command_output(inside: Chars, folder: str | None, fields: Callable[[Chars], list[Chars]]) -> str | None:
     """What the commands of `$(...)` print; None where only the running shell knows. ``folder``: where they run;
     ``fields``: expands a word."""
     if not _TELLS.match(inside.text):
@@ -96,7 +96,7 @@ def substituted(inside: Chars, folder: str | None, fields: Callable[[Chars], lis
 
 
 def _run(command: list[str], folder: str | None, printed: list[str]) -> str | None:
-    """The folder behind a command; what it prints is added, or `_FAILED` where nobody knows."""
+    """The folder after a command; its output is appended, or `_FAILED` where it is unknown."""
     if not command:
         return folder
     name = command[0]
@@ -127,7 +127,7 @@ def _printed(name: str, words: list[str], folder: str | None) -> str | None:
 
 
 def parent(path: str) -> str:
-    """What `dirname` says."""
+    """The output of `dirname`."""
     trimmed = path.rstrip("/") or "/"
     if trimmed == START or (trimmed.startswith(START) and posixpath.basename(trimmed) in ("..", ".")):
         return f"{trimmed}/.."
@@ -143,5 +143,5 @@ def _whole(folder: str | None, path: str) -> str | None:
         path = f"{folder}/{path}"
     if not path.startswith(START):
         return posixpath.normpath(path)
-    found = from_start(path)
+    found = relative_to_start(path)
     return None if found is None else START if found == "." else f"{START}/{found}"

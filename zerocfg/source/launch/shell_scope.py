@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 
 from zerocfg.source.launch.shell_expand import Value
-from zerocfg.source.launch.shell_folders import from_start, own_path, told
+from zerocfg.source.launch.shell_folders import own_path, path_for_program, relative_to_start
 from zerocfg.source.launch.shell_words import START, UNKNOWN, Chars
 
 
@@ -27,7 +27,7 @@ class _Block:
 
 
 class _Unset:
-    """In place of the value of a variable that nobody has assigned."""
+    """Stands for the value of an unassigned variable."""
 
 
 _UNSET = _Unset()
@@ -134,7 +134,7 @@ class Scope:
             self.variables |= {"0": own, "BASH_SOURCE": [own]}
 
     def folder(self) -> str | None:
-        """The path of the folder where commands run, None where nobody knows it."""
+        """The path of the folder where commands run; None where it is unknown."""
         if not self.directory_known:
             return None
         directory = self.directory or ""
@@ -142,7 +142,7 @@ class Scope:
 
     def told(self, word: str) -> str | None:
         """A word as a program sees that is started here; None where only the running shell knows."""
-        return told(word, self.directory, self.directory_known)
+        return path_for_program(word, self.directory, self.directory_known)
 
     def change_directory(self, target: str | None) -> None:
         self._change_directory(target)
@@ -153,7 +153,7 @@ class Scope:
         if target is None or target.startswith(("-", "~")):
             self.directory, self.directory_known = None, False
         elif START in target:
-            self.directory = from_start(target)
+            self.directory = relative_to_start(target)
             self.directory_known = self.directory is not None
         elif target.startswith("/"):
             self.directory, self.directory_known = posixpath.normpath(target), True
@@ -161,7 +161,7 @@ class Scope:
             self.directory = posixpath.normpath(posixpath.join(self.directory or "", target))
 
     def environment(self) -> dict[str, str | None]:
-        """What a program that is started here inherits; None: nobody knows the value."""
+        """The environment that a program started here inherits; None for an unknown value."""
         mine = {name: text_of(self.variables[name]) for name in self.exported if name in self.variables}
         return {**self.inherited, **dict(sorted(mine.items()))}
 

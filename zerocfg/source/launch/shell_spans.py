@@ -30,6 +30,8 @@ def words_of(
     """The words that one written word expands to. ``named`` puts the names of files in the place of paths that only the
     shell knows; ``told`` gives a word as the program sees it."""
     whole = span_of(chars.at[token.start : token.end], outer)
+    if text[whole.end - 1 : whole.end] == "\\" != token.text[-1:]:  # the last quote, as a notebook escapes it
+        whole = Span(whole.start, whole.end + 1)
     if token.text.startswith(SUBSTITUTIONS):
         return [Word(text[whole.start : whole.end], None, whole)]
     fields = expander.fields(chars.part(token.start, token.end))

@@ -21,7 +21,7 @@ def may_start(text: str) -> bool:
 
 
 def commands_of(source: SourceText) -> Iterator[list[Word] | Chars]:
-    """The words of each list, and each text that a shell reads. What code puts together is a word nobody knows."""
+    """The words of each list, and each shell text. A word that code computes has no known value."""
     if not may_start(source.text):
         return
     lead = len(source.text) - len(source.text.removeprefix(BOM))

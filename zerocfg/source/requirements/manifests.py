@@ -61,7 +61,7 @@ def _itself(text: str, table: dict[str, object]) -> Iterator[Requirement]:
 
 
 def _python(text: str, key: str, clauses: object) -> Iterator[Requirement]:
-    """The Python that a project asks for, as a requirement of ``python``. ``key``: the line that says so."""
+    """The Python that a project requires, as a requirement of ``python``. ``key``: the line that states it."""
     if isinstance(clauses, str):
         match = re.search(rf"""^\s*{key}\s*=\s*(.*\S)""", text, re.MULTILINE)
         yield python(clauses, Span(*match.span(1)) if match else Span(0, 0))
@@ -78,7 +78,7 @@ def itself(name: str, version: object, span: Span) -> Requirement:
 
 
 def read_pipfile(text: str) -> list[Requirement]:
-    """What Pipenv is asked for; its form is Poetry's."""
+    """The requirements of a Pipfile; its format is Poetry's."""
     table = _toml(text)
     packages = _poetry(text, table.get("packages"), optional=False)
     version = _table(table, "requires").get("python_version")

@@ -11,8 +11,8 @@ ENVIRONMENTS = frozenset(product(("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", 
 
 @lru_cache(maxsize=256)
 def environments_where(marker: str) -> frozenset[tuple[str, str]]:
-    """The places that a marker holds in; all where it cannot be read."""
-    # Few requirements of the libraries have a marker, and this import takes a sixth of the time of a lint.
+    """The environments in which a marker holds; all of them where it cannot be read."""
+    # Imported here: few requirements have a marker, and this import costs a sixth of the time of a lint.
     from packaging.markers import Marker
 
     try:

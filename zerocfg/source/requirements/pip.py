@@ -1,7 +1,8 @@
 """Packages that a project needs, as pip reads them: a requirement of PEP 508, and files of requirements.
 
 Nothing here raises: what cannot be read holds no requirement, and a version that a text alone does not tell (a branch
-of a repository, a choice between two) is None. The other formats stand in `manifests`, `setup_script` and `installs`.
+of a repository, a choice between two) is None. Other formats are read by `manifests`, `setup_script` and `installs`.
+`packaging.requirements` is not used because of its import time (`catalog/versions.py`); only markers need it.
 """
 
 from __future__ import annotations

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from zerocfg.memory.continuing import NotUniformError, continued
+from zerocfg.memory.activations.extrapolation import NotUniformError, continued
+from zerocfg.memory.activations.tracer_process import TraceError, ask
+from zerocfg.memory.activations.tracer_result import Stretch, Trace
 from zerocfg.memory.options import Precision, Workload
 from zerocfg.memory.terms import Moment, Segment, Timeline
-from zerocfg.memory.tracer_answer import Stretch, Trace
-from zerocfg.memory.tracer_process import TraceError, ask
 
 ERROR = 0.03
 """Against ``torch.cuda.max_memory_allocated``: a judgement, not a measurement, until there is a run on a card. It
-stands for what a trace on CPU tensors does not see: workspaces inside kernels other than flash attention's, and blocks
+covers what a trace on CPU tensors does not see: workspaces inside kernels other than flash attention's, and blocks
 of the allocator that are up to 1 MiB larger than asked for. Bytes of the tensors themselves are exact."""
 ERROR_ROUTED = 0.1
 """With experts, a judgement as well: the trace routes tokens evenly, real routers do not."""

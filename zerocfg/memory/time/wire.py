@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Literal
 from zerocfg.memory.options import BYTES, Options, Precision, TorchOptions
 
 if TYPE_CHECKING:
+    from zerocfg.memory.options import Workload
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
-
-    from .options import Workload
 
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "reduce", "all_to_all"]
 MIB = 1 << 20
@@ -129,12 +128,12 @@ def traffic(
         raise ValueError(facts.unknown_because or "the number of parameters is not known")
     chosen = wire or WireOptions()
     if isinstance(options, TorchOptions):
-        road = _torch(facts, options, profile.accelerators_per_node, chosen)
+        collectives = _torch(facts, options, profile.accelerators_per_node, chosen)
     elif options.stage == 3:
-        road = _zero_3(facts, options, workload, profile.accelerators_per_node, chosen)
+        collectives = _zero_3(facts, options, workload, profile.accelerators_per_node, chosen)
     else:
-        road = _zero_0_to_2(facts, options, profile.accelerators_per_node, chosen)
-    return Traffic(tuple(one for one in road if one.ranks > 1 and one.elements > 0 and one.times > 0))
+        collectives = _zero_0_to_2(facts, options, profile.accelerators_per_node, chosen)
+    return Traffic(tuple(one for one in collectives if one.ranks > 1 and one.elements > 0 and one.times > 0))
 
 
 def _messages(elements: int, bucket: int, times: int) -> int:

@@ -1,8 +1,8 @@
 """Memory of a rank under DeepSpeed ZeRO 0 to 3: states, buffers and temporaries, at the worst point of each moment.
 
-DeepSpeed's own sequence of allocations is played on the sizes of the model's tensors (``zero_0``, ``zero_1_2``,
-``zero_3``) and the worst point of each moment is what the terms hold. For one parameter group and an optimizer of torch
-or DeepSpeed, without tensor, pipeline or expert parallelism. Checked to the byte against DeepSpeed 0.19.8:
+DeepSpeed's own sequence of allocations is replayed on the sizes of the model's tensors (``stage_0``, ``stage_1_2``,
+``stage_3``); the terms hold the worst point of each moment. For one parameter group and an optimizer of torch or
+DeepSpeed, without tensor, pipeline or expert parallelism. Checked to the byte against DeepSpeed 0.19.8:
 ``benchmarks/memory/cpu``.
 """
 
@@ -11,11 +11,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from zerocfg.memory.ledger import Ledger
 from zerocfg.memory.tensors import Model, model_of
-from zerocfg.memory.zero_0 import Replicated
-from zerocfg.memory.zero_1_2 import Partitioned
-from zerocfg.memory.zero_3 import Sharded
+from zerocfg.memory.zero.allocation_ledger import Ledger
+from zerocfg.memory.zero.stage_0 import Replicated
+from zerocfg.memory.zero.stage_1_2 import Partitioned
+from zerocfg.memory.zero.stage_3 import Sharded
 
 if TYPE_CHECKING:
     from zerocfg.memory.options import Options
@@ -32,10 +32,10 @@ def zero_terms(facts: ModelFacts, options: Options) -> tuple[Term, ...]:
 
 @lru_cache(maxsize=64)  # one command asks the same for each micro batch, for its rules, its plan and the alternatives
 def _terms(model: Model, options: Options) -> tuple[Term, ...]:
-    return played(model, options).terms(HOLDS_FOR)
+    return replay(model, options).terms(HOLDS_FOR)
 
 
-def played(model: Model, options: Options, rank: int | None = None, cpu: bool = False) -> Ledger:
+def replay(model: Model, options: Options, rank: int | None = None, cpu: bool = False) -> Ledger:
     """The ledger after a second step. ``together``: host and device are one memory, as on the CPU accelerator."""
     ledger = Ledger(cpu)
     if options.stage == 3:

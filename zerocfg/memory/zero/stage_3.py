@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocfg.memory.gathering import Coordinator
-from zerocfg.memory.ledger import Entry, Ledger
 from zerocfg.memory.optimizers import moment_bytes, step_temporaries
 from zerocfg.memory.options import BYTES, Options
 from zerocfg.memory.terms import Place
+from zerocfg.memory.zero.allocation_ledger import Entry, Ledger
+from zerocfg.memory.zero.parameter_gathering import Coordinator
 
 if TYPE_CHECKING:
     from zerocfg.memory.tensors import Model

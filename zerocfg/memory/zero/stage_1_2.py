@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocfg.memory.ledger import Entry, Ledger
 from zerocfg.memory.optimizers import moment_bytes, step_temporaries
 from zerocfg.memory.options import BYTES, Options
 from zerocfg.memory.terms import Place
+from zerocfg.memory.zero.allocation_ledger import Entry, Ledger
 
 if TYPE_CHECKING:
     from zerocfg.memory.tensors import Model

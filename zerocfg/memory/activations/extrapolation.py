@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from zerocfg.memory.tracer_answer import Stretch, Trace
+from zerocfg.memory.activations.tracer_result import Stretch, Trace
 
 
 class NotUniformError(Exception):

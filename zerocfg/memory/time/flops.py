@@ -89,7 +89,7 @@ def work(facts: ModelFacts, workload: Workload, kernels: Kernels = "eager", *, w
     active = active_parameters(facts)
     if active is None:
         active = every
-        notes.append("experts are not told apart: every parameter is taken to work for every token")
+        notes.append("experts are not distinguished: every parameter is taken to work for every token")
     trained = facts.trainable or 0
     tokens = workload.micro_batch * workload.sequence_length
     sequence = workload.sequence_length

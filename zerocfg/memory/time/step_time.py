@@ -1,7 +1,7 @@
 """Time of one optimizer step, by a roofline: work over rates, named part by named part.
 
-A part says how its seconds were found. Its band comes from the bands of the rates (:mod:`zerocfg.memory.rates`); the
-total's is the sum of the parts' and so rather wide. Assumed about overlap: ZeRO-3, FSDP and DDP communicate beside the
+A part says how its seconds were found. Its band comes from the bands of the rates (:mod:`.rates`); the total's is
+the sum of the parts' and so rather wide. Assumed about overlap: ZeRO-3, FSDP and DDP communicate beside the
 computation of the same phase and only what is longer costs time (in the high value half of the computation hides it);
 ZeRO 1 and 2 do so when ``overlap_comm`` is on, ZeRO-0 and the optimizer step never do.
 
@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zerocfg.memory import rates
-from zerocfg.memory.flops import Kernels, Pass, Work, work
 from zerocfg.memory.options import BYTES, Options, TorchOptions, Workload
-from zerocfg.memory.rates import Band, exactly, longer, taken_by
-from zerocfg.memory.wire import Collective, Traffic, WireOptions, traffic
+from zerocfg.memory.time import rates
+from zerocfg.memory.time.flops import Kernels, Pass, Work, work
+from zerocfg.memory.time.rates import Band, exactly, longer, taken_by
+from zerocfg.memory.time.wire import Collective, Traffic, WireOptions, traffic
 
 if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile, Link

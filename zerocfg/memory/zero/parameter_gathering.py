@@ -1,6 +1,6 @@
 """Which parameters ZeRO-3 holds whole at what time: deepspeed/runtime/zero/partitioned_param_coordinator.py (0.19.8).
 
-The second and later steps are played, when the order of the modules is known and prefetching works. Modules work one
+The second and later steps are replayed, when the order of the modules is known and prefetching works. Modules work one
 after the other; a parameter of one fetch that is alone is gathered into a buffer of its own, several into one flat
 buffer that is then copied apart and lives until the last of them is used.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from zerocfg.memory.ledger import Entry, Ledger
 from zerocfg.memory.options import BYTES, Options
+from zerocfg.memory.zero.allocation_ledger import Entry, Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

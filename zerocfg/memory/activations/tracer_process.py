@@ -14,10 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeGuard
 
-from zerocfg.memory.tracer_answer import Trace
+from zerocfg.memory.activations.tracer_result import Trace
 
 FORMAT = 1
-_TRACER = Path(__file__).parents[1] / "tracer"
+_TRACER = Path(__file__).parents[2] / "tracer"
 # Loads the package from its folder: the Python that has torch may be one without zerocfg.
 _START = (
     "import importlib.util as u, runpy, sys\n"
@@ -70,7 +70,7 @@ def _checked(answer: object) -> Trace | TraceError:
     if isinstance(answer, dict) and "error" in answer:
         return TraceError(str(answer["error"]))
     if not _is_answer(answer):
-        return TraceError("the tracer's answer is not one that this zerocfg understands")
+        return TraceError("this zerocfg cannot read the tracer's answer")
     return answer
 
 

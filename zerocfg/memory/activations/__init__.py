@@ -1,0 +1,1 @@
+"""Activations of a micro batch: traced on the real model class, or in closed form."""

@@ -1,0 +1,1 @@
+"""Time of an optimizer step: work, traffic and the rates that devices and links reach."""

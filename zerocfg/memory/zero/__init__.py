@@ -1,0 +1,1 @@
+"""What DeepSpeed's ZeRO allocates: its allocations, replayed in their order."""
