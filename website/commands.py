@@ -47,7 +47,7 @@ def listed() -> str:
 
 
 def _page(name: str) -> str:
-    module: Any = import_module(f"zerocfg.cli.{name.replace('-', '_')}")
+    module: Any = import_module(f"zerocfg.cli.commands.{name.replace('-', '_')}")
     command: click.Command = module.command
     context = click.Context(command, info_name=name, help_option_names=["-h", "--help"])
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")

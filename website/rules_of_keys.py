@@ -40,7 +40,7 @@ def rules_of_keys() -> dict[tuple[str, str], list[str]]:
 
 
 def _lint_examples() -> list[tuple[str, str, list[str]]]:
-    from zerocfg.cli.examples import lint_example
+    from zerocfg.cli.linting.examples import lint_example
     from zerocfg.rules.registry import ALL
 
     found: dict[tuple[str, str], set[str]] = {}

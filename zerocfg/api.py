@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import click
 
-from zerocfg.cli.linting import Job
-from zerocfg.cli.selection import selection_of
+from zerocfg.cli.linting.job import Job
+from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.errors import Error, ValidationError
 from zerocfg.lint.engine import Diagnostic, Result
@@ -68,11 +68,11 @@ def lint(
     try:
         settings = find_settings(_folder(targets[0]))
         selection = selection_of(settings, ",".join(select), ",".join(ignore), preview)
-        from zerocfg.cli.known import known_findings
+        from zerocfg.cli.linting.baseline import read_baseline_file
 
         tell_notes = notes or settings.notes or settings.fail_on == "note"
-        job = Job(targets, settings, selection, consumer, known_findings(None, settings), notes=tell_notes)
-        return job.told(job.lint())
+        job = Job(targets, settings, selection, consumer, read_baseline_file(None, settings), notes=tell_notes)
+        return job.reported(job.lint())
     except click.UsageError as error:
         raise Error(error.message) from None
 

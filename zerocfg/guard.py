@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.cli.selection import selection_of
+from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.lint.engine import lint_runs
 from zerocfg.run.discover import Files

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.conftest import ROOT
-from zerocfg.cli.plan_output import Shown
-from zerocfg.cli.plan_picture import draw
+from zerocfg.cli.screens.plan import Shown
+from zerocfg.cli.screens.plan_picture import draw
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.memory.overhead import GIB
 from zerocfg.models.hardware import Link

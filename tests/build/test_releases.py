@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from zerocfg.cli.build import command as build
+from zerocfg.cli.commands.build import command as build
 
 SPEC = (
     "version: 1\nruns:\n  sft:\n    consumer: transformers\n    script: train.py\n    recipe: recipe.yaml\n"

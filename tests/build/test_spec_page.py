@@ -59,7 +59,7 @@ def test_what_bases_and_matrices_make(tmp_path: Path) -> None:
 
 
 def test_the_first_spec_is_the_one_shown(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zerocfg.cli.init.probe", lambda: parse_hardware("cpu"))
+    monkeypatch.setattr("zerocfg.cli.commands.init.probe", lambda: parse_hardware("cpu"))
     monkeypatch.setenv("HF_HUB_CACHE", str(workplace.folder / "hub"))
     shutil.copytree(workplace.examples / "sft-zero2", "mine", ignore=shutil.ignore_patterns("runs"))
     Path("mine/zerocfg.yaml").unlink()

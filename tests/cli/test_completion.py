@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.cli.completion import SHELLS, place
+from zerocfg.cli.commands.completion import SHELLS, place
 from zerocfg.cli.main import COMMANDS
 
 Cli = Callable[..., Outcome]

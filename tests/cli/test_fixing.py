@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.cli import fixing
+from zerocfg.cli.linting import apply_fixes
 from zerocfg.lint.fixing import fix_all
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
@@ -43,7 +43,7 @@ def test_a_file_that_changed_since_is_not_overwritten(
         path.write_text(WRONG + "# edited by somebody else\n")
         return found
 
-    monkeypatch.setattr(fixing, "fix_all", meanwhile)
+    monkeypatch.setattr(apply_fixes, "fix_all", meanwhile)
     outcome = zerocfg("lint", "--fix")
     assert outcome.code == 2 and "changed while" in outcome.err
     assert path.read_text() == WRONG + "# edited by somebody else\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.cli.linting import excludes
+from zerocfg.cli.linting.job import excludes
 
 Cli = Callable[..., Outcome]
 BAD = '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "typo": 1}}'  # ZC101, an error
@@ -139,5 +139,39 @@ def test_verbose(zerocfg: Cli, project: Path) -> None:
     assert lines[:2] == ["zerocfg: settings from zerocfg.toml", "zerocfg: --config preview = false"]
     assert "zerocfg: read acc.yaml (accelerate)" in lines
     assert "zerocfg: read ci/new.json (deepspeed), excluded" in lines
-    assert "zerocfg: run train.sh:1, read by nobody knows who" in lines
+    assert "zerocfg: run train.sh:1, read by unknown" in lines
     assert lines[-1].startswith("zerocfg: 5 files read, 4 runs found, ")
+
+
+def test_explain_lists_the_runs_of_these_files(zerocfg: Cli, project: Path) -> None:
+    def runs(*words: str) -> set[str]:
+        return {line.split()[0] for line in zerocfg("explain", *words).out.splitlines()}
+
+    assert runs() == {"ds.json", "old/ds.json"}
+    assert runs("--exclude", "old") == {"ds.json", "ci/new.json"}
+    assert runs("--isolated") == {"ds.json", "old/ds.json", "ci/new.json"}
+    assert zerocfg("explain", "--config", 'exclude = ["*.json"]').out == "no runs found here\n"
+    assert zerocfg("explain", "--config", "exclude = 3").code == 2
+
+
+def test_migrate_changes_only_these_files(zerocfg: Cli, tmp_path: Path) -> None:
+    for name in ("a", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "args.yaml").write_text(
+            "output_dir: out\nevaluation_strategy: steps\nper_device_train_batch_size: 1\nlearning_rate: 1.0e-4\n"
+        )
+
+    def diffed(*words: str) -> list[str]:
+        outcome = zerocfg("migrate", "--to", "transformers==5.23.0", "--output-format", "json", *words)
+        return [file["file"] for file in json.loads(outcome.out)["files"]]
+
+    assert diffed() == ["a/args.yaml", "old/args.yaml"]
+    assert diffed("--exclude", "old") == diffed("--config", 'exclude = ["old"]') == ["a/args.yaml"]
+
+
+def test_smoke_tries_no_excluded_build(zerocfg: Cli, tmp_path: Path) -> None:
+    for name in ("built/a", "built/b"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "zerocfg.lock").write_text("{}")
+    outcome = zerocfg("smoke", "--exclude", "built")
+    assert outcome.code == 2 and "every run here is excluded" in outcome.err

@@ -41,7 +41,7 @@ LAUNCH = (
 @pytest.fixture(autouse=True)
 def no_accelerator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The same machine everywhere: no accelerator, an empty cache of the hub."""
-    monkeypatch.setattr("zerocfg.cli.init.probe", lambda: parse_hardware("cpu"))
+    monkeypatch.setattr("zerocfg.cli.commands.init.probe", lambda: parse_hardware("cpu"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path.parent / "no-hub"))
 
 
@@ -222,7 +222,7 @@ def test_a_model_of_the_cache(zerocfg: Zerocfg, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_accelerators_of_this_machine(zerocfg: Zerocfg, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zerocfg.cli.init.probe", lambda: parse_hardware("2xH100-80GB"))
+    monkeypatch.setattr("zerocfg.cli.commands.init.probe", lambda: parse_hardware("2xH100-80GB"))
     write(train=TRAINER)
     done = zerocfg("init", "--print")
     assert "hardware: this" in done.out and "guessed: this machine: 2xH100-80GB" in done.out

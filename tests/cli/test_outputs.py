@@ -326,7 +326,7 @@ def test_from_which_severity_on_a_run_fails(zerocfg: Cli, tmp_path: Path) -> Non
         (["--output-format", "full", "--output-format", "json"], "cannot both go to standard output"),
         (["--output-format", "sarif=a", "--output-format", "junit=a"], "cannot both go to 'a'"),
         (["--output-format", "sarif=a", "--output-file", "b"], "--output-file is for one"),
-        (["--output-format", "sarif", "--statistics"], "--statistics is told in"),
+        (["--output-format", "sarif", "--statistics"], "--statistics needs --output-format"),
         (["--output-file", "accelerate.yaml/x"], "cannot be written"),
         (["--watch", "--statistics"], "--watch only looks"),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.cli.plan_table import compared
+from zerocfg.cli.screens.plan_table import compared
 from zerocfg.resolve.explain.plan_summary import COLUMNS, describe_plan, duration
 from zerocfg.resolve.plan import Considered
 from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.cli.settings_file import with_ignores
+from zerocfg.cli.settings_edit import with_ignores
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -133,7 +133,11 @@ def test_add_ignore_keeps_the_settings_file(zerocfg: Cli, legacy: Path) -> None:
     (legacy / "pyproject.toml").write_bytes(settings.encode())
     assert zerocfg("lint", "--add-ignore").code == 0
     written = (legacy / "pyproject.toml").read_bytes().decode()
-    assert written.startswith(settings + "\r\n") and "\n" not in written.replace("\r\n", "")
+    table = (
+        '[tool.zerocfg.per-file-ignores]\r\n"README.md" = ["ZC711"]\r\n'
+        '"configs/ds[[]1].json:zero_optimization.typo" = ["ZC101"]\r\n\r\n'
+    )
+    assert written == settings.replace("[tool.b]", table + "[tool.b]")
     assert not (legacy / "zerocfg.toml").exists()
 
 
@@ -163,20 +167,20 @@ ENTRY = {"configs/a.json:x.y": ["ZC401"]}
         ),
         (
             "[per-file-ignores]\n'configs/a.json:x.y' = [\n  \"ZC1\",  # old\n]\n",
-            '[per-file-ignores]\n\'configs/a.json:x.y\' = ["ZC401", \n  "ZC1",  # old\n]\n',
+            '[per-file-ignores]\n\'configs/a.json:x.y\' = [\n  "ZC1",  # old\n  "ZC401",\n]\n',
         ),
         (
             '[per-file-ignores]\n"configs/a.json:x.y" = [\n  "ZC1",\n]\n',
-            '[per-file-ignores]\n"configs/a.json:x.y" = [\n  "ZC1", "ZC401"\n]\n',
+            '[per-file-ignores]\n"configs/a.json:x.y" = [\n  "ZC1",\n  "ZC401",\n]\n',
         ),
-        ("per-file-ignores = {}\n", 'per-file-ignores = { "configs/a.json:x.y" = ["ZC401"]}\n'),
+        ("per-file-ignores = {}\n", 'per-file-ignores = {"configs/a.json:x.y" = ["ZC401"]}\n'),
         (
             'per-file-ignores = {"b" = ["ZC1"]}\n',
-            'per-file-ignores = { "configs/a.json:x.y" = ["ZC401"],"b" = ["ZC1"]}\n',
+            'per-file-ignores = {"b" = ["ZC1"],"configs/a.json:x.y" = ["ZC401"]}\n',
         ),
         (
             'per-file-ignores."b" = ["ZC1"]\n',
-            'per-file-ignores."configs/a.json:x.y" = ["ZC401"]\nper-file-ignores."b" = ["ZC1"]\n',
+            'per-file-ignores."b" = ["ZC1"]\nper-file-ignores."configs/a.json:x.y" = ["ZC401"]\n',
         ),
         ("[per-file-ignores]", '[per-file-ignores]\n"configs/a.json:x.y" = ["ZC401"]\n'),
     ],
@@ -187,11 +191,20 @@ def test_entries_go_into_any_form_of_the_table(text: str, wanted: str) -> None:
     assert with_ignores(found, (), ENTRY) == found
 
 
-def test_a_table_without_room_is_said(zerocfg: Cli, legacy: Path) -> None:
-    (legacy / "pyproject.toml").write_text("[tool]\nzerocfg = {fail-on = 'note'}\n")
-    outcome = zerocfg("lint", "--add-ignore")
-    assert outcome.code == 2 and "nothing was written" in outcome.err
-    assert "zerocfg: ignore" not in (legacy / "a.yaml").read_text()
+def test_entries_go_into_inline_settings(zerocfg: Cli, legacy: Path) -> None:
+    (legacy / "pyproject.toml").write_text("[tool]\nzerocfg = {fail-on = 'note'}  # ours\n")
+    assert zerocfg("lint", "--add-ignore").code == 0
+    text = (legacy / "pyproject.toml").read_text()
+    assert text.startswith("[tool]\nzerocfg = {fail-on = 'note',per-file-ignores = {") and text.endswith("}}  # ours\n")
+    assert tomllib.loads(text)["tool"]["zerocfg"]["per-file-ignores"]["README.md"] == ["ZC711"]
+
+
+@pytest.mark.parametrize(
+    "text", ["per-file-ignores = 3\n", '[per-file-ignores]\n"configs/a.json:x.y" = "ZC1"\n', "a = "]
+)
+def test_a_table_without_room_is_said(text: str) -> None:
+    with pytest.raises(ValueError, match="cannot be edited there"):
+        with_ignores(text, (), ENTRY)
 
 
 # The baseline

@@ -312,7 +312,7 @@ class TestReaders:
             "  accelerate acc.yaml\n"
             "  release    accelerate 1.15.0, the newest known: no file tells which\n"
             "  release    deepspeed 0.19.8, the newest known: no file tells which\n"
-            "  read by    nobody knows who (--consumer, or `consumers` in the settings, can say it)\n\n"
+            "  read by    unknown (--consumer, or `consumers` in the settings, can say it)\n\n"
             "run.sh:1\n"
             f"  line       {TRAINER}"
             "  deepspeed  ds.json\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.cli.watching import changes, state
+from zerocfg.cli.linting.watch import changes, state
 
 Cli = Callable[..., Outcome]
 GOOD = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"

@@ -164,7 +164,7 @@ def test_rules_and_keys_lead_to_each_other(site: Path) -> None:
 def test_every_command_has_a_page(name: str, site: Path) -> None:
     """With every option, in the help's own words, and reachable from the page of all commands."""
     text = unescape(re.sub(r"<[^>]+>", "", (site / "commands" / name / "index.html").read_text(encoding="utf-8")))
-    module = import_module(f"zerocfg.cli.{name.replace('-', '_')}")
+    module = import_module(f"zerocfg.cli.commands.{name.replace('-', '_')}")
     for parameter in module.command.params:
         assert all(option in text for option in parameter.opts) or parameter.param_type_name == "argument"
         assert " ".join((getattr(parameter, "help", None) or "").replace("*", "").split()) in text

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.editors.servers import Editor
-from zerocfg.cli.schema import command
+from zerocfg.cli.commands.schema import command
 
 WRONG = {
     "json": ("ds_config.json", '{"zero_optimization": 7}\n'),

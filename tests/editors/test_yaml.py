@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.editors.servers import Editor
-from zerocfg.cli.schema import command
+from zerocfg.cli.commands.schema import command
 
 NAME = "accelerate_config.yaml"
 

@@ -250,7 +250,7 @@ class TestProfile:
 
 class TestCommand:
     def test_to_the_terminal_and_to_a_file(self, tmp_path: Path) -> None:
-        from zerocfg.cli.probe import command
+        from zerocfg.cli.commands.probe import command
 
         shown = CliRunner().invoke(command, [])
         assert shown.exit_code == 0
@@ -262,7 +262,7 @@ class TestCommand:
         assert list(tmp_path.iterdir()) == [path], "no temporary file is left"
 
     def test_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
-        from zerocfg.cli.probe import command
+        from zerocfg.cli.commands.probe import command
 
         refused = CliRunner().invoke(command, ["-o", str(tmp_path / "no" / "hw.json")])
         assert refused.exit_code != 0

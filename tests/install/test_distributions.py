@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 from tests.install.conftest import SHIPPED, Distributions, Environment
 
-CORE = {"click", "pydantic", "pyyaml", "ruamel-yaml", "jsonschema", "packaging"}
+CORE = {"click", "pydantic", "pyyaml", "ruamel-yaml", "jsonschema", "packaging", "tomlkit"}
 FOR_EXTRAS = {"torch", "numpy", "deepspeed", "accelerate", "transformers", "safetensors", "ninja", "trl"}
 FOR_EXTRAS |= {"matplotlib", "jinja2", "pygls", "lsprotocol", "mkdocs", "nvidia-ml-py", "amdsmi", "rich", "pytest"}
 

@@ -20,6 +20,7 @@ def test_without_the_extra_it_says_how_to_get_it(
 
 
 def test_lint_loads_nothing_of_it() -> None:
-    code = "import sys, zerocfg.cli.lint; print([name for name in sys.modules if 'pygls' in name or '.lsp' in name])"
+    loaded = "[name for name in sys.modules if 'pygls' in name or '.lsp' in name]"
+    code = f"import sys, zerocfg.cli.commands.lint; print({loaded})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from zerocfg.cli.schema import command
+from zerocfg.cli.commands.schema import command
 from zerocfg.models.editor.listing import CATALOG, EDITOR_SCHEMAS, catalog_text, editor_text
 from zerocfg.models.schema import ENTRIES, SCHEMAS, compile_schema, schema_text
 

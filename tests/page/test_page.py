@@ -11,18 +11,18 @@ import pytest
 
 from tests.cli.conftest import Outcome
 from tests.conftest import ROOT
-from zerocfg.cli.report_subject import Asked, open_subject
+from zerocfg.cli.commands.report_input import ReportRequest, collect_report_input
+from zerocfg.page.formatting import band, brief, clean, unit_for
 from zerocfg.page.memory import Memory
 from zerocfg.page.page import Missing, Page, page
 from zerocfg.page.smoke import Smoke, smoke
 from zerocfg.page.time import Time
-from zerocfg.page.words import band, brief, clean, unit_for
 
 Cli = Callable[..., Outcome]
 
 
 def gathered(name: Path | str, **asked: object) -> Page:
-    return page(open_subject(str(name), Asked(trace=False, **asked)))  # type: ignore[arg-type]
+    return page(collect_report_input(str(name), ReportRequest(trace=False, **asked)))  # type: ignore[arg-type]
 
 
 def example(name: str, folder: Path) -> Path:

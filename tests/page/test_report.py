@@ -111,6 +111,6 @@ def test_without_the_extra_one_line_says_how_to_get_it(
 
 
 def test_the_command_line_loads_no_extra_before_it_is_used() -> None:
-    code = "import sys, zerocfg.cli.report; print([m for m in ('jinja2', 'matplotlib') if m in sys.modules])"
+    code = "import sys, zerocfg.cli.commands.report; print([m for m in ('jinja2', 'matplotlib') if m in sys.modules])"
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert seen.stdout == "[]\n"

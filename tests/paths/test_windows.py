@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from zerocfg.api import lint
-from zerocfg.cli import adding
+from zerocfg.cli.linting import add_ignores
 from zerocfg.emit import files as emitted
 from zerocfg.lint import baseline
 from zerocfg.lint.engine import Diagnostic, Result
@@ -128,7 +128,7 @@ def test_a_baseline_goes_from_one_system_to_the_other(found: Diagnostic) -> None
 def test_patterns_of_the_settings(found: Diagnostic) -> None:
     file = _at(found, WindowsPath(f"{CWD}\\configs\\ds.json")).span.file
     assert names(file, WindowsPath(CWD))[1:] == ["configs/ds.json"]  # type: ignore[arg-type]
-    assert adding._pattern(file, "a.b", WindowsPath(CWD)) == "configs/ds.json:a.b"  # type: ignore[arg-type]
+    assert add_ignores._pattern(file, "a.b", WindowsPath(CWD)) == "configs/ds.json:a.b"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

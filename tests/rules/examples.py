@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zerocfg.cli.linting import assume_consumer
+from zerocfg.cli.linting.job import assume_consumer
 from zerocfg.lint.engine import Result, lint_runs
 from zerocfg.lint.fixing import fix_all
 from zerocfg.lint.selection import Selection

@@ -9,7 +9,7 @@ import pytest
 
 from tests.rules.examples import write
 from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes, rule_outcomes
-from zerocfg.cli.linting import Job
+from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.lint.selection import Selection
 from zerocfg.rulebook.older_releases import key_of, keys_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.cli.linting import Job
+from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.lint.engine import Diagnostic, Selection
 

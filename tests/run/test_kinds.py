@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zerocfg.cli.linting import Job
+from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.lint.selection import Selection
 from zerocfg.run.kinds import sniff

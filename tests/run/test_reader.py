@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zerocfg.cli.linting import assume_consumer
+from zerocfg.cli.linting.job import assume_consumer
 from zerocfg.report.runs import render_runs, why
 from zerocfg.run.model import Origin, ReaderEvidence, Run, Script, Setting, SourceFile
 from zerocfg.run.reader import reader_evidence

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from zerocfg.cli.build import command as build
+from zerocfg.cli.commands.build import command as build
 from zerocfg.smoke.judge import lint_findings
 from zerocfg.smoke.judge.diagnosis import diagnose
 from zerocfg.smoke.judge.lint_findings import check_arguments

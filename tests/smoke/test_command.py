@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.conftest import ROOT
-from zerocfg.cli.smoke import command as cli
+from zerocfg.cli.commands.smoke import command as cli
 from zerocfg.smoke.certify import certificate_file as certificates
 from zerocfg.smoke.certify.result import data
 from zerocfg.smoke.judge import command as commands

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.cli.plan_picture import PictureError
-from zerocfg.cli.smoke_picture import draw
+from zerocfg.cli.screens.plan_picture import PictureError
+from zerocfg.cli.screens.smoke_picture import draw
 from zerocfg.smoke import compare
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.model.error import SmokeError

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from zerocfg.cli.smoke import command as cli
+from zerocfg.cli.commands.smoke import command as cli
 from zerocfg.smoke.launch import leftovers, out_of_memory, process, stacks
 from zerocfg.smoke.launch.scratch import scratch, sweep
 from zerocfg.smoke.model.error import SmokeError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from zerocfg.cli.smoke import command
+from zerocfg.cli.commands.smoke import command
 from zerocfg.smoke.launch import process
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.device import Device, choose

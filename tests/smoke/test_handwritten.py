@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerocfg.cli.smoke import command
+from zerocfg.cli.commands.smoke import command
 from zerocfg.smoke.judge import known_errors
 from zerocfg.smoke.judge.diagnosis import diagnose
 from zerocfg.smoke.judge.requested_settings import check, fits

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from zerocfg.cli.smoke import command
+from zerocfg.cli.commands.smoke import command
 from zerocfg.smoke import many
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.launch.process import Outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.conftest import ROOT
-from zerocfg.cli.smoke import command
+from zerocfg.cli.commands.smoke import command
 from zerocfg.smoke.model.reduction import Kind
 from zerocfg.smoke.worker.job import MODES
 

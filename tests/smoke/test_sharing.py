@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from zerocfg.cli.smoke import command
+from zerocfg.cli.commands.smoke import command
 from zerocfg.smoke import smoke as smoking
 from zerocfg.smoke.launch import process, sharing
 from zerocfg.smoke.launch.job_folder import prepare, variables

@@ -76,7 +76,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module: Any = import_module(f"zerocfg.cli.{name.replace('-', '_')}")
+        module: Any = import_module(f"zerocfg.cli.commands.{name.replace('-', '_')}")
         command: click.Command = module.command
         command.epilog = f"Example:\n\n\b\n  {EXAMPLES[name]}"
         return command

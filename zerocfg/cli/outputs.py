@@ -1,4 +1,4 @@
-"""Where a report goes: standard output, files, several at once."""
+"""The outputs of a report: standard output, files, or several at once."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ KNOWN = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What the project says about linting. ``source``: the file that it stands in, if any."""
+    """The settings of the project for linting. ``source``: their file, if any."""
 
     selection: Selection = field(default_factory=Selection)
     fail_on: str = "warning"
@@ -103,7 +103,7 @@ def _checked(table: object, where: str) -> dict[str, Any]:
 
 def _override(word: str) -> dict[str, Any]:
     try:
-        return _toml(word)
+        return parse_toml(word)
     except ValueError:
         raise click.UsageError(
             f"--config: '{word}' is no file and no setting in TOML, such as 'fail-on = \"error\"'"
@@ -112,12 +112,12 @@ def _override(word: str) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return _toml(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise click.UsageError(f"{path}: {error}") from None
 
 
-def _toml(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> dict[str, Any]:
     """Raises ValueError."""
     if sys.version_info >= (3, 11):
         import tomllib

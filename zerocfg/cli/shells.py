@@ -1,4 +1,4 @@
-"""What the shells need beyond click's own completion; to be imported where completion is asked for or installed."""
+"""Shell completion beyond click's own; imported only to complete, print or install it."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class _Harmless(io.TextIOWrapper):
 
 
 class _Ascii(_Harmless):
-    """A stream of ASCII that does not say so: click would write UTF-8 into a stream that does."""
+    """A stream of ASCII that claims another encoding: click would write UTF-8 into one that admits it."""
 
     def _made(self, text: str) -> str:
         return text.encode("ascii", "zerocfg").decode("ascii")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from zerocfg.cli.known import known_findings
-from zerocfg.cli.linting import Job
-from zerocfg.cli.selection import selection_of
+from zerocfg.cli.linting.baseline import read_baseline_file
+from zerocfg.cli.linting.job import Job
+from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import Settings, find_settings
 from zerocfg.lint.engine import Diagnostic, Result, real_name
 from zerocfg.lint.fixing import Texts, edited, fix_all
@@ -133,7 +133,7 @@ class Project:
 
     def _lint(self, settings: Settings, targets: list[Path]) -> Look:
         selection = selection_of(settings, "", "", False)
-        known = known_findings(None, settings)
+        known = read_baseline_file(None, settings)
         job = Job(targets, settings, selection, known=known, root=Path(self.root), touching=True, files=self.files)
         result = job.lint()
         return Look(job, result, job.runs)

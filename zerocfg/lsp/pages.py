@@ -6,7 +6,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from zerocfg.cli.examples import as_shown
+from zerocfg.cli.linting.examples import as_shown
 from zerocfg.lint.engine import DOCS
 from zerocfg.lsp.documents import file_uri
 from zerocfg.rulebook.pages import page_of
@@ -32,7 +32,7 @@ def folder() -> Path | None:
 
 @cache
 def page(code: str) -> str | None:
-    """The URI of a rule's page, which is written when it is first asked for; None where nothing can be written."""
+    """The URI of a rule's page, written to a file on first use; None if it cannot be written."""
     rule, where = find(code), folder()
     if rule is None or where is None:
         return None

@@ -1,4 +1,4 @@
-"""When to look: after a pause in typing, never two looks at a time, and at once for a request that needs the answer."""
+"""When to lint: after a pause in typing, never two at a time, and at once for a request that waits for the result."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from functools import wraps
 from typing import Any, BinaryIO, cast
 
@@ -99,14 +99,12 @@ class Channel:
 
 
 def serve(stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> int:
-    """Answer until the client says goodbye. The exit code: 0 after a shutdown request, else 1."""
-    console = sys.stdout  # kept: a stream that nothing holds any more closes its buffer
-    channel = Channel(stdout or console.buffer)
-    # Whatever prints must not disturb the conversation.
-    sys.stdout = sys.stderr
-    server = make_server()
-    quieten(server)
-    server.start_io(stdin, cast(BinaryIO, channel))
+    """Serve until the client disconnects. The exit code: 0 after a shutdown request, else 1."""
+    channel = Channel(stdout or sys.stdout.buffer)
+    with redirect_stdout(sys.stderr):  # what anything prints must not end up among the messages
+        server = make_server()
+        quieten(server)
+        server.start_io(stdin, cast(BinaryIO, channel))
     return 0 if server.asked_to_stop else 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocfg.catalog.values import RefusedError
 from zerocfg.catalog.versions import Release
-from zerocfg.migrate.known import Absent, absent_argument, has_argument
+from zerocfg.migrate.argument_history import Absent, absent_argument, has_argument
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Drop, Left, Put, Rename, Step, editable
 from zerocfg.migrate.successors import SAME, Becomes, Gone, Outcome, Unclear, successor

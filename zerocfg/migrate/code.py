@@ -8,8 +8,8 @@ from typing import Any
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import release
+from zerocfg.migrate.argument_history import absent_argument
 from zerocfg.migrate.arguments import possible, said
-from zerocfg.migrate.known import absent_argument
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.program import literal, program_of
 from zerocfg.migrate.steps import Left, Step

@@ -8,7 +8,7 @@ from typing import Any
 from zerocfg.catalog.history import Histories, State, histories, name_in
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, release
-from zerocfg.migrate.known import changed_default, since
+from zerocfg.migrate.argument_history import changed_default, since
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.program import program_of
 from zerocfg.migrate.steps import Drop, Left, Operation, Put, Rename, Step, editable

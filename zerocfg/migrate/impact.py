@@ -10,12 +10,12 @@ from zerocfg.catalog.history import Histories, histories, name_in
 from zerocfg.catalog.versions import Release, release
 from zerocfg.lint.engine import Diagnostic, FileSpan, file_span
 from zerocfg.lint.selection import Selection
+from zerocfg.migrate.argument_history import since
 from zerocfg.migrate.arguments import lacking
 from zerocfg.migrate.configs import changed_accelerate, changed_deepspeed, is_gone, written_keys
 from zerocfg.migrate.defaults import changed_arguments
-from zerocfg.migrate.known import since
-from zerocfg.migrate.named import at_releases, pinned_release
 from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
+from zerocfg.migrate.releases import at_releases, pinned_release
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import arguments, reader
 from zerocfg.run.model import Run, SourceFile

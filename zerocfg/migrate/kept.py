@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from zerocfg.catalog.versions import library_name
+from zerocfg.migrate.argument_history import absent_argument
 from zerocfg.migrate.arguments import lacking
 from zerocfg.migrate.defaults import ChangedDefault, changed_arguments, changed_in_call
-from zerocfg.migrate.known import absent_argument
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.program import literal, program_of
 from zerocfg.migrate.steps import Left, Put, Step, editable

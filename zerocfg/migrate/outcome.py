@@ -11,7 +11,7 @@ from zerocfg.compare.sides import ARGUMENTS, side_of
 from zerocfg.lint.engine import Diagnostic, FileSpan, lint_runs
 from zerocfg.lint.selection import Selection
 from zerocfg.migrate.migration import Migration
-from zerocfg.migrate.named import at_releases, oldest, so_far
+from zerocfg.migrate.releases import at_releases, at_stated_releases, oldest
 from zerocfg.rules.api import Severity
 from zerocfg.run.model import UNKNOWN, Run
 
@@ -28,7 +28,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What a migration does not settle. ``errors``: those of the new releases about the files as they are afterwards
+    """What a migration leaves open. ``errors``: those of the new releases about the files as they are afterwards
     that the migration itself does not tell of; ``settings``: those that mean something else."""
 
     errors: tuple[Diagnostic, ...]
@@ -40,9 +40,9 @@ def rest(
 ) -> Rest:
     """``before`` and ``after``: the runs of the files as they are, and as the migration makes them."""
     # What the oldest releases refuse, too, does not come with the new ones; nor is a setting of unknown ones compared.
-    found = coming(_told(so_far(before, old, oldest(new))), findings(after, new))
+    found = coming(_told(at_stated_releases(before, old, oldest(new))), findings(after, new))
     errors = [one for one in found if one.severity is Severity.ERROR]
-    settings = changed_settings(so_far(before, old, new), at_releases(after, new), migration.touched)
+    settings = changed_settings(at_stated_releases(before, old, new), at_releases(after, new), migration.touched)
     return Rest(tuple(_untold(errors, migration)), tuple(settings))
 
 
@@ -79,8 +79,8 @@ def coming(before: Iterable[Diagnostic], after: Iterable[Diagnostic]) -> list[Di
 
 
 def _keyed(found: Iterable[Diagnostic]) -> Iterator[tuple[Key, Diagnostic]]:
-    """Each finding with what makes it the same as another one, at whatever releases: its rule, its place in the file,
-    and the how manieth it is there. Lines may have moved."""
+    """Each finding with a key that is stable across releases: its rule, its place in the file, and its ordinal
+    among equals there. Lines may have moved."""
     seen: Counter[tuple[str, str, str]] = Counter()
     for one in found:
         place = (one.code, one.span.file.name, one.span.path)

@@ -1,4 +1,4 @@
-"""The requirements that a project states for itself, set to the releases that it is migrated to."""
+"""Updates of the requirements of a project to the releases that it is migrated to."""
 
 from __future__ import annotations
 

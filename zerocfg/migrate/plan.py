@@ -1,4 +1,4 @@
-"""From which releases to which: what a migration of one run is asked for."""
+"""The source and target releases of the migration of one run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from zerocfg.catalog.versions import Release, library_name, release
-from zerocfg.migrate.named import pinned_release
+from zerocfg.migrate.releases import pinned_release
 from zerocfg.run.model import Run
 
 

@@ -1,4 +1,4 @@
-"""What a migration does and what it leaves: changes of one file each, and places for a person to look at."""
+"""The steps of a migration: changes of one file each, and places that need a manual change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A key gets a value, whether it is there or not; the sections around it are written too."""
+    """Sets a key to a value; the key and the sections around it are created where they are missing."""
 
     path: Path
     value: object
@@ -55,13 +55,13 @@ class Step:
 
     @property
     def what(self) -> tuple[object, ...]:
-        """What is done, whatever the reason."""
+        """The change itself, without its reason."""
         return (*self.operations, *self.edits)
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A place that needs a person, and why. ``names``: the arguments whose default is another one."""
+    """A place that needs a manual change, and why. ``names``: the arguments whose default is another one."""
 
     at: Location
     why: str

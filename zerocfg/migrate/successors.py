@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.compare.values import same
-from zerocfg.migrate.known import Absent
+from zerocfg.migrate.argument_history import Absent
 from zerocfg.run.model import UNKNOWN
 from zerocfg.source.node import Path
 
@@ -59,7 +59,7 @@ _INERT = {
     "use_mps_device": "the device is found without it",
     "tpu_num_cores": "the launcher decides it",
 }
-"""Arguments that change no training, whatever their value."""
+"""Arguments that do not affect training."""
 _AS_EVER: Mapping[str, object] = {
     "save_safetensors": True,
     "past_index": -1,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocfg.page.subject import PageError
+from zerocfg.page.formatting import cut
+from zerocfg.page.report_input import PageError
 from zerocfg.page.theme import DARK, LIGHT, Theme
-from zerocfg.page.words import cut
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +40,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """``alt`` says what is seen. ``images`` are data URIs by (narrow, dark), ``sizes`` pixels by narrow."""
+    """``alt`` describes the chart. ``images`` are data URIs by (narrow, dark), ``sizes`` pixels by narrow."""
 
     alt: str
     images: dict[tuple[bool, bool], str]

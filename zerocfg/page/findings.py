@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zerocfg.page.words import cut
+from zerocfg.page.formatting import cut
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
 

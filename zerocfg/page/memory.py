@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocfg.page.words import GIB, Unit, band, size, unit_for
+from zerocfg.page.formatting import GIB, Unit, band, size, unit_for
 from zerocfg.resolve.explain.forecast import Forecast
 from zerocfg.resolve.explain.plan_summary import COLUMNS, by_column, describe_plan, distinct_plans, duration
 

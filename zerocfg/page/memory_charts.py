@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerocfg.page.charts import HALF, Chart, Look, chart, figure, labels, plain, rows
-from zerocfg.page.words import Unit, brief, size, unit_for
+from zerocfg.page.formatting import Unit, brief, size, unit_for
 from zerocfg.resolve.explain.plan_summary import COLUMNS
 
 if TYPE_CHECKING:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from zerocfg.compare.lock_table import changed_sources
 from zerocfg.page.changes import Changes, changes
 from zerocfg.page.findings import Finding, RulePage, findings, rule_pages
+from zerocfg.page.formatting import count, size
 from zerocfg.page.memory import NO_TIME, Memory, memory
 from zerocfg.page.settings import Group, settings
 from zerocfg.page.smoke import Smoke, smoke
 from zerocfg.page.time import Time, time
-from zerocfg.page.words import count, size
 from zerocfg.resolve.explain.forecast import Forecast
 from zerocfg.resolve.explain.plan_summary import describe_engine
 from zerocfg.run.discover import display_name
 
 if TYPE_CHECKING:
-    from zerocfg.page.subject import Subject
+    from zerocfg.page.report_input import ReportInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +63,29 @@ class Page:
     build: str = ""
 
 
-def page(subject: Subject) -> Page:
+def page(report_input: ReportInput) -> Page:
     """Gather what is known of a run."""
-    found = Page(subject.name, _about(subject), _files(subject))
-    found.build = display_name(subject.build) if subject.build is not None else ""
-    if subject.built is not None:
+    found = Page(report_input.name, _about(report_input), _files(report_input))
+    found.build = display_name(report_input.build) if report_input.build is not None else ""
+    if report_input.built is not None:
         found.problems = list(
             dict.fromkeys(
-                (str(one.place or subject.spec), one.key, one.message, one.help) for one in subject.built.problems
+                (str(one.place or report_input.spec), one.key, one.message, one.help)
+                for one in report_input.built.problems
             )
         )
-    if subject.found is not None:
-        found.findings = findings(subject.found)
+    if report_input.found is not None:
+        found.findings = findings(report_input.found)
         found.rules = rule_pages(found.findings)
-        by = ", ".join(f"{number} by {what}" for what, number in sorted(subject.found.suppressed_by.items()))
+        by = ", ".join(f"{number} by {what}" for what, number in sorted(report_input.found.suppressed_by.items()))
         found.hidden = f"Not shown, because they are suppressed: {by}." if by else ""
-    found.memory, found.time = _predicted(subject)
-    found.smoke = _smoke(subject)
-    found.changes = _changes(subject)
-    if subject.built is None and subject.lock is not None and subject.build is not None:
-        found.changed_sources = changed_sources(subject.lock, subject.build)
-    found.settings = settings(subject)
-    found.tiles = _tiles(found, subject)
+    found.memory, found.time = _predicted(report_input)
+    found.smoke = _smoke(report_input)
+    found.changes = _changes(report_input)
+    if report_input.built is None and report_input.lock is not None and report_input.build is not None:
+        found.changed_sources = changed_sources(report_input.lock, report_input.build)
+    found.settings = settings(report_input)
+    found.tiles = _tiles(found, report_input)
     return found
 
 
@@ -93,80 +94,82 @@ def command(*words: str) -> str:
     return shlex.join(("zerocfg", *words))
 
 
-def _about(subject: Subject) -> str:
-    plan = subject.built.plan if subject.built is not None else None
+def _about(report_input: ReportInput) -> str:
+    plan = report_input.built.plan if report_input.built is not None else None
     if plan is not None:
         parts = [plan.consumer, f"on {plan.hardware}"]
-    elif subject.lock is not None:
-        parts = [subject.lock.consumer or "", f"on {subject.lock.hardware_name}"]
+    elif report_input.lock is not None:
+        parts = [report_input.lock.consumer or "", f"on {report_input.lock.hardware_name}"]
     else:
-        parts = [(subject.run.consumer if subject.run is not None else None) or "consumer unknown"]
-    if isinstance(subject.forecast, Forecast):
-        parts += [describe_engine(subject.forecast.setup.options), subject.forecast.setup.precision]
+        parts = [(report_input.run.consumer if report_input.run is not None else None) or "consumer unknown"]
+    if isinstance(report_input.forecast, Forecast):
+        parts += [describe_engine(report_input.forecast.setup.options), report_input.forecast.setup.precision]
     return " · ".join(part for part in parts if part)
 
 
-def _files(subject: Subject) -> list[str]:
-    names = [file.name for file in subject.run.files] if subject.run is not None else []
+def _files(report_input: ReportInput) -> list[str]:
+    names = [file.name for file in report_input.run.files] if report_input.run is not None else []
     return list(dict.fromkeys(names))
 
 
-def _predicted(subject: Subject) -> tuple[Memory | Missing, Time | Missing]:
-    one = subject.forecast
+def _predicted(report_input: ReportInput) -> tuple[Memory | Missing, Time | Missing]:
+    one = report_input.forecast
     if isinstance(one, Forecast):
         known = time(one)
         why = next((note for note in one.notes if note.startswith(NO_TIME)), "")
         why = why or "no time can be predicted without a model, a batch and hardware"
-        return memory(one, subject.alternatives), known or Missing(f"{why[:1].upper()}{why[1:]}.")
+        return memory(one, report_input.alternatives), known or Missing(f"{why[:1].upper()}{why[1:]}.")
     if isinstance(one, str):
         missing = Missing(f"Nothing can be predicted: {one}.")
-    elif subject.built is not None:
-        missing = Missing("The run does not resolve, so nothing is predicted.", command("plan", subject.spec))
-    elif subject.lock is not None:
+    elif report_input.built is not None:
+        missing = Missing("The run does not resolve, so nothing is predicted.", command("plan", report_input.spec))
+    elif report_input.lock is not None:
         missing = Missing("The spec of this build is not where the lock says; nothing is predicted without it.")
     else:
         missing = Missing("No spec says which model, hardware and batch this run has. Write one:", command("init"))
     return missing, missing
 
 
-def _smoke(subject: Subject) -> Smoke | Missing:
-    if subject.builds:
-        return Missing(_several(subject))
-    if subject.build is None:
-        return Missing("There is no build that could have been tried." if subject.spec else "No smoke-run is recorded.")
-    found = smoke(subject.build)
-    again = command("smoke", display_name(subject.build))
+def _smoke(report_input: ReportInput) -> Smoke | Missing:
+    if report_input.builds:
+        return Missing(_several(report_input))
+    if report_input.build is None:
+        return Missing(
+            "There is no build that could have been tried." if report_input.spec else "No smoke-run is recorded."
+        )
+    found = smoke(report_input.build)
+    again = command("smoke", display_name(report_input.build))
     if isinstance(found, str):
         return Missing(
-            f"The certificate in {display_name(subject.build)} cannot be read: {found}. Make it anew:", again
+            f"The certificate in {display_name(report_input.build)} cannot be read: {found}. Make it anew:", again
         )
     return found or Missing("This build was never tried on the real libraries.", again)
 
 
-def _changes(subject: Subject) -> Changes | Missing:
-    if subject.builds:
-        return Missing(_several(subject))
-    if subject.checked is not None:
-        return changes(subject.checked)
-    if not subject.spec:
+def _changes(report_input: ReportInput) -> Changes | Missing:
+    if report_input.builds:
+        return Missing(_several(report_input))
+    if report_input.checked is not None:
+        return changes(report_input.checked)
+    if not report_input.spec:
         why = "No spec is known that this run is built from."
-        return Missing(why) if subject.lock is not None else Missing(f"{why} Write one:", command("init"))
-    if subject.build is None:
-        return Missing("This run was not built yet.", command("build", subject.spec, "-o", "OUT"), "not built")
+        return Missing(why) if report_input.lock is not None else Missing(f"{why} Write one:", command("init"))
+    if report_input.build is None:
+        return Missing("This run was not built yet.", command("build", report_input.spec, "-o", "OUT"), "not built")
     why = "The sources do not build at present, so they cannot be compared with the build."
-    return Missing(why, command("build", subject.spec, "-o", "OUT", "--check"), "the sources do not build")
+    return Missing(why, command("build", report_input.spec, "-o", "OUT", "--check"), "the sources do not build")
 
 
-def _several(subject: Subject) -> str:
-    names = ", ".join(display_name(one) for one in subject.builds)
+def _several(report_input: ReportInput) -> str:
+    names = ", ".join(display_name(one) for one in report_input.builds)
     return f"Several builds of this run lie here: {names}. Name one with --build."
 
 
 _MOODS = {"fits": "good", "tight": "warn", "does not fit": "bad"}
 
 
-def _tiles(found: Page, subject: Subject) -> list[Tile]:
-    tiles = [_findings_tile(found, subject)]
+def _tiles(found: Page, report_input: ReportInput) -> list[Tile]:
+    tiles = [_findings_tile(found, report_input)]
     if isinstance(found.memory, Memory):
         held = found.memory
         note = f"of {held.limit}, {held.verdict}" if held.limit and held.verdict != "unknown" else "of a device"
@@ -197,15 +200,15 @@ def _tiles(found: Page, subject: Subject) -> list[Tile]:
     return tiles
 
 
-def _findings_tile(found: Page, subject: Subject) -> Tile:
+def _findings_tile(found: Page, report_input: ReportInput) -> Tile:
     if found.problems and not found.findings:
         return Tile("Lint", count(len(found.problems), "problem"), "the run does not resolve", "bad", "findings")
-    if subject.found is None:
+    if report_input.found is None:
         return Tile("Lint", "–", "not linted", "", "findings")
     numbers = {name: sum(one.severity == name for one in found.findings) for name in ("error", "warning", "note")}
     worst = next((name for name, number in numbers.items() if number), "")
     if not worst:
-        return Tile("Lint", "clean", f"{count(subject.found.files, 'file')} read", "good", "findings")
+        return Tile("Lint", "clean", f"{count(report_input.found.files, 'file')} read", "good", "findings")
     rest = ["the run does not resolve"] if found.problems else []
     rest += [count(number, name) for name, number in numbers.items() if number and name != worst]
     mood = {"error": "bad", "warning": "warn"}.get(worst, "")

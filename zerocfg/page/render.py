@@ -8,13 +8,13 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from zerocfg.page import memory_charts, smoke_charts
+from zerocfg.page.formatting import brief, clean, count, size
 from zerocfg.page.memory import Memory
 from zerocfg.page.page import Page
+from zerocfg.page.report_input import PageError
 from zerocfg.page.smoke import Smoke
-from zerocfg.page.subject import PageError
 from zerocfg.page.theme import DARK, LIGHT, PHASE_NAMES, variables
 from zerocfg.page.time import Time
-from zerocfg.page.words import brief, clean, count, size
 from zerocfg.resolve.explain.plan_summary import COLUMNS, NAMES
 from zerocfg.version import __version__
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zerocfg.page.charts import Chart
 
 GENERATOR = "zerocfg report"
-"""What the page says it was made by; a file that says so may be replaced by another page."""
+"""The generator in the meta data of a page; only a file that names it is overwritten."""
 
 
 def render(page: Page) -> str:

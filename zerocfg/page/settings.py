@@ -11,13 +11,13 @@ from zerocfg.catalog.values import show
 from zerocfg.compare.lock_table import rows
 from zerocfg.compare.values import importance, same
 from zerocfg.emit.lock import without_secrets
-from zerocfg.page.words import cut
+from zerocfg.page.formatting import cut
 from zerocfg.run.model import UNKNOWN
 from zerocfg.run.origins import origin_label, place_of
 
 if TYPE_CHECKING:
     from zerocfg.compare.lock_table import Row
-    from zerocfg.page.subject import Subject
+    from zerocfg.page.report_input import ReportInput
     from zerocfg.run.model import Setting
 
 WIDEST = 400
@@ -52,7 +52,7 @@ class Group:
     standard: bool = False
 
 
-def settings(subject: Subject) -> list[Group]:
+def settings(report_input: ReportInput) -> list[Group]:
     """Every value of the run, by group. Secrets are left out, as in a lock."""
     groups = {
         "differs": Group("Not the default", "What somebody or something set to another value than the library's own."),
@@ -67,11 +67,11 @@ def settings(subject: Subject) -> list[Group]:
             "Defaults that nobody sets", "What applies because no file says otherwise.", closed=True, standard=True
         ),
     }
-    if subject.lock is not None:
-        for row in rows(subject.lock):
+    if report_input.lock is not None:
+        for row in rows(report_input.lock):
             groups[_group(row)].rows.append(_of_lock(row))
-    elif subject.run is not None:
-        for name, setting in subject.run.effective.settings.items():
+    elif report_input.run is not None:
+        for name, setting in report_input.run.effective.settings.items():
             groups[_kind(name, setting.value, setting.origin.kind)].rows.append(_of_run(name, setting))
     for group in groups.values():
         group.rows.sort(key=lambda one: importance(one.name))

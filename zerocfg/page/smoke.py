@@ -7,7 +7,7 @@ from pathlib import Path
 
 from zerocfg.emit import lock
 from zerocfg.emit.lenient_json import number
-from zerocfg.page.words import GIB, Unit, size, unit_for
+from zerocfg.page.formatting import GIB, Unit, size, unit_for
 from zerocfg.smoke.certify import certificate_file
 from zerocfg.smoke.model import certificate
 from zerocfg.smoke.model.certificate import Check, Diagnosis, Measured

@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from zerocfg.page.charts import Chart, Look, chart, figure, plain
+from zerocfg.page.formatting import size
 from zerocfg.page.smoke import PHASES
-from zerocfg.page.words import size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zerocfg.page.words import size
+from zerocfg.page.formatting import size
 from zerocfg.resolve.explain.plan_summary import duration
 
 if TYPE_CHECKING:

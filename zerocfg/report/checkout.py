@@ -1,4 +1,4 @@
-"""Where a file lies in the checkout of a CI service, which need not be where zerocfg was started."""
+"""The path of a file in the checkout of a CI service, which need not be the current folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GITHUB, GITLAB = "GITHUB_WORKSPACE", "CI_PROJECT_DIR"
 
 
 def in_checkout(name: str, variable: str) -> str:
-    """The name of a file from the root of the checkout, with slashes; as it is told where there is no checkout."""
+    """The name of a file relative to the root of the checkout, with slashes; unchanged outside of a checkout."""
     root = os.environ.get(variable)
     if root:
         path = Path(os.path.realpath(Path(name).parent)) / Path(name).name  # a link is itself

@@ -1,4 +1,4 @@
-"""What a finding is known by, so that services see the same one again after lines moved."""
+"""Stable fingerprints of findings, so that CI services recognise one after lines moved."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zerocfg.lint.engine import FileSpan
 
 WIDEST = 160
-"""Columns of a source line that are shown where nothing says how many there are."""
+"""Columns of a source line that are shown when the width of the output is unknown."""
 REACH = 2
 """How many times the shown columns are looked at on each side of what is marked."""
 TAB = "    "

@@ -74,7 +74,7 @@ def summary(result: Result, paint: Paint) -> str:
 
 
 def unread_lines(result: Result) -> list[str]:
-    """A heading and a line for each file; those that the user named are told elsewhere, as wrong use."""
+    """A heading and a line for each file; files named on the command line are reported as usage errors instead."""
     found = [one for one in result.unread if not one.named]
     if not found:
         return []

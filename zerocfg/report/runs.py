@@ -45,7 +45,7 @@ def _block(run: Run, paint: Paint) -> list[str]:
         rows.insert(0, ("line", launched))
     rows += [("missing", one.note) for one in run.missing]
     rows += [("release", f"{one.library} {one.words}") for one in releases_of(run)]
-    rows.append(("read by", f"{_reader(run) or 'nobody knows who'}{why(run) or _WAY_OUT}"))
+    rows.append(("read by", f"{_reader(run) or 'unknown'}{why(run) or _WAY_OUT}"))
     return [paint(run.name, "bold"), *(f"  {label:<10} {text}" for label, text in rows)]
 
 
@@ -106,7 +106,7 @@ def _reader(run: Run) -> str:
 
 
 def why(run: Run) -> str:
-    """Who says who reads a run: ``, says the spec at zerocfg.yaml:4:5``; empty where nobody does."""
+    """The evidence for the consumer of a run: ``, says the spec at zerocfg.yaml:4:5``; empty without any."""
     told = reader_evidence(run)
     if told is None:
         return ""

@@ -34,7 +34,8 @@ def _line(line: str, commands: bool) -> str:
     if commands:
         for command in _COMMANDS:
             line = line.replace(command, f"#{_escape('#')}{command[2:]}")
-        if line.lstrip().startswith("::"):
+        start = line.lstrip()
+        if start.startswith("::") and start[2:3].isalpha():  # the runner knows commands by name; `::: file` is none
             line = line.replace("::", f"{_escape(':')}:", 1)
     if line.isprintable():
         return line

@@ -66,15 +66,16 @@ def fields_beside_config_file(run: Run) -> Iterator[Finding]:
             continue
         file = run.accelerate
         fixes = [edited(delete_entry, file, path, why="") for path in paths]
-        by = run.deepspeed.name if run.deepspeed else "a DeepSpeed config"
+        in_section = "deepspeed_config_file" in accelerate_section(run)
+        config = "`deepspeed_config_file`" if in_section else "the DeepSpeed config of the training arguments"
         beside = [Location(run.deepspeed, label="the DeepSpeed config")] if run.deepspeed else []
         listed = ", ".join(f"`{name}`" for name in names)
         yield Finding(
             Location(file, paths[0]),
-            f"{listed} may not stand beside {by}: every process stops, whatever the values",
-            "say it in the DeepSpeed config only",
+            f"{listed} cannot be combined with {config}; accelerate raises even if the values agree",
+            "set it in the DeepSpeed config only",
             [*(Location(file, path) for path in paths[1:]), *beside],
-            together("remove what the DeepSpeed config decides", *fixes, safe=False),
+            together("remove it from the accelerate config", *fixes, safe=False),
         )
 
 

@@ -1,0 +1,70 @@
+"""``zerocfg build``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from zerocfg.cli.commands.build_check import check_outputs
+from zerocfg.cli.screens.build import finished, problems, stopped
+from zerocfg.cli.spec_argument import read_or_exit, resolved
+from zerocfg.emit.compile_runs import compile_runs
+from zerocfg.emit.write import RefusedError, check, write
+from zerocfg.run.discover import display_name
+
+
+class InTheWayError(click.ClickException):
+    """A file that the build will not replace."""
+
+    exit_code = 2
+
+
+@click.command("build")
+@click.argument("spec", type=click.Path(path_type=Path), default=".")
+@click.option(
+    "-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder to write to."
+)
+@click.option("--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine.")
+@click.option("--run", "only", metavar="NAME", help="Only this run of the spec.")
+@click.option("--force", is_flag=True, help="Replace files that zerocfg did not write or that were changed since.")
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; exit 1 where OUT is not what SPEC gives.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    spec: Path,
+    out: Path,
+    hardware: str | None,
+    only: str | None,
+    force: bool,
+    only_check: bool,
+    output_format: str,
+) -> None:
+    """Resolve every auto of SPEC (a zerocfg.yaml or its folder, default: the current one) and write runnable configs.
+
+    For each run: OUT/RUN/accelerate.yaml, ds_config.json, launch.sh, and zerocfg.lock with the reason for
+    every value. Nothing is written unless every run resolves and the result lints clean.
+
+    Exit codes: 0 built, or with --check up to date; 1 something in the configs prevents it, or OUT is out of date; 2
+    wrong use, an unreadable spec or an unreadable lock.
+    """
+    read = read_or_exit(spec)
+    built = resolved(read, only, hardware)
+    found = compile_runs(read, built, out)
+    if found.errors is not None:
+        click.echo(stopped(found.errors, output_format), nl=False, color=True)
+        raise click.exceptions.Exit(1)
+    if found.has_problems:
+        text = problems(built, display_name(read.path), output_format)
+        click.echo(text, nl=False, err=output_format == "text")
+        raise click.exceptions.Exit(1)
+    emitted = found.emitted
+    if only_check:
+        raise click.exceptions.Exit(check_outputs(emitted, read.path, out, only, output_format))
+    try:
+        check(emitted, force=force)
+    except RefusedError as refused:
+        raise InTheWayError(str(refused)) from None
+    click.echo(finished(emitted, write(emitted), output_format), nl=False)
+    if found.warnings and output_format == "text":
+        warnings = f"lint has {found.warnings} warning{'s' * (found.warnings > 1)} about the sources"
+        click.echo(f"{warnings}: zerocfg lint {display_name(read.path)}")

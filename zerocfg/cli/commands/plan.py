@@ -1,0 +1,99 @@
+"""``zerocfg plan``: what the runs of a spec will take, before anything is launched."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from zerocfg.cli.progress import Working
+from zerocfg.cli.screens.build import problems
+from zerocfg.cli.screens.plan import Shown, as_data, as_text
+from zerocfg.cli.screens.plan_table import compared
+from zerocfg.cli.spec_argument import read_or_exit, resolved
+from zerocfg.cli.terminal import columns
+from zerocfg.resolve.build import BuildResult
+from zerocfg.resolve.explain.alternatives import Alternative, alternatives
+from zerocfg.resolve.explain.forecast import Forecast, forecast
+from zerocfg.run.discover import display_name
+
+
+@click.command("plan")
+@click.argument("spec", type=click.Path(path_type=Path), default=".")
+@click.option("--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine.")
+@click.option("--run", "only", metavar="NAME", help="Only this run of the spec.")
+@click.option("--trace/--no-trace", default=True, show_default=True, help="Trace the model's activations with torch.")
+@click.option("--python", metavar="PATH", help="The interpreter that has torch and transformers. Default: this one.")
+@click.option("--all", "every", is_flag=True, help="List every plan that was compared, not the best of each kind.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Draw the plans (.svg, .png or .pdf; needs matplotlib).",
+)
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    spec: Path,
+    hardware: str | None,
+    only: str | None,
+    trace: bool,
+    python: str | None,
+    every: bool,
+    picture: Path | None,
+    output_format: str,
+) -> None:
+    """Predict memory and time of the runs of SPEC (a zerocfg.yaml or its folder, default: the current one).
+
+    For each run: what one rank holds in each phase of a step, term by term; what the three counters will show
+    (allocated, reserved, the driver's); whether it fits, and the cheapest change that makes it fit; and beside it every
+    other way to run the job with the same global batch (stage, offload, micro batch, recomputation). Activations are
+    traced on the real model class without weights or accelerator when torch and transformers are there, else they
+    follow from a formula. Nothing is written or launched.
+
+    Exit codes: 0 every run fits or is tight, 1 a run does not fit or cannot be resolved, 2 wrong use or an unreadable
+    spec.
+    """
+    width = columns(sys.stdout)
+    read = read_or_exit(spec)
+    built = resolved(read, only, hardware)
+    if any(one.problems for one in built):
+        click.echo(problems(built, display_name(read.path), output_format), nl=False, err=output_format == "text")
+        if output_format == "text":
+            # Where none fits, the plans that come closest are what one wants to see.
+            click.echo("".join(compared(one.inputs.considered, 12, width) for one in built if one.problems), nl=False)
+        raise click.exceptions.Exit(1)
+    found = [Shown(one, _forecast(one, trace, python), _alternatives(one)) for one in built]
+    if picture is not None:
+        _draw(found, picture)
+    click.echo(as_data(found) if output_format == "json" else as_text(found, every=every, width=width), nl=False)
+    if any(isinstance(one.forecast, Forecast) and one.forecast.word == "does not fit" for one in found):
+        raise click.exceptions.Exit(1)
+
+
+def _forecast(built: BuildResult, trace: bool, python: str | None) -> Forecast | str:
+    """The forecast, or in words why there is none."""
+    doing = "tracing the model's activations" if trace else "predicting"
+    try:
+        with Working(f"{built.name}: {doing}"):
+            return forecast(built, tracing=trace, python=python)
+    except ValueError as error:
+        return str(error)
+
+
+def _alternatives(built: BuildResult) -> list[Alternative]:
+    """Empty where no plan can be predicted; the forecast has the reason."""
+    try:
+        with Working(f"{built.name}: comparing plans"):
+            return alternatives(built)
+    except ValueError:
+        return []
+
+
+def _draw(found: list[Shown], path: Path) -> None:
+    from zerocfg.cli.screens.plan_picture import PictureError, draw
+
+    try:
+        draw(found, path)
+    except PictureError as error:
+        raise click.ClickException(str(error)) from None

@@ -1,0 +1,84 @@
+"""``lint --add-ignore``: suppress every finding in place, so that only new ones are reported from now on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from zerocfg.cli.linting.job import Job
+from zerocfg.cli.linting.selection import selection_of
+from zerocfg.cli.settings import find_settings
+from zerocfg.cli.settings_edit import with_ignores
+from zerocfg.lint.add_ignores import Added, ignores_for
+from zerocfg.lint.engine import Result
+from zerocfg.run.discover import display_name
+from zerocfg.run.model import SourceFile
+from zerocfg.source.write import Change, write_together
+
+
+def add_ignores(job: Job, result: Result) -> Result:
+    """Write comments into YAML and shell files and entries into the settings; returns what remains."""
+    added = ignores_for(result.diagnostics)
+    changes = [
+        Change(Path(path), job.original(path).encode("utf-8"), text.encode("utf-8"))
+        for path, text in sorted(added.texts.items())
+    ]
+    settings = _settings_file(job) if added.patterns else None
+    if settings is not None:
+        changes.append(_with_patterns(settings, job.settings.folder or settings.parent, added))
+    write_together(changes)
+    if added.count:
+        names = [display_name(change.path) for change in changes]
+        where = ", ".join(names) if len(names) <= 5 else f"{len(names)} files"
+        click.echo(f"{added.count} finding{'s' * (added.count != 1)} silenced in {where}.", err=True)
+    again = replace(
+        job, settings=find_settings(_start(job), job.settings.given) if settings else job.settings, files=None
+    )
+    again.selection = replace(job.selection, per_file=selection_of(again.settings, "", "", False).per_file)
+    again.selection = replace(again.selection, root=again.settings.folder)
+    return again.lint()
+
+
+def _start(job: Job) -> Path:
+    target = job.targets[0]
+    return target if target.is_dir() else target.parent
+
+
+def _settings_file(job: Job) -> Path:
+    """The settings file in use; if there is none, a new one at the root of the repository."""
+    if job.settings.source is not None:
+        return job.settings.source
+    folder = _start(job).resolve()
+    cwd = Path.cwd()
+    top = next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
+    return (top or (cwd if folder.is_relative_to(cwd) else folder)) / "zerocfg.toml"
+
+
+def _with_patterns(settings: Path, folder: Path, added: Added) -> Change:
+    before = settings.read_bytes() if settings.exists() else None
+    entries: dict[str, list[str]] = {}
+    for file, keys, code in added.patterns:
+        codes = entries.setdefault(_pattern(file, keys, folder), [])
+        if code not in codes:
+            codes.append(code)
+    table = ("tool", "zerocfg") if settings.name == "pyproject.toml" else ()
+    try:
+        text = with_ignores((before or b"").decode("utf-8"), table, entries)
+    except ValueError as error:
+        raise click.UsageError(f"{settings}: {error}; nothing was written") from None
+    return Change(settings, before, text.encode("utf-8"))
+
+
+def _pattern(file: SourceFile, keys: str, folder: Path) -> str:
+    path = file.path.resolve() if file.path is not None else Path(file.name)
+    name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.as_posix()
+    name = _literal(name).replace(":", "?")
+    return f"{name}:{_literal(keys)}" if keys else name
+
+
+def _literal(text: str) -> str:
+    """As a pattern that matches nothing else."""
+    return re.sub(r"([*?[])", r"[\1]", text)

@@ -1,0 +1,39 @@
+"""``--baseline`` and ``--write-baseline``: known findings that are not reported again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from zerocfg.cli.linting.job import Baseline
+from zerocfg.cli.settings import Settings
+from zerocfg.lint.engine import Result
+
+
+def read_baseline_file(asked: Path | None, settings: Settings) -> Baseline | None:
+    """The baseline named on the command line, else the one of the settings. Raises click.UsageError."""
+    path = asked
+    if path is None and settings.baseline is not None and settings.folder is not None:
+        path = settings.folder / settings.baseline
+    if path is None:
+        return None
+    from zerocfg.lint.baseline import read_baseline
+
+    try:
+        return Baseline(read_baseline(path.read_bytes().decode("utf-8")), path.resolve().parent)
+    except FileNotFoundError:
+        raise click.UsageError(f"there is no baseline '{path}'; write it with --write-baseline {path}") from None
+    except (ValueError, OSError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise click.UsageError(f"the baseline '{path}' cannot be read: {reason}") from None
+
+
+def write_baseline_file(result: Result, path: Path) -> None:
+    """Record all findings. An existing baseline is replaced."""
+    from zerocfg.lint.baseline import baseline_text
+    from zerocfg.source.write import write_atomic
+
+    write_atomic(path, baseline_text(result, path.resolve().parent).encode("utf-8"))
+    count = len(result.diagnostics)
+    click.echo(f"{count} finding{'s' * (count != 1)} written to {path}.")

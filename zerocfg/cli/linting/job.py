@@ -1,0 +1,201 @@
+"""One lint job: which files it reads, with which settings. Shared by reports, fixes, ignores and the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zerocfg.cli.settings import Settings
+from zerocfg.lint.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
+from zerocfg.lint.selection import Selection, called, fits, names
+from zerocfg.run.discover import Files, display_name
+from zerocfg.run.link import find_runs
+from zerocfg.run.model import ReaderEvidence, Run, SourceFile, files_of
+from zerocfg.run.releases import with_versions
+from zerocfg.run.resolve_settings import with_consumer
+from zerocfg.run.unchecked import UncheckedFile, unchecked_files, without_unknown
+from zerocfg.source.text import Where
+
+if TYPE_CHECKING:
+    from zerocfg.lint.baseline import Entry
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A parsed baseline: its entries, and the folder that their file names are relative to."""
+
+    entries: Mapping[Entry, int]
+    folder: Path
+
+
+@dataclass
+class Job:
+    """What to lint and how.
+
+    stdin          texts from standard input, by real path
+    consumer       who reads the configs, overriding what the files say
+    root           what paths in configs are relative to, if not the current folder
+    touching       only findings that touch a target, not all of the runs that the targets take part in
+    notes          whether notes are reported (see `reported`); a lint collects them in any case
+    skip_unknown   ignore targets that are no configs
+    """
+
+    targets: list[Path]
+    settings: Settings
+    selection: Selection
+    consumer: str | None = None
+    known: Baseline | None = None
+    stdin: dict[str, str] = field(default_factory=dict)
+    root: Path | None = None
+    touching: bool = False
+    notes: bool = True
+    skip_unknown: bool = False
+    files: Files | None = None
+    """The files as the first lint read them. Later lints reuse them, except for the texts passed to `lint`."""
+    runs: list[Run] = field(default_factory=list)
+    """The runs of the last lint."""
+    empty: list[Path] = field(default_factory=list)
+    """Target folders in which the last lint found no config."""
+
+    def lint(self, texts: Mapping[str, str] | None = None) -> Result:
+        """Lint the targets. ``texts``: contents by real path that replace those on disk."""
+        changed = {**self.stdin, **(texts or {})}
+        if self.files is None:
+            files = self.files = Files(changed)
+        else:
+            files = self.files.with_texts(changed)
+        runs, asked = find_runs(self.targets, files, root=self.root, scripts=True)
+        runs = with_versions(runs, self.settings.versions)
+        excluded = {id(file) for file in files.all() if self.excluded(file)} if self.settings.exclude else set()
+        self.empty = _empty(self.targets, runs)
+        runs = self.read(runs)
+        if any(run.spec is not None for run in runs):
+            from zerocfg.resolve.facts import with_facts
+
+            runs = with_facts(runs, files)
+        self.runs = runs
+        result = lint_runs(
+            runs,
+            self.selection,
+            asked if self.touching else None,
+            complete=asked - excluded if all(map(_whole, self.targets)) else False,
+            excluded=excluded,
+        )
+        result.unread = self.unread(files, runs, result)
+        if self.known is None:
+            return result
+        from zerocfg.lint.baseline import without_known
+
+        looked_at = frozenset(
+            str(file.path.resolve()) for file in files.all() if file.path and id(file) in asked - excluded
+        )
+        return without_known(result, self.known.entries, self.known.folder, looked_at)
+
+    @property
+    def included(self) -> list[Run]:
+        """The runs of the last lint, except those whose files are all excluded."""
+        return [run for run in self.runs if not all(map(self.excluded, run.files))]
+
+    def reported(self, result: Result) -> Result:
+        """The part of a result that is reported: without notes unless they were asked for."""
+        return result if self.notes else without_notes(result, self.selection)
+
+    def is_reported(self, diagnostic: Diagnostic) -> bool:
+        """Whether a finding is reported."""
+        return self.notes or wanted_note(diagnostic, self.selection)
+
+    def read(self, runs: list[Run]) -> list[Run]:
+        """The runs with the consumer from the command line or the settings; the setting ``consumer`` is only a default
+        for files that do not say who reads them."""
+        if self.consumer is not None:
+            return [with_consumer(run, self.consumer, ReaderEvidence("command")) for run in runs]
+        if self.settings.consumers:
+            runs = [self._by_path(run) for run in runs]
+        return runs if self.settings.consumer is None else assume_consumer(runs, self.settings.consumer)
+
+    def _by_path(self, run: Run) -> Run:
+        folder = self.settings.folder
+        known = [name for file in files_of(run) for name in names(file, folder)]
+        if run.entry_point is not None:
+            known += called(display_name(run.entry_point), run.entry_point, folder)
+        for pattern, consumer in self.settings.consumers:
+            if any(fits(pattern, name) for name in known):
+                return with_consumer(run, consumer, ReaderEvidence("path", pattern=pattern))
+        return run
+
+    def unread(self, files: Files, runs: list[Run], result: Result) -> tuple[UncheckedFile, ...]:
+        """Files that were found but not checked."""
+        folders = [target for target in self.targets if target.is_dir()]
+        named = [target for target in self.targets if not target.is_dir()]
+        told = [
+            Where(span.file.name, *span.start)
+            for one in (*result.diagnostics, *(one.diagnostic for one in result.suppressed))
+            for span in (one.span, *one.related)
+        ]
+        hidden = {file.name for file in files.met() if self.excluded(file)} if self.settings.exclude else set()
+        looked_at = [run for run in runs if not run.files or any(file.name not in hidden for file in run.files)]
+        found = unchecked_files(files, looked_at, named, folders, told)
+        found = tuple(one for one in found if one.file not in hidden)
+        return without_unknown(found) if self.skip_unknown else found
+
+    def progress(self) -> str:
+        """Progress of the running lint, for the terminal."""
+        read = len(list(self.files.all())) if self.files is not None else 0
+        return f"{read} files read" if read else ""
+
+    def excluded(self, file: SourceFile) -> bool:
+        return any(excludes(self.settings.exclude, name) for name in names(file, self.settings.folder))
+
+    def original(self, path: str) -> str:
+        """The text of a file as the first lint read it."""
+        assert self.files is not None
+        return self.files.open(Path(path)).source.text
+
+
+def excludes(patterns: Iterable[str], name: str) -> bool:
+    """Whether a pattern matches the path of a file or of a folder above it; without a slash, the name of either."""
+    parts = () if Path(name).is_absolute() else name.split("/")
+    return any(
+        fnmatch(name, pattern)
+        or fnmatch(name, f"{pattern}/*")
+        or ("/" not in pattern and any(fnmatch(part, pattern) for part in parts))
+        for pattern in (one.rstrip("/") for one in patterns)
+    )
+
+
+def excludes_path(settings: Settings, path: Path) -> bool:
+    """Whether `exclude` of the settings or of the command line leaves a path out."""
+    return any(excludes(settings.exclude, name) for name in called(display_name(path), path, settings.folder))
+
+
+def assume_consumer(runs: list[Run], consumer: str) -> list[Run]:
+    """The runs, with this consumer where the files do not say who reads the config."""
+    return [with_consumer(run, consumer, ReaderEvidence("settings")) if _open(run) else run for run in runs]
+
+
+def _open(run: Run) -> bool:
+    """Whether the consumer is unknown; a script that uses another framework shows that there is none."""
+    return run.consumer is None and not (run.script is not None and run.script.foreign)
+
+
+def _empty(targets: list[Path], runs: list[Run]) -> list[Path]:
+    """Target folders that contain no file of any run."""
+    return [target for target in targets if target.is_dir() and not _holds(target.resolve(), runs)]
+
+
+def _holds(folder: Path, runs: list[Run]) -> bool:
+    return any(
+        file.path is not None and file.path.resolve().is_relative_to(folder) for run in runs for file in files_of(run)
+    )
+
+
+def _whole(target: Path) -> bool:
+    """Whether all runs that a target takes part in are read: a file brings its whole repository along, a folder within
+    a repository does not."""
+    if not target.is_dir():
+        return True
+    folder = target.resolve()
+    return not any((above / ".git").exists() for above in folder.parents) or (folder / ".git").exists()

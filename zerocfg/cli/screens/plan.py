@@ -1,0 +1,244 @@
+"""What ``zerocfg plan`` prints."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zerocfg.cli.screens import plan_table
+from zerocfg.memory.overhead import GIB, MIB, Band
+from zerocfg.report.table import Column, folded, table
+from zerocfg.resolve.explain.forecast import Forecast
+from zerocfg.resolve.explain.plan_summary import describe_engine, duration
+
+if TYPE_CHECKING:
+    from zerocfg.memory.terms import Held, Phase
+    from zerocfg.memory.time import rates
+    from zerocfg.memory.verdict import Rung
+    from zerocfg.resolve.build import BuildResult
+    from zerocfg.resolve.explain.alternatives import Alternative
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One run: what is predicted of it, or in words why nothing is; and the other ways to run it."""
+
+    built: BuildResult
+    forecast: Forecast | str
+    alternatives: list[Alternative]
+
+
+def as_text(found: list[Shown], *, every: bool = False, width: int | None = None) -> str:
+    """``width``: columns of the terminal that it is for."""
+    return "\n".join(folded(_run(one.built, one.forecast, width), width) + _others(one, every, width) for one in found)
+
+
+def _others(one: Shown, every: bool, width: int | None) -> str:
+    text = plan_table.text(one.alternatives, every=every, width=width)
+    return f"\n{text}" if text else ""
+
+
+def _run(built: BuildResult, one: Forecast | str, width: int | None) -> str:
+    assert built.plan is not None
+    title = f"{built.name}: {built.plan.consumer} on {built.plan.hardware}"
+    if isinstance(one, str):
+        return f"{title}\n  nothing can be predicted: {one}\n"
+    text = f"{title}, {describe_engine(one.setup.options)}, {one.setup.precision}\n"
+    work = one.setup.workload
+    if work is not None:
+        kept = "gradient checkpointing" if work.gradient_checkpointing else "all activations kept"
+        loss = ", loss without all logits" if work.fused_loss else ""
+        batch = f"micro batch {work.micro_batch} x {work.sequence_length} tokens"
+        text += f"  {batch}, {kept}, {work.attention} attention{loss}\n"
+    text += "\n" + _phases(one, width) + "\n" + _figures(one)
+    text += _time(one)
+    text += "".join(f"  note       {note}\n" for note in one.notes)
+    return text + _ladder(one)
+
+
+def _phases(one: Forecast, terminal: int | None) -> str:
+    """A row for each term, a column for each phase: what is held at the phase's worst moment."""
+    phases = one.prediction.estimate.phases("device")
+    rows: dict[str, dict[Phase, int]] = {}
+    for phase, held in phases.items():
+        for term, size in held.parts:
+            row = rows.setdefault(term.name, {})
+            row[phase] = row.get(phase, 0) + size
+    order = sorted(rows, key=lambda name: -max(rows[name].values()))
+    peak = max(held.size for held in phases.values())
+    unit, scale = ("GiB", GIB) if peak >= GIB // 10 else ("MiB", MIB)  # toy models
+
+    def cell(size: int) -> str:
+        return f"{size / scale:.2f}" if size else "-"
+
+    shown = [name for name in order if max(rows[name].values()) >= 0.005 * scale]
+    rest: dict[Phase, int] = {phase: sum(rows[n].get(phase, 0) for n in order if n not in shown) for phase in phases}
+    if any(rest.values()):
+        rows["the rest"] = rest
+        shown.append("the rest")
+    rows["allocated"] = {phase: held.size for phase, held in phases.items()}
+    columns = [Column(f"on each device, {unit}", least=20), *(Column(f"{phase:>6}", right=True) for phase in phases)]
+    cells = [(name, *(cell(rows[name].get(phase, 0)) for phase in phases)) for name in [*shown, "allocated"]]
+    return "".join(f"{line}\n" for line in table(columns, cells, terminal))
+
+
+def _size(size: int) -> str:
+    return f"{size / GIB:.1f} GiB" if size >= GIB // 10 else f"{size / MIB:.1f} MiB"
+
+
+def _band(band: Band) -> str:
+    low, high = _size(band.low), _size(band.high)
+    return low if low == high else f"{low.removesuffix(' GiB') if high.endswith(' GiB') else low} to {high}"
+
+
+def _figures(one: Forecast) -> str:
+    prediction = one.prediction
+
+    def range_of(band: Band) -> str:
+        return _band(band) if prediction.complete else f"at least {_size(band.low)}"
+
+    allocated = range_of(prediction.allocated)
+    if prediction.complete and allocated != _size(prediction.allocated.expected):
+        allocated = f"{_size(prediction.allocated.expected)} ({allocated})"
+    text = f"  allocated  {allocated} at the peak: torch.cuda.max_memory_allocated\n"
+    text += f"  reserved   {range_of(prediction.reserved)}: torch.cuda.max_memory_reserved\n"
+    text += f"  device     {range_of(prediction.device)}: what nvidia-smi shows for the process\n"
+    if one.capacity is not None:
+        text += f"  verdict    {_verdict(one, one.capacity)}\n"
+    return text + _host(one)
+
+
+def _verdict(one: Forecast, capacity: int) -> str:
+    """Whether it fits, with what is needed and what there is."""
+    device = one.prediction.device
+    if one.word == "does not fit" and device.low <= capacity and one.room is not None:
+        return f"does not fit: the ranks need {_size(one.host)} of a node's memory, which has {_size(one.room)}"
+    word = one.word if one.word != "unknown" else "not known without activations"
+    least = one.word in ("unknown", "does not fit")
+    needed = f"at least {_size(device.low)}" if least else _band(device)
+    return f"{word}: needs {needed}, the card has {_number(capacity)}"
+
+
+def _number(size: int) -> str:
+    return _size(size).removesuffix(" GiB")
+
+
+def _host(one: Forecast) -> str:
+    """What the ranks of a node take of its memory and its drives; nothing where that is little."""
+    text = ""
+    if one.host >= GIB // 10:
+        of = f" of {_size(one.room)}" if one.room is not None else ""
+        enough = ": the system would end the job (exit code -9)" if one.room is not None and one.host > one.room else ""
+        text += f"  host       {_size(one.host)}{of} of a node's memory{enough}\n"
+    if one.nvme >= GIB // 10:
+        text += f"  drives     {_size(one.nvme)} on the NVMe drives of a node\n"
+    return text
+
+
+def _time(one: Forecast) -> str:
+    if one.time is None:
+        return ""
+    time, seconds = one.time, one.time.seconds
+    text = f"  step       {duration(seconds.expected)} ({duration(seconds.low)} to {duration(seconds.high)})"
+    text += f", {time.tokens_per_second:,.0f} tokens/s, MFU {time.mfu:.0%}\n"
+    parts = sorted(time.parts, key=lambda part: -part.seconds.expected)
+    text += "             " + ", ".join(f"{part.name} {duration(part.seconds.expected)}" for part in parts) + "\n"
+    if one.price is not None:
+        step, billion = time.cost_per_step(one.price), time.cost_per_billion_tokens(one.price)
+        text += f"  cost       {step.expected:.3g} a step, {billion.expected:,.0f} for 1e9 tokens "
+        text += f"({billion.low:,.0f} to {billion.high:,.0f})\n"
+    return text
+
+
+def _ladder(one: Forecast) -> str:
+    if one.ladder is None:
+        return ""
+    text = "\n"
+    if one.ladder.together:
+        text += "  the cheapest way to make it fit:\n"
+        text += "".join(_rung(rung) for rung in one.ladder.together)
+    else:
+        text += "  no change that zerocfg knows makes it fit on this hardware\n"
+    text += "  each change alone:\n"
+    return text + "".join(_rung(rung) for rung in one.ladder.single)
+
+
+def _rung(rung: Rung) -> str:
+    slower = f", {rung.slower:.2f} x the time" if rung.slower else ""
+    return f"    {_band(rung.prediction.device):>18}  {rung.word:<12}  {rung.what}: {rung.cost}{slower}\n"
+
+
+def as_data(found: list[Shown]) -> str:
+    runs = [_data(one.built, one.forecast) | {"plans": plan_table.data(one.alternatives)} for one in found]
+    return json.dumps({"version": 1, "unit": "bytes", "runs": runs}, indent=2) + "\n"
+
+
+def _data(built: BuildResult, one: Forecast | str) -> dict[str, object]:
+    if isinstance(one, str):
+        return {"run": built.name, "error": one}
+    prediction = one.prediction
+    return {
+        "run": built.name,
+        "verdict": one.word,
+        "capacity": one.capacity,
+        "complete": prediction.complete,
+        "allocated": _ends(prediction.allocated),
+        "reserved": _ends(prediction.reserved),
+        "device": _ends(prediction.device),
+        "phases": {phase: _held(held) for phase, held in prediction.estimate.phases("device").items()},
+        "host": _held(prediction.estimate.peak("host")),
+        "nvme": _held(prediction.estimate.peak("nvme")),
+        "node": {"host": one.host, "loading_in_another_dtype": one.loading, "memory": one.room, "nvme": one.nvme},
+        "time": _time_data(one),
+        "notes": list(one.notes),
+        "changes": [_rung_data(rung) for rung in one.ladder.single] if one.ladder else [],
+        "cheapest": [_rung_data(rung) for rung in one.ladder.together] if one.ladder else [],
+    }
+
+
+def _time_data(one: Forecast) -> dict[str, object] | None:
+    time = one.time
+    if time is None:
+        return None
+    data: dict[str, object] = {
+        "seconds": _times(time.seconds),
+        "tokens_per_second": time.tokens_per_second,
+        "samples_per_second": time.samples_per_second,
+        "tflops_per_device": time.tflops,
+        "mfu": time.mfu,
+        "parts": [
+            {"name": part.name, "seconds": _times(part.seconds), "formula": part.formula, "inputs": dict(part.inputs)}
+            for part in time.parts
+        ],
+    }
+    if one.price is not None:
+        data["cost_per_step"] = _times(time.cost_per_step(one.price))
+        data["cost_per_billion_tokens"] = _times(time.cost_per_billion_tokens(one.price))
+    return data
+
+
+def _times(band: rates.Band) -> dict[str, float]:
+    return {"low": band.low, "expected": band.expected, "high": band.high}
+
+
+def _ends(band: Band) -> dict[str, int]:
+    return {"low": band.low, "expected": band.expected, "high": band.high}
+
+
+def _held(held: Held) -> dict[str, object]:
+    parts = [
+        {"name": term.name, "kind": term.kind, "size": size, "source": term.source, "holds_for": term.holds_for}
+        for term, size in held.parts
+    ]
+    return {"moment": held.moment, "size": held.size, "terms": parts}
+
+
+def _rung_data(rung: Rung) -> dict[str, object]:
+    return {
+        "change": rung.what,
+        "cost": rung.cost,
+        "slower": rung.slower,
+        "verdict": rung.word,
+        "device": _ends(rung.prediction.device),
+    }

@@ -1,0 +1,145 @@
+"""``zerocfg smoke --compare`` and ``--find-max-batch``: many launches of one run, and one result."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zerocfg.cli.terminal import columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zerocfg.smoke.compare import Comparison
+    from zerocfg.smoke.max_batch import Try
+    from zerocfg.smoke.smoke import Options
+
+GIB = 1 << 30
+
+
+def options(command: Callable[..., object]) -> Callable[..., object]:
+    """The options of this module, on the command."""
+    path = click.Path(dir_okay=False, path_type=Path)
+    for one in reversed(
+        (
+            click.option(
+                "--compare",
+                "ways",
+                metavar="STAGES",
+                help="Compare ZeRO stages of one RUN, as 0,1,2,3 or 0,3,ddp: memory, throughput, loss.",
+            ),
+            click.option(
+                "--picture", type=path, metavar="FILE", help="With --compare: draw memory over time (.svg, .png, .pdf)."
+            ),
+            click.option("--find-max-batch", is_flag=True, help="Search the largest micro batch of one RUN that fits."),
+            click.option(
+                "--batch-limit",
+                type=click.IntRange(1),
+                help="Where it ends. Default: 64 on CPU, 4096 on cards.",
+            ),
+            click.option(
+                "--max-launches", type=click.IntRange(1), default=12, show_default=True, help="Of one such search."
+            ),
+            click.option(
+                "--memory-limit",
+                type=click.FloatRange(0, min_open=True),
+                metavar="GIB",
+                help="The most that each rank may have: of its card, on CPU of the host.",
+            ),
+        )
+    ):
+        command = one(command)
+    return command
+
+
+def measure(
+    path: Path,
+    options: Options,
+    *,
+    ways: str | None,
+    find_max_batch: bool,
+    picture: Path | None,
+    batch_limit: int | None,
+    max_launches: int,
+    as_json: bool,
+) -> None:
+    """Run the comparison or the search, print it and exit with its code."""
+    from zerocfg.smoke import compare, max_batch
+    from zerocfg.smoke.model.error import SmokeError
+    from zerocfg.smoke.prepare import strategies
+    from zerocfg.smoke.prepare.folder import read
+    from zerocfg.smoke.smoke import launch_once
+
+    # Saving and reading back are not what is measured here; the step that warms up needs two others behind it.
+    options = replace(options, parts=("train",), keep=None)
+    bounds = {"upper": batch_limit, "launches": max_launches}
+
+    width = columns(sys.stdout)
+
+    def progress(words: str) -> None:
+        if sys.stderr.isatty():
+            click.echo(words, err=True)
+
+    def on_try(one: Try) -> None:
+        progress(f"micro batch {one.batch}: {'fits' if one.fits else one.why}")
+
+    try:
+        if picture is not None:
+            _drawable(picture, ways)
+        folder = read(path, options.consumer, options.name)
+        if ways is None:
+            found = max_batch.find(folder, options, launch_once, **bounds, on_try=on_try)
+            click.echo(json.dumps(found.data(), indent=2) if as_json else max_batch.render(found, width), nl=as_json)
+            interrupted, good = found.interrupted, found.problem is None and found.largest is not None
+        else:
+            compared = compare.compare(
+                folder,
+                strategies.parse(ways),
+                options,
+                launch_once,
+                compare.pin_with,
+                search=bounds if find_max_batch else None,
+                on_try=lambda way, one: on_try(one) if one is not None else progress(strategies.label(way)),
+            )
+            click.echo(
+                json.dumps(compared.data(), indent=2) if as_json else compare.render(compared, width), nl=as_json
+            )
+            interrupted, good = compared.interrupted, compared.good
+            if picture is not None and not interrupted:
+                _draw(compared, picture)
+    except SmokeError as error:
+        click.echo(f"Error: {error}", err=True)
+        raise click.exceptions.Exit(2) from None
+    if interrupted:
+        raise click.Abort
+    if not good:
+        raise click.exceptions.Exit(1)
+
+
+def _drawable(picture: Path, ways: str | None) -> None:
+    from zerocfg.cli.screens.plan_picture import PictureError
+    from zerocfg.cli.screens.smoke_picture import check
+
+    if ways is None:
+        raise click.UsageError("--picture draws a comparison: give --compare as well")
+    try:
+        check(picture)
+    except PictureError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _draw(compared: Comparison, picture: Path) -> None:
+    from zerocfg.cli.screens.plan_picture import PictureError
+    from zerocfg.cli.screens.smoke_picture import draw
+
+    try:
+        draw(compared, picture)
+    except PictureError as error:
+        click.echo(f"Error: {error}", err=True)
+        raise click.exceptions.Exit(2) from None
+    click.echo(f"picture: {picture}", err=True)

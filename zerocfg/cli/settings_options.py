@@ -1,0 +1,64 @@
+"""``--config``, ``--isolated``, ``--exclude`` and ``--extend-exclude``: settings that the command line gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from zerocfg.cli.settings import Settings, find_settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class SettingsOptions:
+    """``exclude`` takes the place of what the settings exclude, ``extend_exclude`` is added."""
+
+    config: tuple[str, ...] = ()
+    isolated: bool = False
+    exclude: tuple[str, ...] = ()
+    extend_exclude: tuple[str, ...] = ()
+
+    def settings(self, start: Path) -> Settings:
+        """What counts for files at or below a path. Raises click.UsageError for settings that make no sense."""
+        found = find_settings(start if start.is_dir() else start.parent, self.config, isolated=self.isolated)
+        if not self.exclude and not self.extend_exclude:
+            return found
+        return replace(found, exclude=(self.exclude or found.exclude) + self.extend_exclude)
+
+
+def options(command: Command) -> Command:
+    """The options, to be given to `SettingsOptions`."""
+    for option in (
+        click.option(
+            "--extend-exclude",
+            multiple=True,
+            metavar="PATTERN",
+            callback=_by_comma,
+            help="Leave these files and folders out too, beside those of the settings.",
+        ),
+        click.option(
+            "--exclude",
+            multiple=True,
+            metavar="PATTERN",
+            callback=_by_comma,
+            help="Leave out these files and folders, instead of those of the settings.",
+        ),
+        click.option("--isolated", is_flag=True, help="Read no settings files."),
+        click.option(
+            "--config",
+            multiple=True,
+            metavar="FILE|SETTING",
+            help="A settings file in place of the nearest, or a setting such as 'fail-on = \"error\"'.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _by_comma(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word.strip() for one in value for word in one.split(",") if word.strip())
