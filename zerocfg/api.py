@@ -16,7 +16,7 @@ from zerocfg.cli.linting.job import Job
 from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.errors import Error, ValidationError
-from zerocfg.lint.engine import Diagnostic, Result
+from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import CONSUMERS, UNKNOWN, Origin, Run, Setting

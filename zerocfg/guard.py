@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import find_settings
-from zerocfg.lint.engine import lint_runs
+from zerocfg.linter.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions
 from zerocfg.run.stages.exports import variables
 
 if TYPE_CHECKING:
-    from zerocfg.lint.engine import Result
+    from zerocfg.linter.engine import Result
 
 EXPORTED = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MEGATRON_LM_")
 """Prefixes of the variables by which accelerate's launcher hands its config on."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from zerocfg.lint.engine import Result
+    from zerocfg.linter.engine import Result
 
 _RESULTS = pytest.StashKey["dict[Path, Result]"]()
 _RANK = {"note": 0, "warning": 1, "error": 2}
@@ -48,7 +48,7 @@ class ConfigItem(pytest.Item):
 
     def runtest(self) -> None:
         from zerocfg.api import ConfigError
-        from zerocfg.lint.engine import Result
+        from zerocfg.linter.engine import Result
         from zerocfg.report.full import render_full
 
         result, threshold = self._project()

@@ -15,7 +15,7 @@ from zerocfg.catalog.check import refusal
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.catalog.values import kind_of, show
 from zerocfg.errors import Error, Refusal, ValidationError
-from zerocfg.lint.engine import Diagnostic, lint_runs
+from zerocfg.linter.engine import Diagnostic, lint_runs
 from zerocfg.models.accelerate import ClusterConfig, SageMakerConfig
 from zerocfg.models.base import Section, keys_of, spellings
 from zerocfg.models.deepspeed import DeepSpeedConfig

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zerocfg.catalog.history import histories
-from zerocfg.lint.engine import file_span
+from zerocfg.linter.engine import file_span
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import arguments, methods, own_option, reader
 from zerocfg.run.model import UNKNOWN, Call, Run

@@ -24,7 +24,7 @@ from tests.build.conftest import Workplace
 from tests.build.test_parity import environment
 from tests.build.triples import SEED, Triple, triples
 from tests.parity.verdicts import BY_KEY, claims
-from zerocfg.lint.engine import Diagnostic, lint_runs
+from zerocfg.linter.engine import Diagnostic, lint_runs
 from zerocfg.resolve.build import build_plans
 from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.rules.api import Severity

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.lint.release_range import ReleaseRange
+from zerocfg.linter.release_range import ReleaseRange
 
 Cli = Callable[..., Outcome]
 KNOWN = ("0.1", "0.2", "0.3", "0.4")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Outcome
 from zerocfg.cli.linting import apply_fixes
-from zerocfg.lint.fixing import fix_all
+from zerocfg.linter.fixing import fix_all
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.editors.servers import Editor
 from tests.models.editor_schemas import FOLDER
-from zerocfg.lint.engine import lint_runs
+from zerocfg.linter.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 

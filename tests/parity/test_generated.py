@@ -36,7 +36,7 @@ from tests.parity.verdicts import (
     real_deepspeed,
 )
 from zerocfg.catalog.schema import load_schema
-from zerocfg.lint.engine import Diagnostic
+from zerocfg.linter.engine import Diagnostic
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Severity
 from zerocfg.rules.registry import ALL, find

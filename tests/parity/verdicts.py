@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from zerocfg.catalog.schema import Section, load_schema
-from zerocfg.lint.engine import Diagnostic, lint_runs
+from zerocfg.linter.engine import Diagnostic, lint_runs
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Rule, Severity
 from zerocfg.rules.registry import find

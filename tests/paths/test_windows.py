@@ -18,9 +18,9 @@ import pytest
 from zerocfg.api import lint
 from zerocfg.cli.linting import add_ignores
 from zerocfg.emit import files as emitted
-from zerocfg.lint import baseline
-from zerocfg.lint.engine import Diagnostic, Result
-from zerocfg.lint.selection import names
+from zerocfg.linter import baseline
+from zerocfg.linter.engine import Diagnostic, Result
+from zerocfg.linter.selection import names
 from zerocfg.report import checkout, sarif
 from zerocfg.report.gitlab import render_gitlab
 from zerocfg.run import discover

@@ -21,7 +21,7 @@ from tests.parity.verdicts import real_accelerate
 from tests.proofs.claims import contradictions, measured
 from tests.proofs.harness import HarnessError, Observation, observe
 from tests.real_files.oracle import accelerate_error, deepspeed_error, fill
-from zerocfg.lint.engine import Diagnostic
+from zerocfg.linter.engine import Diagnostic
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rulebook.proof import Proof, crashes
 from zerocfg.rules.registry import find

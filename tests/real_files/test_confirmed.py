@@ -11,7 +11,7 @@ import pytest
 from tests.real_files.confirm import Played, confirmed
 from tests.real_files.pairs import LINE, Pair, pairs
 from tests.rules.examples import lint_example
-from zerocfg.lint.engine import Diagnostic
+from zerocfg.linter.engine import Diagnostic
 from zerocfg.rulebook.example import Example
 from zerocfg.rules.api import Severity
 from zerocfg.run.discover import Files

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.wild.libraries import Kind, read
 from tests.rules.examples import lint
-from zerocfg.lint.engine import Diagnostic, Result
-from zerocfg.lint.fixing import fix_all
+from zerocfg.linter.engine import Diagnostic, Result
+from zerocfg.linter.fixing import fix_all
 
 READ: dict[str, Kind] = {"deepspeed": "deepspeed", "accelerate": "accelerate", "recipe": "recipe", "launch": "shell"}
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import corpus_folder
 from tests.real_files.oracle import accelerate_error, deepspeed_error
-from zerocfg.lint.engine import Diagnostic, lint_runs
+from zerocfg.linter.engine import Diagnostic, lint_runs
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Severity
 from zerocfg.rules.registry import find

@@ -17,7 +17,7 @@ from tests.real_files.confirm import confirmed
 from tests.real_files.pairs import Pair
 from tests.real_files.test_confirmed import launches, played
 from tests.rules.examples import lint_example
-from zerocfg.lint.engine import Diagnostic
+from zerocfg.linter.engine import Diagnostic
 from zerocfg.rulebook.example import Example
 from zerocfg.rules.api import Severity
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.linting.job import assume_consumer
-from zerocfg.lint.engine import Result, lint_runs
-from zerocfg.lint.fixing import fix_all
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.engine import Result, lint_runs
+from zerocfg.linter.fixing import fix_all
+from zerocfg.linter.selection import Selection
 from zerocfg.resolve.facts import with_facts
 from zerocfg.rulebook.example import Expected
 from zerocfg.run.discover import Files
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from zerocfg.lint.engine import Diagnostic, FileSpan
+    from zerocfg.linter.engine import Diagnostic, FileSpan
     from zerocfg.rulebook.example import Example
 
 

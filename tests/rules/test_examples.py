@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.lint.fixing import fix_all
+from zerocfg.linter.fixing import fix_all
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Severity
 from zerocfg.rules.codes import REMOVED
@@ -19,7 +19,7 @@ from .examples import lint, lint_example, told, write
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from zerocfg.lint.engine import Result
+    from zerocfg.linter.engine import Result
 
 RULES = {rule.code: rule for rule in ALL}
 

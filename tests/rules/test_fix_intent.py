@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint, write
-from zerocfg.lint.fixing import fix_all
+from zerocfg.linter.fixing import fix_all
 from zerocfg.rulebook.example import Example
 from zerocfg.rules.api import Intent
 from zerocfg.rules.fixes import edited
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from zerocfg.lint.engine import Diagnostic
+    from zerocfg.linter.engine import Diagnostic
     from zerocfg.source.edit import Edit
 
 DS = (

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from zerocfg.lint.engine import Result
-from zerocfg.lint.fixing import fix_all
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.engine import Result
+from zerocfg.linter.fixing import fix_all
+from zerocfg.linter.selection import Selection
 from zerocfg.rulebook.example import Example
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL, find

@@ -11,7 +11,7 @@ import yaml
 
 from tests.parity.foreign import FOREIGN, Foreign
 from tests.rules.examples import lint
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.selection import Selection
 from zerocfg.source.edit import apply_edits
 
 CODES = ("ZC101", "ZC103", "ZC115", "ZC841")

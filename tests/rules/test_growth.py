@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from zerocfg.lint.engine import lint_runs
+from zerocfg.linter.engine import lint_runs
 from zerocfg.report import frame as frames
 from zerocfg.report.full import render_full
 from zerocfg.rules import issues

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zerocfg.lint.add_ignores import ignores_for
-from zerocfg.lint.engine import Result
-from zerocfg.lint.fixing import fix_all
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.add_ignores import ignores_for
+from zerocfg.linter.engine import Result
+from zerocfg.linter.fixing import fix_all
+from zerocfg.linter.selection import Selection
 from zerocfg.rulebook.example import Example
 from zerocfg.rules.codes import REMOVED, Removed
 

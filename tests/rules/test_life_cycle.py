@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import Outcome
 from tests.cli.conftest import zerocfg as zerocfg  # the command line, as a fixture
-from zerocfg.lint import engine
+from zerocfg.linter import engine
 from zerocfg.rules import registry
 from zerocfg.rules.codes import REMOVED, Removed
 

@@ -11,7 +11,7 @@ from tests.rules.examples import write
 from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes, rule_outcomes
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.selection import Selection
 from zerocfg.rulebook.older_releases import key_of, keys_of
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rulebook.proof import printed, unprinted

@@ -15,7 +15,7 @@ from tests.cli.conftest import Outcome
 from tests.cli.conftest import zerocfg as zerocfg  # the command line, as a fixture
 from tests.conftest import ROOT
 from zerocfg.cli.linting.examples import as_shown
-from zerocfg.lint.engine import DOCS
+from zerocfg.linter.engine import DOCS
 from zerocfg.rulebook.example import Expected
 from zerocfg.rulebook.pages import COMMON, PageError, page_of, read_page
 from zerocfg.rulebook.proof import at_least, at_most, crashes, printed, shows, unprinted

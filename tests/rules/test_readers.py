@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import inside, lint, write
-from zerocfg.lint.fixing import edited
-from zerocfg.lint.reader_agreement import possible
+from zerocfg.linter.fixing import edited
+from zerocfg.linter.reader_agreement import possible
 from zerocfg.rulebook.example import Example
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL

@@ -8,7 +8,7 @@ import pytest
 
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
-from zerocfg.lint.engine import Diagnostic, Selection
+from zerocfg.linter.engine import Diagnostic, Selection
 
 PARAMETERS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "data_types": {"param_dtype": "fp16"}}\n'
 

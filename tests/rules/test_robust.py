@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.parity.generated import entries, json_text, mistaken, yaml_text
-from zerocfg.lint.engine import lint_runs
+from zerocfg.linter.engine import lint_runs
 from zerocfg.resolve.facts import with_facts
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.examples import lint
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.selection import Selection
 
 
 @pytest.mark.parametrize(("zero", "default"), [({"stage": 2}, "false"), ({"stage": 3}, "true"), ({}, "false")])

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zerocfg.lint.engine import Result
-from zerocfg.lint.fixing import edited, fix_all
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.engine import Result
+from zerocfg.linter.fixing import edited, fix_all
+from zerocfg.linter.selection import Selection
 
 from .examples import lint
 

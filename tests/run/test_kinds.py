@@ -8,7 +8,7 @@ import pytest
 
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.selection import Selection
 from zerocfg.run.kinds import sniff
 from zerocfg.run.templates import placeholder
 

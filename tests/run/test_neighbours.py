@@ -9,7 +9,7 @@ import pytest
 
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.selection import Selection
 from zerocfg.run.discover import Files
 from zerocfg.run.frameworks import FRAMEWORKS, recognise, ships_config
 from zerocfg.run.link import find_runs

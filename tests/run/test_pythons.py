@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.install_limits import install_limits
 from zerocfg.catalog.versions import release
-from zerocfg.lint.engine import lint_runs
+from zerocfg.linter.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run

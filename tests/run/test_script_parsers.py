@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.lint.engine import Diagnostic, lint_runs
+from zerocfg.linter.engine import Diagnostic, lint_runs
 from zerocfg.rules.api import Severity
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.rules.examples import lint_example, told
 from tools.new_rule import PAGE, with_rule
-from zerocfg.lint import engine
+from zerocfg.linter import engine
 from zerocfg.rulebook.example import Example
 from zerocfg.rulebook.pages import page_folder, read_page
 from zerocfg.rules import registry

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.selection import Selection
 from zerocfg.run.model import CONSUMERS, Consumer, consumer_of
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zerocfg.emit.files import Emitted, emit
 from zerocfg.emit.problems import problems as emit_problems
 from zerocfg.emit.verify import differences, emitted_run
-from zerocfg.lint.engine import Diagnostic, Result, lint_runs
+from zerocfg.linter.engine import Diagnostic, Result, lint_runs
 from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.rules.api import Severity
 from zerocfg.run.config import AUTO

@@ -16,8 +16,8 @@ from lsprotocol.types import (
 )
 from lsprotocol.types import Diagnostic as Shown
 
-from zerocfg.lint.add_ignores import ignores_for
-from zerocfg.lint.engine import Diagnostic, real_name
+from zerocfg.linter.add_ignores import ignores_for
+from zerocfg.linter.engine import Diagnostic, real_name
 from zerocfg.lsp.checking import Snapshot
 from zerocfg.lsp.diagnostics import UriOf, range_of
 from zerocfg.lsp.positions import lines_of

@@ -13,7 +13,7 @@ from lsprotocol.types import (
     Range,
 )
 
-from zerocfg.lint.engine import real_name
+from zerocfg.linter.engine import real_name
 from zerocfg.lsp.completion import complete
 from zerocfg.lsp.cursor import in_json, in_yaml
 from zerocfg.lsp.documents import Document, file_uri

@@ -13,8 +13,8 @@ from zerocfg.cli.linting.baseline import read_baseline_file
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import Settings, find_settings
-from zerocfg.lint.engine import Diagnostic, Result, real_name
-from zerocfg.lint.fixing import Texts, edited, fix_all
+from zerocfg.linter.engine import Diagnostic, Result, real_name
+from zerocfg.linter.fixing import Texts, edited, fix_all
 from zerocfg.lsp.documents import Document, texts
 from zerocfg.run.discover import Files
 from zerocfg.run.model import Kind, Run, SourceFile

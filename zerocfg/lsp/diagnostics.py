@@ -14,7 +14,7 @@ from lsprotocol.types import (
 )
 from lsprotocol.types import Diagnostic as Shown
 
-from zerocfg.lint.engine import Diagnostic, FileSpan, real_name
+from zerocfg.linter.engine import Diagnostic, FileSpan, real_name
 from zerocfg.lsp.checking import Snapshot
 from zerocfg.lsp.keys import key_at
 from zerocfg.lsp.pages import page

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from zerocfg.catalog.schema import Key
 from zerocfg.catalog.values import show
-from zerocfg.lint.engine import real_name
+from zerocfg.linter.engine import real_name
 from zerocfg.lsp.keys import Place
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.origins import origin_label, span_of

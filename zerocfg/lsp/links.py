@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from zerocfg.lint.engine import real_name
+from zerocfg.linter.engine import real_name
 from zerocfg.run.expand import PATHS
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.launch.line import Option, Word

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from zerocfg.cli.linting.examples import as_shown
-from zerocfg.lint.engine import DOCS
+from zerocfg.linter.engine import DOCS
 from zerocfg.lsp.documents import file_uri
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rulebook.rendering import as_markdown

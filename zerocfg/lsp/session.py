@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from lsprotocol.types import Diagnostic as Shown
 
-from zerocfg.lint.engine import real_name
+from zerocfg.linter.engine import real_name
 from zerocfg.lsp.checking import Project, Snapshot
 from zerocfg.lsp.diagnostics import diagnostics
 from zerocfg.lsp.documents import LARGEST, Document, Documents, real_path

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from zerocfg.catalog.history import Histories, histories, name_in
 from zerocfg.catalog.versions import Release, release
-from zerocfg.lint.engine import Diagnostic, FileSpan, file_span
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.engine import Diagnostic, FileSpan, file_span
+from zerocfg.linter.selection import Selection
 from zerocfg.migrate.argument_history import since
 from zerocfg.migrate.arguments import lacking
 from zerocfg.migrate.configs import changed_accelerate, changed_deepspeed, is_gone, written_keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zerocfg.lint.engine import FileSpan, file_span, real_name
+from zerocfg.linter.engine import FileSpan, file_span, real_name
 from zerocfg.migrate import arguments, code, configs, kept, pins
 from zerocfg.migrate.dicts import dict_edits, dropped
 from zerocfg.migrate.plan import Plan, plan_of

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from zerocfg.compare.effective_diff import Difference, compare
 from zerocfg.compare.sides import ARGUMENTS, side_of
-from zerocfg.lint.engine import Diagnostic, FileSpan, lint_runs
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.engine import Diagnostic, FileSpan, lint_runs
+from zerocfg.linter.selection import Selection
 from zerocfg.migrate.migration import Migration
 from zerocfg.migrate.releases import at_releases, at_stated_releases, oldest
 from zerocfg.rules.api import Severity

@@ -10,7 +10,7 @@ from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
 
 if TYPE_CHECKING:
-    from zerocfg.lint.engine import Diagnostic, FileSpan, Result
+    from zerocfg.linter.engine import Diagnostic, FileSpan, Result
     from zerocfg.rules.api import Rule
 
 WIDEST = 160

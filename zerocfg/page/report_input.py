@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from zerocfg.compare.check_outputs import OutputCheck
     from zerocfg.emit.lock import Lock
-    from zerocfg.lint.engine import Result
+    from zerocfg.linter.engine import Result
     from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.explain.alternatives import Alternative
     from zerocfg.resolve.explain.forecast import Forecast

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
 
-from zerocfg.lint.baseline import fingerprint
-from zerocfg.lint.engine import Diagnostic
+from zerocfg.linter.baseline import fingerprint
+from zerocfg.linter.engine import Diagnostic
 
 
 def fingerprints(diagnostics: Iterable[Diagnostic]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zerocfg.lint.engine import Result
+from zerocfg.linter.engine import Result
 from zerocfg.source.foreign import harmless
 from zerocfg.source.secrets import masked
 

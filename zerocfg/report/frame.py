@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerocfg.lint.engine import FileSpan
+from zerocfg.linter.engine import FileSpan
 
 WIDEST = 160
 """Columns of a source line that are shown when the width of the output is unknown."""

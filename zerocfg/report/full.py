@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zerocfg.catalog.versions import library_name
-from zerocfg.lint.engine import Diagnostic, FileSpan, Result
+from zerocfg.linter.engine import Diagnostic, FileSpan, Result
 from zerocfg.report.frame import frame
 
 _COLOURS = {"error": "31;1", "warning": "33;1", "note": "36;1", "blue": "34", "bold": "1", "green": "32"}

@@ -5,7 +5,7 @@ It shows ten of them for a step, so the summary is printed as well.
 
 from __future__ import annotations
 
-from zerocfg.lint.engine import Diagnostic, Result
+from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.report.checkout import GITHUB, in_checkout
 from zerocfg.report.full import Paint, summary, unread_lines
 

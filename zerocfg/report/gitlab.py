@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from zerocfg.lint.engine import Result
+from zerocfg.linter.engine import Result
 from zerocfg.report.checkout import GITLAB, in_checkout
 from zerocfg.report.fingerprints import fingerprints
 

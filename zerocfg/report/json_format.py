@@ -6,11 +6,11 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from zerocfg.lint.engine import Diagnostic, FileSpan, Result
+from zerocfg.linter.engine import Diagnostic, FileSpan, Result
 from zerocfg.rules.api import Fix
 
 if TYPE_CHECKING:
-    from zerocfg.lint.release_range import ReleaseRange
+    from zerocfg.linter.release_range import ReleaseRange
 
 
 def render_json(result: Result) -> str:

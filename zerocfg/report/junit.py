@@ -6,7 +6,7 @@ import re
 from itertools import groupby
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from zerocfg.lint.engine import Diagnostic, Result
+from zerocfg.linter.engine import Diagnostic, Result
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, not even escaped."""

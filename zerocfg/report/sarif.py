@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from zerocfg.lint.engine import Diagnostic, FileSpan, Result, Suppressed
+from zerocfg.linter.engine import Diagnostic, FileSpan, Result, Suppressed
 from zerocfg.report.checkout import GITHUB, in_checkout
 from zerocfg.report.fingerprints import fingerprints
 from zerocfg.rulebook.pages import page_of

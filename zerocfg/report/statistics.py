@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from zerocfg.lint.engine import Result
+from zerocfg.linter.engine import Result
 from zerocfg.report.full import Paint, summary, unread_lines
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.rules.examples import lint, told, without_fix, write
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.selection import Selection
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
 from zerocfg.source.edit import apply_edits

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint, write
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.selection import Selection
 from zerocfg.rulebook.example import Example
 
 from .files import of

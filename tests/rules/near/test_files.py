@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint, told, without_fix, write
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.selection import Selection
 
 from .files import of
 from .table import Near, near, rows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint_example
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.selection import Selection
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
 

@@ -16,8 +16,8 @@ from zerocfg.cli.settings import find_settings
 from zerocfg.cli.terminal import columns
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
-from zerocfg.lint.engine import Diagnostic
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.engine import Diagnostic
+from zerocfg.linter.selection import Selection
 from zerocfg.migrate.impact import Impact, KeyChange, impact
 from zerocfg.migrate.outcome import Changed
 from zerocfg.migrate.releases import ReleasesError, parse_releases, pinned_releases

@@ -17,7 +17,7 @@ from zerocfg.cli.screens.settings_table import settings_table
 from zerocfg.cli.settings_options import SettingsOptions, options
 from zerocfg.cli.terminal import columns
 from zerocfg.compare.lock_table import table
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.selection import Selection
 from zerocfg.report.runs import releases_of, why
 from zerocfg.report.table import folded, reflowed
 from zerocfg.rulebook.pages import page_of

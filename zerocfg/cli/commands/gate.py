@@ -24,7 +24,7 @@ from zerocfg.rules.api import Severity
 if TYPE_CHECKING:
     from zerocfg.gate.model import Check, Outcome, Reason
     from zerocfg.gate.policy import Policy
-    from zerocfg.lint.engine import Diagnostic
+    from zerocfg.linter.engine import Diagnostic
 
 
 @click.command("gate")

@@ -20,7 +20,7 @@ from zerocfg.cli.outputs import Output, OutputType, outputs, write
 from zerocfg.cli.progress import Working
 from zerocfg.cli.settings_options import SettingsOptions, options
 from zerocfg.cli.terminal import colour, columns, write_exactly
-from zerocfg.lint.engine import Result
+from zerocfg.linter.engine import Result
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
 from zerocfg.run.model import CONSUMERS
@@ -171,7 +171,7 @@ def command(
         result = fix_files(job, result, unsafe=unsafe_fixes, quiet=quiet)
     result = job.reported(result)
     if all_releases:
-        from zerocfg.lint.release_ranges import with_release_ranges
+        from zerocfg.linter.release_ranges import with_release_ranges
 
         result.diagnostics = with_release_ranges(result.diagnostics, job.runs)
     # The fixed text of standard input has standard output to itself.

@@ -15,8 +15,8 @@ from zerocfg.cli.settings_options import SettingsOptions, options
 from zerocfg.cli.terminal import columns, write_exactly
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
-from zerocfg.lint.engine import Diagnostic
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.engine import Diagnostic
+from zerocfg.linter.selection import Selection
 from zerocfg.migrate.migration import Done, Migration, migrate
 from zerocfg.migrate.outcome import Changed, Rest, rest
 from zerocfg.migrate.releases import ReleasesError, parse_releases

@@ -19,8 +19,8 @@ from zerocfg.compare.lock_diff import changes, sources
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.compile_runs import compile_runs
 from zerocfg.emit.files import emit
-from zerocfg.lint.engine import Result, lint_runs
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.engine import Result, lint_runs
+from zerocfg.linter.selection import Selection
 from zerocfg.page.report_input import ReportInput
 from zerocfg.resolve.explain.alternatives import alternatives
 from zerocfg.resolve.explain.forecast import Forecast, forecast
@@ -157,7 +157,7 @@ def _lint(runs: list[Run], folder: Path) -> Result:
     known = read_baseline_file(None, settings)
     if known is None:
         return result
-    from zerocfg.lint.baseline import without_known
+    from zerocfg.linter.baseline import without_known
 
     return without_known(result, known.entries, known.folder, frozenset().union(*result.together))
 

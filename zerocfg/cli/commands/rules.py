@@ -55,7 +55,7 @@ def _list(width: int | None) -> None:
 
 
 def _row(rule: Rule) -> dict[str, object]:
-    from zerocfg.lint.engine import DOCS
+    from zerocfg.linter.engine import DOCS
     from zerocfg.rulebook.rendering import FAMILIES
 
     return {

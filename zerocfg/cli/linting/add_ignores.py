@@ -12,8 +12,8 @@ from zerocfg.cli.linting.job import Job
 from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.settings_edit import with_ignores
-from zerocfg.lint.add_ignores import Added, ignores_for
-from zerocfg.lint.engine import Result
+from zerocfg.linter.add_ignores import Added, ignores_for
+from zerocfg.linter.engine import Result
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import SourceFile
 from zerocfg.source.write import Change, write_together

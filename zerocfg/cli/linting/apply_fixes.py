@@ -9,8 +9,8 @@ import click
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.progress import Working
 from zerocfg.cli.terminal import write_exactly
-from zerocfg.lint.engine import Result
-from zerocfg.lint.fixing import fix_all
+from zerocfg.linter.engine import Result
+from zerocfg.linter.fixing import fix_all
 from zerocfg.run.discover import display_name
 from zerocfg.source.edit import unified_diff
 from zerocfg.source.write import Change, write_together

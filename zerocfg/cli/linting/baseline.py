@@ -8,7 +8,7 @@ import click
 
 from zerocfg.cli.linting.job import Baseline
 from zerocfg.cli.settings import Settings
-from zerocfg.lint.engine import Result
+from zerocfg.linter.engine import Result
 
 
 def read_baseline_file(asked: Path | None, settings: Settings) -> Baseline | None:
@@ -18,7 +18,7 @@ def read_baseline_file(asked: Path | None, settings: Settings) -> Baseline | Non
         path = settings.folder / settings.baseline
     if path is None:
         return None
-    from zerocfg.lint.baseline import read_baseline
+    from zerocfg.linter.baseline import read_baseline
 
     try:
         return Baseline(read_baseline(path.read_bytes().decode("utf-8")), path.resolve().parent)
@@ -31,7 +31,7 @@ def read_baseline_file(asked: Path | None, settings: Settings) -> Baseline | Non
 
 def write_baseline_file(result: Result, path: Path) -> None:
     """Record all findings. An existing baseline is replaced."""
-    from zerocfg.lint.baseline import baseline_text
+    from zerocfg.linter.baseline import baseline_text
     from zerocfg.source.write import write_atomic
 
     write_atomic(path, baseline_text(result, path.resolve().parent).encode("utf-8"))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
-from zerocfg.lint.engine import Result
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.engine import Result
+from zerocfg.linter.selection import Selection
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 

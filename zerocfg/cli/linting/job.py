@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.settings import Settings
-from zerocfg.lint.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
-from zerocfg.lint.selection import Selection, called, fits, names
+from zerocfg.linter.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
+from zerocfg.linter.selection import Selection, called, fits, names
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import ReaderEvidence, Run, SourceFile, files_of
@@ -20,7 +20,7 @@ from zerocfg.run.unchecked import UncheckedFile, unchecked_files, without_unknow
 from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
-    from zerocfg.lint.baseline import Entry
+    from zerocfg.linter.baseline import Entry
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Job:
         result.unread = self.unread(files, runs, result)
         if self.known is None:
             return result
-        from zerocfg.lint.baseline import without_known
+        from zerocfg.linter.baseline import without_known
 
         looked_at = frozenset(
             str(file.path.resolve()) for file in files.all() if file.path and id(file) in asked - excluded

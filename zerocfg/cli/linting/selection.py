@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import click
 
 from zerocfg.cli.settings import Settings
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.selection import Selection
 from zerocfg.rules.codes import REMOVED
 
 _CODE = re.compile(r"zc\d*", re.IGNORECASE)

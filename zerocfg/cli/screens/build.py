@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocfg.emit.files import Emitted
-    from zerocfg.lint.engine import Result
+    from zerocfg.linter.engine import Result
     from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.plan import Problem
 

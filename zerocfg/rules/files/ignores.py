@@ -10,11 +10,11 @@ from zerocfg.run.model import Run
 
 @rule("ZC010", "unused-ignore", Severity.WARNING)
 def unused_ignore(run: Run) -> Iterator[Finding]:
-    # Only when every other rule has run is it known: see `zerocfg.lint.ignores.Ignores.unused`.
+    # Only when every other rule has run is it known: see `zerocfg.linter.ignores.Ignores.unused`.
     return iter(())
 
 
 @rule("ZC011", "unknown-code-in-ignore", Severity.WARNING)
 def unknown_code_in_ignore(run: Run) -> Iterator[Finding]:
-    # Takes the list of all rules: see `zerocfg.lint.ignores.not_understood`.
+    # Takes the list of all rules: see `zerocfg.linter.ignores.not_understood`.
     return iter(())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zerocfg.lint.engine import Diagnostic, file_span
+from zerocfg.linter.engine import Diagnostic, file_span
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find as find_rule
 from zerocfg.smoke.judge import known_errors
@@ -19,7 +19,7 @@ from zerocfg.smoke.model.certificate import Diagnosis
 from zerocfg.smoke.prepare.requested_settings import GATHER, STAGE, claims
 
 if TYPE_CHECKING:
-    from zerocfg.lint.engine import FileSpan
+    from zerocfg.linter.engine import FileSpan
     from zerocfg.rules.api import Rule
     from zerocfg.run.model import Run
     from zerocfg.smoke.launch.process import Outcome

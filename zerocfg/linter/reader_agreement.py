@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from zerocfg.lint.applicability import holds, within
-from zerocfg.lint.ignores import OWN
+from zerocfg.linter.applicability import holds, within
+from zerocfg.linter.ignores import OWN
 from zerocfg.rules.api import Fix, Rule, Severity
 from zerocfg.rules.effects import under_deepspeed_launcher
 from zerocfg.run.model import Consumer, Run, SourceFile, original

@@ -7,10 +7,10 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from zerocfg.lint.applicability import UNUSED_BY, Asked, holds, within
-from zerocfg.lint.ignores import Ignores, not_understood
-from zerocfg.lint.reader_agreement import Edits, Readers, edits_of
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.applicability import UNUSED_BY, Asked, holds, within
+from zerocfg.linter.ignores import Ignores, not_understood
+from zerocfg.linter.reader_agreement import Edits, Readers, edits_of
+from zerocfg.linter.selection import Selection
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.registry import ALL, find
@@ -23,7 +23,7 @@ from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
 
 if TYPE_CHECKING:
-    from zerocfg.lint.release_range import ReleaseRange
+    from zerocfg.linter.release_range import ReleaseRange
 
 OF_ONE_KEY = frozenset("ZC010 ZC011 ZC101 ZC102 ZC104 ZC105 ZC106 ZC108 ZC110 ZC111 ZC212 ZC224".split())
 """The rules that look at one key by itself: they hold where other keys of the config are not known."""

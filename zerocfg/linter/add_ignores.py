@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from zerocfg.lint.engine import Diagnostic, FileSpan, real_name
-from zerocfg.lint.ignores import OWN, command_lines, directives
+from zerocfg.linter.engine import Diagnostic, FileSpan, real_name
+from zerocfg.linter.ignores import OWN, command_lines, directives
 from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.load import load_as

@@ -14,9 +14,9 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.rule_outcomes import rule_outcomes
 from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import release
-from zerocfg.lint.engine import Diagnostic, lint_runs
-from zerocfg.lint.release_range import ReleaseRange
-from zerocfg.lint.selection import Selection
+from zerocfg.linter.engine import Diagnostic, lint_runs
+from zerocfg.linter.release_range import ReleaseRange
+from zerocfg.linter.selection import Selection
 from zerocfg.rulebook.older_releases import OF_ARGUMENTS, keys_of
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find

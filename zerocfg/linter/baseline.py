@@ -12,7 +12,7 @@ from collections.abc import Mapping as Table
 from dataclasses import replace
 from pathlib import Path
 
-from zerocfg.lint.engine import Diagnostic, Result, Suppressed
+from zerocfg.linter.engine import Diagnostic, Result, Suppressed
 from zerocfg.source.node import Mapping, plain
 
 Entry = tuple[str, str, str, str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from zerocfg.lint.engine import Diagnostic, Result, real_name
+from zerocfg.linter.engine import Diagnostic, Result, real_name
 from zerocfg.rules.api import Intent
 from zerocfg.rules.arguments import given
 from zerocfg.run.model import Run, Setting
