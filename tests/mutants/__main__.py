@@ -22,7 +22,7 @@ BUILD = (
 )
 PACKAGES = {
     "rules": ("tests/rules",),
-    "lint": ("tests/rules", *(f"tests/cli/test_{name}.py" for name in ("fixing", "lint", "suppression"))),
+    "linter": ("tests/rules", *(f"tests/cli/test_{name}.py" for name in ("fixing", "lint", "suppression"))),
     "catalog": ("tests/catalog",),
     "run": ("tests/run", "tests/rules"),
     "resolve": (

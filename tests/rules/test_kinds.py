@@ -9,7 +9,7 @@ import zerocfg.run
 from zerocfg.rules.failures import RULE_FOR_FAILURE
 from zerocfg.rules.registry import ALL
 
-CALLS = {"Failure", "Ignored", "fail", "_fail", "ignore", "Fail"}
+CALLS = {"Failure", "Ignored", "fail", "_fail", "ignore", "Fail", "_require"}
 LATE = {"zero-stage-type", "gradient-clipping-type"}
 """Chosen by a conditional expression; the scan below sees them as plain text of a tuple."""
 

@@ -152,7 +152,7 @@ class _Reader:
         data = dict(data)
         late = self._processes_required()
         if not late:
-            self._require(data, "distributed_type")
+            self._require("distributed-type-missing", "distributed_type", data)
         if "num_processes" not in data and not late and data["distributed_type"] == "NO":
             data["num_processes"] = 1
         if data.get("fp16") and "mixed_precision" not in data:
@@ -173,8 +173,8 @@ class _Reader:
                 *(self.place(key) for key in unknown),
             )
         if late:  # by the class, which is made of keys that it knows
-            self._require(data, "distributed_type")
-            self._require(data, "num_processes")
+            self._require("distributed-type-missing", "distributed_type", data)
+            self._require("num-processes-missing", "num_processes", data)
         kind = data["distributed_type"]
         if isinstance(kind, str) and not self._is_a_type(kind):
             self.fail("distributed-type", f"{kind!r} is not a valid DistributedType", self.place("distributed_type"))
@@ -184,10 +184,10 @@ class _Reader:
                 data[name] = {}
         return {**TOP_LEVEL, **data}
 
-    def _require(self, data: dict[str, Any], name: str) -> None:
+    def _require(self, kind: str, name: str, data: dict[str, Any]) -> None:
         if name not in data:
             message = f"A `{name}` must be specified in the config file."
-            self.fail(f"{name.replace('_', '-')}-missing", message, self.place())
+            self.fail(kind, message, self.place())
             raise StopLaunchError
 
     def _false(self, name: str) -> Any:
