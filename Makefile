@@ -8,7 +8,7 @@
 # make pythons  the tests that need no training library on every Python from 3.10 to 3.13 that is at hand
 # make facts  walks every release of tools/facts/releases.yaml that was not walked yet, writes schemas/releases; FACTS=deepspeed
 # make releases  corpus, recipes and generated configs at older releases, zerocfg against those releases themselves
-# make new-rule CODE=ZC249 NAME=steps-never-end MODULE=batch/accumulation SEVERITY=error  a rule to fill in
+# make new-rule CODE=ZC250 NAME=steps-never-end MODULE=batch/accumulation SEVERITY=error  a rule to fill in
 # make follow-release PACKAGE=deepspeed VERSION=0.19.9  moves to that release, compares, and says what to edit
 PYTHON ?= python3
 VENV ?= .venv

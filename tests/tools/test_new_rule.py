@@ -76,3 +76,10 @@ def test_every_module_of_rules_can_be_added_to(path: Path, tmp_path: Path) -> No
 def test_no_rule_is_left_to_fill_in() -> None:
     for path in (*MODULES, *page_folder().glob("ZC*.md")):
         assert not re.search(r"\bFILL\b", path.read_text(encoding="utf-8")), path
+
+
+def test_the_first_rule_of_contributing_has_a_code_that_is_free() -> None:
+    named = re.search(r"make new-rule CODE=(ZC\d+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert named is not None
+    taken = (ROOT / "tests" / "rules" / "codes.txt").read_text(encoding="utf-8").split()
+    assert named[1] not in taken
