@@ -68,7 +68,7 @@ def validate() -> ModuleType:
     return module
 
 
-@pytest.mark.skipif(not POINTS.exists(), reason="the published figures are not here")
+@pytest.mark.skipif(not POINTS.exists(), reason="no memory_points.csv here")
 def test_held_out_rows(validate: ModuleType) -> None:
     rows = [row for row in validate.read(POINTS) if validate.is_bf16(row)]
     mfu = validate.constant_mfu(row for row in rows if row.odd)

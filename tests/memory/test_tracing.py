@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -473,7 +472,6 @@ def test_what_is_not_uniform_is_asked_again(asked: list[list[dict[str, Any]]], m
 
 @pytest.mark.libs
 @pytest.mark.usefixtures("here")
-@pytest.mark.skipif(os.name != "posix", reason="a file where a folder should be")
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")

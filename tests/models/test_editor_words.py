@@ -179,7 +179,7 @@ def test_no_pattern_is_for_files_of_others() -> None:
 def test_patterns_on_real_repositories() -> None:
     folder = corpus_folder()
     if folder is None:
-        pytest.skip("the corpus of real files is not here")
+        pytest.skip("no corpus of real configs here")
     caught = {"deepspeed": 0, "accelerate": 0, "spec": 0}
     for line in (folder / "INDEX.tsv").read_text(encoding="utf-8").splitlines()[1:]:
         path, kind = line.split("\t")[1], line.split("\t")[3]

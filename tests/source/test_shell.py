@@ -241,7 +241,7 @@ WORDS = st.sampled_from(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=6))
-@pytest.mark.skipif(not os.access("/bin/bash", os.X_OK), reason="needs bash")
+@pytest.mark.skipif(not os.access("/bin/bash", os.X_OK), reason="no bash here")
 def test_words_expand_as_in_bash(words: list[str]) -> None:
     setup = 'A="one two"; B=(p "q r"); N=3\nB+=(s)\n'
     written = " ".join(words)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import struct
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,7 +60,6 @@ def started(
     command: list[str], cwd: Path, columns: int = 80, *, piped: bool = False, **env: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], bytes]]]:
     """A process in a terminal of its own, and what waits for more that it writes: nothing once it has ended."""
-    fcntl, pty, termios = pytest.importorskip("fcntl"), pytest.importorskip("pty"), pytest.importorskip("termios")
     ours, theirs = pty.openpty()
     try:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))

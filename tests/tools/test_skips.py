@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import skips
 
+TESTS_FOLDER = Path(__file__).parents[1]
 PLUGIN = "pytest_plugins = ['tests.skips']\n"
 TESTS = """
 import pytest
@@ -75,3 +79,34 @@ def test_a_reason_holds_only_where_it_is_true(monkeypatch: pytest.MonkeyPatch, t
     assert skips.allowed("no corpus of real configs here (set ZEROCFG_CORPUS)")
     monkeypatch.delenv("ZEROCFG_OFFLINE", raising=False)
     assert not skips.allowed("no package registry: Could not connect")
+
+
+def _reasons() -> Iterator[tuple[str, str]]:
+    """Every reason that the tests write down to the letter, with its place."""
+    for path in sorted(TESTS_FOLDER.rglob("test_*.py")) + sorted(TESTS_FOLDER.rglob("conftest.py")):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if not isinstance(node, ast.Call):
+                continue
+            name = ast.unparse(node.func)
+            words = (
+                node.args[:1]
+                if name == "pytest.skip"
+                else [each.value for each in node.keywords if each.arg == "reason"]
+            )
+            if name not in ("pytest.skip", "pytest.mark.skipif"):
+                continue
+            for word in words:
+                if isinstance(word, ast.Constant) and isinstance(word.value, str):
+                    yield f"{path.relative_to(TESTS_FOLDER)}:{node.lineno}", word.value
+
+
+def test_every_reason_that_is_written_down_may_be_allowed() -> None:
+    """So that it is not on somebody else's machine that a skip is found to be forbidden everywhere."""
+    written = list(_reasons())
+    assert len(written) > 10
+    unknown = [
+        f"{place}: {reason}"
+        for place, reason in written
+        if not any(re.fullmatch(one.reason, reason, re.DOTALL) for one in skips.ALLOWED)
+    ]
+    assert unknown == []
