@@ -7,6 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from zerocfg.internal_errors import Containment, InternalError, of
 from zerocfg.linter.applicability import UNUSED_BY, Asked, holds, within
 from zerocfg.linter.ignores import Ignores, not_understood
 from zerocfg.linter.reader_agreement import Edits, Readers, edits_of
@@ -92,7 +93,8 @@ class Result:
     ``together``: the files of each run by real path; what one says may depend on the others. ``runs``: these
     runs; ``failures``: what it will be refused for, by kind and key. ``ran``: the codes of the
     rules that ran. ``unread``: files that could not be checked.
-    ``notes``: how many notes are left out of the diagnostics, because nobody asked for them.
+    ``notes``: how many notes are left out of the diagnostics, because nobody asked for them. ``internal_errors``: what
+    could not be checked because of a bug of zerocfg.
     """
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
@@ -105,6 +107,7 @@ class Result:
     ran: frozenset[str] = frozenset()
     unread: tuple[UncheckedFile, ...] = ()
     notes: int = 0
+    internal_errors: tuple[InternalError, ...] = ()
 
     @property
     def assumed(self) -> dict[str, str]:
@@ -130,14 +133,17 @@ def lint_runs(
     *,
     complete: bool | Set[int] = False,
     excluded: Set[int] = frozenset(),
+    contained: Containment | None = None,
 ) -> Result:
     """Diagnostics of all runs, each reported once, in the order of files and lines.
 
     ``asked`` limits them to findings that touch one of these source files (by id); None means all. Nothing is reported
     about ``excluded`` files alone. ``complete``: the runs are all that their files take part in, so that a comment
-    which silenced nothing is known to be of no use; a set of ids says it of these files.
+    which silenced nothing is known to be of no use; a set of ids says it of these files. Where
+    ``contained`` takes what fails inside zerocfg, a rule that fails on a run costs that rule on that run, and
+    `Result.internal_errors` tells it; without it such an error is raised.
     """
-    return _Lint(selection or Selection(), asked, excluded).run(runs, complete)
+    return _Lint(selection or Selection(), asked, excluded, contained).run(runs, complete)
 
 
 def without_notes(result: Result, selection: Selection) -> Result:
@@ -154,7 +160,10 @@ def wanted_note(diagnostic: Diagnostic, selection: Selection) -> bool:
 
 
 class _Lint:
-    def __init__(self, selection: Selection, asked: set[int] | None, excluded: Set[int]) -> None:
+    def __init__(
+        self, selection: Selection, asked: set[int] | None, excluded: Set[int], contained: Containment | None
+    ) -> None:
+        self.contained = contained
         self.selection = selection
         self.asked = asked
         self.excluded = excluded
@@ -176,15 +185,12 @@ class _Lint:
                     run.parts and rule.code not in OF_ONE_KEY
                 ):
                     continue
-                releases = holds(rule, run)
-                if releases is None:
-                    continue
-                found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
-                for finding in found:
-                    applied = within(run, rule, finding, releases)
-                    if applied is not None:
-                        applied.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
-                        self.take(rule, applied, run)
+                try:
+                    self.check(rule, run, asked)
+                except Exception as error:
+                    if self.contained is None:
+                        raise
+                    self.contained.take(error, f"check {rule.code} in the run `{run.name}`", run.main_file)
         result = self.result
         names = {id(file): file for run in runs for file in run.files}
         real = {key: real_name(file) for key, file in names.items()}  # many runs read the same few files
@@ -198,9 +204,21 @@ class _Lint:
         read = (file for run in runs for file in run.files if understood(file) or id(file) in spoken_of)
         result.files = len({file.name for file in read})
         readers = Readers(runs)
-        result.diagnostics = [_agreed(self.everywhere(diagnostic), readers) for diagnostic in result.diagnostics]
+        result.diagnostics = [self.agreed(self.everywhere(diagnostic), readers) for diagnostic in result.diagnostics]
         result.diagnostics.sort(key=lambda d: (d.span.file.name, d.span.start, d.code))
+        result.internal_errors = tuple(self.contained.met) if self.contained is not None else ()
         return result
+
+    def check(self, rule: Rule, run: Run, asked: Asked) -> None:
+        releases = holds(rule, run)
+        if releases is None:
+            return
+        found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
+        for finding in found:
+            applied = within(run, rule, finding, releases)
+            if applied is not None:
+                applied.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
+                self.take(rule, applied, run)
 
     def find_unused(self, runs: Sequence[Run], rules: Sequence[Rule], among: Set[int] | None) -> None:
         """The comments that silenced nothing, now that every rule has spoken; ``among`` some files or in all."""
@@ -212,6 +230,16 @@ class _Lint:
                 continue
             for finding in self.ignores.unused([file], ran, everything):
                 self.take(unused_ignore, finding, run)
+
+    def agreed(self, diagnostic: Diagnostic, readers: Readers) -> Diagnostic:
+        """The diagnostic, without a fix that is not right for everybody who may read the files."""
+        rule = find(diagnostic.code)
+        if diagnostic.fix is None or rule is None:
+            return diagnostic
+        with of(self.contained, f"tell for whom the fix of {rule.code} is right", diagnostic.span.file.name):
+            if readers.agree(rule, diagnostic.severity, diagnostic.fix):
+                return diagnostic
+        return replace(diagnostic, fix=None)
 
     def everywhere(self, diagnostic: Diagnostic) -> Diagnostic:
         """The diagnostic with the other runs in which it was found."""
@@ -287,14 +315,6 @@ def _offered(fix: Fix | None) -> Fix | None:
     ):
         return None
     return fix
-
-
-def _agreed(diagnostic: Diagnostic, readers: Readers) -> Diagnostic:
-    """The diagnostic, without a fix that is not right for everybody who may read the files."""
-    rule = find(diagnostic.code)
-    if diagnostic.fix is None or rule is None or readers.agree(rule, diagnostic.severity, diagnostic.fix):
-        return diagnostic
-    return replace(diagnostic, fix=None)
 
 
 def _help(rule: Rule, finding: Finding) -> str:

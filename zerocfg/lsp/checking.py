@@ -34,7 +34,8 @@ class Snapshot:
     """What one lint found. ``versions``: of the open documents that it saw, by real path.
 
     ``looks`` has one entry for each file of settings among the open documents.
-    ``troubles`` are sentences about settings that make no sense; their documents were not looked at.
+    ``troubles`` are sentences about settings that make no sense, whose documents were not looked at, and about what
+    failed inside zerocfg.
     """
 
     versions: dict[str, int]
@@ -128,6 +129,7 @@ class Project:
                 looks.append(self._lint(settings, targets))
             except (click.UsageError, OSError) as error:
                 troubles.append(_sentence(error))
+        troubles += [f"internal error: {error}" for look in looks for error in look.result.internal_errors]
         versions = {one.path: one.version for one in documents if one.path is not None}
         return Snapshot(versions, tuple(looks), tuple(dict.fromkeys(troubles)))
 

@@ -66,11 +66,13 @@ def summary(result: Result, paint: Paint) -> str:
             if name in counts
         ]
         text = f"Found {_join(parts)} in {_files(result.files)}{_fixable(result)}."
+    elif result.internal_errors:
+        text = f"Nothing was found in {_files(result.files)}."
     elif result.files:
         text = paint("All checks passed", "green") + f" in {_files(result.files)}."
     else:
         text = "Nothing was checked."
-    return text + _suppressed(result) + _notes(result) + _assumed(result) + _outside(result)
+    return text + _failed(result) + _suppressed(result) + _notes(result) + _assumed(result) + _outside(result)
 
 
 def unread_lines(result: Result) -> list[str]:
@@ -84,6 +86,11 @@ def unread_lines(result: Result) -> list[str]:
     return (
         [*lines, f"  and {count - MOST_UNREAD} more; --output-format json lists them"] if count > MOST_UNREAD else lines
     )
+
+
+def _failed(result: Result) -> str:
+    count = len(result.internal_errors)
+    return f" {count} check{'s' * (count != 1)} failed inside zerocfg." if count else ""
 
 
 def _fixable(result: Result) -> str:

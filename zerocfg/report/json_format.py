@@ -26,6 +26,7 @@ def render_json(result: Result) -> str:
         "unread": [
             {"file": one.file, "why": one.why, "reason": one.reason, "named": one.named} for one in result.unread
         ],
+        "internal_errors": [asdict(one) for one in result.internal_errors],
         "diagnostics": [_diagnostic(diagnostic) for diagnostic in result.diagnostics],
     }
     return json.dumps(document, indent=2) + "\n"

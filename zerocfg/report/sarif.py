@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from zerocfg.internal_errors import REPORT
 from zerocfg.linter.engine import Diagnostic, FileSpan, Result, Suppressed
 from zerocfg.report.checkout import GITHUB, in_checkout
 from zerocfg.report.fingerprints import fingerprints
@@ -53,10 +54,10 @@ def render_sarif(result: Result) -> str:
 
 def _invocation(result: Result) -> dict[str, object]:
     """What was met and not checked belongs to the run of the tool, not to its findings."""
-    if not result.unread:
-        return {"executionSuccessful": True}
     told = [{"level": "warning", "message": {"text": f"{one.file}: {one.reason}"}} for one in result.unread]
-    return {"executionSuccessful": True, "toolExecutionNotifications": told}
+    told += [{"level": "error", "message": {"text": f"{one}. {REPORT}"}} for one in result.internal_errors]
+    notifications = {"toolExecutionNotifications": told} if told else {}
+    return {"executionSuccessful": not result.internal_errors, **notifications}
 
 
 def _rule(rule: Rule) -> dict[str, object]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.profile import load_hardware
+from zerocfg.internal_errors import Containment, of
 from zerocfg.models.layers import LAYER_CLASSES, foreign_classes
 from zerocfg.resolve.build import THIS, model_file
 from zerocfg.resolve.collect_inputs import collect_inputs, with_memory
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
     from zerocfg.run.model import Run
 
 
-def with_facts(runs: list[Run], files: Files) -> list[Run]:
+def with_facts(runs: list[Run], files: Files, contained: Containment | None = None) -> list[Run]:
     """The same runs; those of a spec as the build will start them, with model and hardware.
 
-    A spec that does not hold together leaves its runs as they are: `zerocfg build` says what is wrong with it.
+    A spec that does not hold together leaves its runs as they are: `zerocfg build` says what is wrong with it. So does
+    what fails inside zerocfg, where ``contained`` takes it.
     """
     specs: dict[str, SpecFile] = {}
     found = []
@@ -40,7 +42,11 @@ def with_facts(runs: list[Run], files: Files) -> list[Run]:
         if spec is None:  # the text that the run was made of, which may not be saved yet
             spec = specs[run.spec.name] = check_spec(run.spec.path, run.spec.document)
         entry = spec.spec.runs.get(run.name) if spec.spec else None
-        found.append(_with_classes(run if entry is None else _with_facts(run, spec, entry, files)))
+        if entry is not None:
+            doing = f"resolve the run `{run.name}` as `zerocfg build` does"
+            with of(contained, doing, run.spec.name):
+                run = _with_facts(run, spec, entry, files)
+        found.append(_with_classes(run))
     return found
 
 

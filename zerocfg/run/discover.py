@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.internal_errors import REPORT, Containment
 from zerocfg.run.kinds import MARKERS, guess_unread, is_hydra_fragment, sniff
 from zerocfg.run.model import Kind, SourceFile
 from zerocfg.source.load import MAX_BYTES, Format, decode, load_as, read_bytes
@@ -132,7 +133,7 @@ class Files:
         found = self._read.get(key)
         if found is None:
             self._stamps[key] = stamp(key)
-            found = self._read[key] = _read(path, self._overlay.get(key, text))
+            found = self._read[key] = _read_or_why(path, self._overlay.get(key, text))
         return found
 
     def peek(self, path: Path) -> SourceFile | None:
@@ -218,6 +219,14 @@ def stamp(path: str) -> Stamp:
     except OSError:
         return None
     return about.st_mtime_ns, about.st_size
+
+
+def _read_or_why(path: Path, text: str | None) -> SourceFile:
+    bugs = Containment()
+    with bugs.of("read this file"):
+        return _read(path, text)
+    problem = Problem("internal", f"{next(iter(bugs.met))}. {REPORT}", _NOWHERE, fatal=True)
+    return _without_text(display_name(path), path, "other", problem)
 
 
 def _read(path: Path, text: str | None) -> SourceFile:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from zerocfg.internal_errors import Containment, of
 from zerocfg.run.discover import Files, launch_lines, walk
 from zerocfg.run.linking.follow import Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
@@ -27,13 +28,15 @@ def find_runs(
     root: Path | None = None,
     skip: Callable[[SourceFile], bool] | None = None,
     scripts: bool = False,
+    contained: Containment | None = None,
 ) -> tuple[list[Run], set[int]]:
     """The runs that the given files and folders take part in, and the ids of the source files asked about.
 
     A folder asks about everything of ours below it. A single file pulls its partners in from the repository around it
     (``root``: the nearest folder upwards that holds ``.git``, else the current one); a script stands for the runs that
     start it. Files to ``skip`` are as if they were not there. ``scripts``: Python files that write out a config or
-    the arguments of a Trainer make runs of their own where no line starts them.
+    the arguments of a Trainer make runs of their own where no line starts them. ``contained`` takes what fails inside
+    zerocfg, and the run or file that it is about is left out; without it such an error is raised.
     """
     asked: dict[int, SourceFile] = {}
     single = False
@@ -57,11 +60,12 @@ def find_runs(
     if single and scripts:
         known = _near(known, asked)
     followed = Paths(files, root or Path.cwd())
-    runs = _runs(followed, known, scripts)
+    runs = _runs(followed, known, scripts, contained)
     if scripts and (any(file.kind == "script" for file in known) or any(run.script is not None for run in runs)):
         from zerocfg.run.linking.standalone_scripts import standalone_runs  # few repositories need it
 
-        runs += standalone_runs(followed, known, runs)
+        with of(contained, "read the scripts that no launch line starts"):
+            runs += standalone_runs(followed, known, runs)
     named = {os.path.realpath(file.path) for file in asked.values() if file.kind == "script" and file.path}
     wanted = [
         run
@@ -69,7 +73,11 @@ def find_runs(
         if any(id(original(file)) in asked for file in files_of(run))
         or (named and run.entry_point is not None and os.path.realpath(run.entry_point) in named)
     ]
-    return [with_settings(run) for run in wanted], set(asked)
+    settled = []
+    for run in wanted:
+        with of(contained, f"compute the settings of the run `{run.name}`", run.main_file):
+            settled.append(with_settings(run))
+    return settled, set(asked)
 
 
 def runs_from_spec(path: Path, files: Files | None = None) -> list[Run]:
@@ -120,40 +128,47 @@ def _tops(paths: Sequence[Path], root: Path | None) -> list[Path]:
     return tops
 
 
-def _runs(paths: Paths, pool: list[SourceFile], scripts: bool) -> list[Run]:
+def _runs(paths: Paths, pool: list[SourceFile], scripts: bool, contained: Containment | None) -> list[Run]:
     runs: list[Run] = []
     for file in pool:
         if file.kind == "spec":
             from zerocfg.run.linking.spec_runs import from_spec
 
-            runs += from_spec(paths, file)
+            with of(contained, "find the runs of this spec", file.name):
+                runs += from_spec(paths, file)
     specified = [run for run in runs if run.reader_evidence is not None]
     for file in pool:
         if file.kind == "launch" or (scripts and file.kind == "script"):
-            from zerocfg.run.linking.launch_line_runs import from_line
-
-            lines = [run for line in launch_lines(file) if (run := from_line(paths, file, line)) is not None]
-            if specified:
-                from zerocfg.run.linking.spec_runs import with_specified_consumer
-
-                lines = [with_specified_consumer(run, specified) for run in lines]
-            runs += lines
-            for line in launch_lines(file):
-                if line.written:
-                    from zerocfg.run.linking.heredocs import runs_by_branch
-
-                    runs += runs_by_branch(file, line)
+            with of(contained, "read the launch lines of this file", file.name):
+                runs += _of_launch_lines(paths, file, specified)
     used = {id(original(file)) for run in runs for file in run.files}
     for kind in ("accelerate", "recipe", "neighbour", "deepspeed", "other"):
         for file in pool:
             if id(file) in used or file.kind != kind:
                 continue
-            run = _alone(paths, file)
-            if run is None:
-                continue
-            runs.append(_like_its_siblings(paths, run, runs) if kind == "recipe" else run)
-            used |= {id(original(one)) for one in run.files}
+            with of(contained, "find what reads this file", file.name):
+                run = _alone(paths, file)
+                if run is None:
+                    continue
+                runs.append(_like_its_siblings(paths, run, runs) if kind == "recipe" else run)
+                used |= {id(original(one)) for one in run.files}
     return runs
+
+
+def _of_launch_lines(paths: Paths, file: SourceFile, specified: Sequence[Run]) -> list[Run]:
+    from zerocfg.run.linking.launch_line_runs import from_line
+
+    lines = [run for line in launch_lines(file) if (run := from_line(paths, file, line)) is not None]
+    if specified:
+        from zerocfg.run.linking.spec_runs import with_specified_consumer
+
+        lines = [with_specified_consumer(run, specified) for run in lines]
+    for line in launch_lines(file):
+        if line.written:
+            from zerocfg.run.linking.heredocs import runs_by_branch
+
+            lines += runs_by_branch(file, line)
+    return lines
 
 
 def _like_its_siblings(paths: Paths, run: Run, known: Sequence[Run]) -> Run:

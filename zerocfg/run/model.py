@@ -335,6 +335,11 @@ class Run:
             found.append(self.script.file)
         return [*(file for file in found if file is not None), *(one.file for one in self.misplaced)]
 
+    @property
+    def main_file(self) -> str:
+        """The name of its first file, empty where it has none."""
+        return self.files[0].name if self.files else ""
+
 
 def files_of(run: Run) -> list[SourceFile]:
     """Every file that a run reads, its training script and what that imports included; each once."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zerocfg.catalog.versions import OLDEST, both, bounds, release
+from zerocfg.internal_errors import Containment, of
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -71,18 +72,23 @@ def training_libraries(run: Run) -> list[str]:
     return [library for library in VERSIONS if uses[library]]
 
 
-def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
+def with_versions(runs: Iterable[Run], settled: Mapping[str, str], contained: Containment | None = None) -> list[Run]:
     """The runs with the versions that their projects state. ``settled`` (zerocfg's settings) wins, the run's own wins
-    over both."""
+    over both. Where ``contained`` takes what fails inside zerocfg, the run that it is about is left out."""
     projects = Projects()
     found = []
     for run in runs:
-        read = {name: one for name, one in _of_run(run, projects).items() if name in LIBRARIES and one.clauses}
-        own = {**settled, **run.versions}
-        versions = {**{name: one.clauses or "" for name, one in read.items()}, **own}
-        places = {name: one.places for name, one in read.items() if name not in own}
-        found.append(with_releases(run, versions, places) if versions else run)
+        with of(contained, f"find the releases of the run `{run.name}`", run.main_file):
+            found.append(_with_versions(run, settled, projects))
     return found
+
+
+def _with_versions(run: Run, settled: Mapping[str, str], projects: Projects) -> Run:
+    read = {name: one for name, one in _of_run(run, projects).items() if name in LIBRARIES and one.clauses}
+    own = {**settled, **run.versions}
+    versions = {**{name: one.clauses or "" for name, one in read.items()}, **own}
+    places = {name: one.places for name, one in read.items() if name not in own}
+    return with_releases(run, versions, places) if versions else run
 
 
 def versions_for(folder: Path) -> dict[str, Declared]:

@@ -18,8 +18,10 @@ from zerocfg.cli.settings import Settings
 from zerocfg.cli.settings_options import SettingsOptions, options
 from zerocfg.cli.terminal import columns
 from zerocfg.emit.lock import NAME as LOCK
+from zerocfg.internal_errors import REPORT
 from zerocfg.report.table import folded
 from zerocfg.rules.api import Severity
+from zerocfg.run.discover import display_name
 
 if TYPE_CHECKING:
     from zerocfg.gate.model import Check, Outcome, Reason
@@ -93,7 +95,11 @@ def _lint(folder: Path, settings: Settings, level: str) -> tuple[int, list[Reaso
     with Working("linting", job.progress):
         result = job.lint()
     threshold = Severity(level).rank
-    return result.files, [
+    failed = [
+        Reason("lint", "internal-error", one.file or display_name(folder), one.message, REPORT)
+        for one in result.internal_errors
+    ]
+    return result.files, failed + [
         Reason(
             "lint",
             one.code,

@@ -20,6 +20,7 @@ from zerocfg.cli.outputs import Output, OutputType, outputs, write
 from zerocfg.cli.progress import Working
 from zerocfg.cli.settings_options import SettingsOptions, options
 from zerocfg.cli.terminal import colour, columns, write_exactly
+from zerocfg.internal_errors import REPORT
 from zerocfg.linter.engine import Result
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
@@ -111,7 +112,8 @@ def command(
     configs, trainer recipes and launch lines by itself and ignores every other file. A single file stands for the runs
     that it takes part in: everything found in them is reported, in whichever file.
 
-    Exit codes: 0 clean, 1 findings, 2 wrong use, or a named file is missing, unreadable or no config.
+    Exit codes: 0 clean, 1 findings, 2 wrong use, a named file is missing, unreadable or no config, or zerocfg itself
+    failed at something (what else was found is reported).
     """
     modes = {"--fix": fix or diff, "--add-ignore": add_ignore, "--write-baseline": write_baseline is not None}
     _check_use({**modes, "--show-runs": show_runs}, paths)
@@ -151,12 +153,14 @@ def command(
     unchecked = [one for one in result.unread if one.named]
     for one in unchecked:
         click.echo(f"zerocfg: '{one.file}' was not checked: {one.reason}", err=True)
+    _tell_internal_errors(result)
+    incomplete = bool(unchecked or result.internal_errors)
     if show_runs:
         _show_runs(job, reports[0], color)
-        _exit(bool(unchecked), False)
+        _exit(incomplete, False)
     if write_baseline is not None:
         write_baseline_file(result, write_baseline)  # notes too: who asks for them later has only new ones
-        _exit(bool(unchecked), False)
+        _exit(incomplete, False)
     if add_ignore:
         from zerocfg.cli.linting.add_ignores import add_ignores
 
@@ -164,7 +168,7 @@ def command(
     elif diff:
         from zerocfg.cli.linting.apply_fixes import show_fixes
 
-        _exit(bool(unchecked), show_fixes(job, result, unsafe=unsafe_fixes, quiet=quiet) and not exit_zero)
+        _exit(incomplete, show_fixes(job, result, unsafe=unsafe_fixes, quiet=quiet) and not exit_zero)
     elif fix:
         from zerocfg.cli.linting.apply_fixes import fix_files
 
@@ -181,7 +185,7 @@ def command(
         else:
             show(result, report.format, color, statistics, sys.stderr if stdin and fix else sys.stdout, quiet)
     grave = any(diagnostic.severity.rank >= threshold.rank for diagnostic in result.diagnostics)
-    _exit(bool(unchecked), grave and not exit_zero)
+    _exit(incomplete, grave and not exit_zero)
 
 
 @contextmanager
@@ -198,9 +202,16 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _exit(unchecked: bool, found: bool) -> NoReturn:
-    """2 where a file that was named could not be checked, else 1 for findings."""
-    raise click.exceptions.Exit(2 if unchecked else int(found))
+def _exit(incomplete: bool, found: bool) -> NoReturn:
+    """2 where a file that was named could not be checked or zerocfg failed inside, else 1 for findings."""
+    raise click.exceptions.Exit(2 if incomplete else int(found))
+
+
+def _tell_internal_errors(result: Result) -> None:
+    for one in result.internal_errors:
+        click.echo(f"zerocfg: internal error: {one}", err=True)
+    if result.internal_errors:
+        click.echo(REPORT, err=True)
 
 
 def _warn(job: Job) -> None:
@@ -235,6 +246,7 @@ def _watch(make_job: Callable[[], Job], targets: list[Path], reports: list[Outpu
         with Working("linting", job.progress):
             result = job.reported(job.lint())
         _warn(job)
+        _tell_internal_errors(result)
         for report in reports:
             if report.file is not None:
                 write(report.file, render(result, report.format))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.settings import Settings
+from zerocfg.internal_errors import Containment, of
 from zerocfg.linter.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
 from zerocfg.linter.selection import Selection, called, fits, names
 from zerocfg.run.discover import Files, display_name
@@ -67,15 +68,16 @@ class Job:
             files = self.files = Files(changed)
         else:
             files = self.files.with_texts(changed)
-        runs, asked = find_runs(self.targets, files, root=self.root, scripts=True)
-        runs = with_versions(runs, self.settings.versions)
+        contained = Containment()
+        runs, asked = find_runs(self.targets, files, root=self.root, scripts=True, contained=contained)
+        runs = with_versions(runs, self.settings.versions, contained)
         excluded = {id(file) for file in files.all() if self.excluded(file)} if self.settings.exclude else set()
         self.empty = _empty(self.targets, runs)
-        runs = self.read(runs)
+        runs = self.read(runs, contained)
         if any(run.spec is not None for run in runs):
             from zerocfg.resolve.facts import with_facts
 
-            runs = with_facts(runs, files)
+            runs = with_facts(runs, files, contained)
         self.runs = runs
         result = lint_runs(
             runs,
@@ -83,8 +85,11 @@ class Job:
             asked if self.touching else None,
             complete=asked - excluded if all(map(_whole, self.targets)) else False,
             excluded=excluded,
+            contained=contained,
         )
-        result.unread = self.unread(files, runs, result)
+        with contained.of("list what was not checked"):
+            result.unread = self.unread(files, runs, result)
+        result.internal_errors = tuple(contained.met)
         if self.known is None:
             return result
         from zerocfg.linter.baseline import without_known
@@ -107,14 +112,23 @@ class Job:
         """Whether a finding is reported."""
         return self.notes or wanted_note(diagnostic, self.selection)
 
-    def read(self, runs: list[Run]) -> list[Run]:
+    def read(self, runs: list[Run], contained: Containment | None = None) -> list[Run]:
         """The runs with the consumer from the command line or the settings; the setting ``consumer`` is only a default
         for files that do not say who reads them."""
+        if self.consumer is None and not self.settings.consumers and self.settings.consumer is None:
+            return runs
+        found = []
+        for run in runs:
+            with of(contained, f"compute the settings of the run `{run.name}`", run.main_file):
+                found.append(self._read(run))
+        return found
+
+    def _read(self, run: Run) -> Run:
         if self.consumer is not None:
-            return [with_consumer(run, self.consumer, ReaderEvidence("command")) for run in runs]
+            return with_consumer(run, self.consumer, ReaderEvidence("command"))
         if self.settings.consumers:
-            runs = [self._by_path(run) for run in runs]
-        return runs if self.settings.consumer is None else assume_consumer(runs, self.settings.consumer)
+            run = self._by_path(run)
+        return run if self.settings.consumer is None else assume_consumer([run], self.settings.consumer)[0]
 
     def _by_path(self, run: Run) -> Run:
         folder = self.settings.folder
