@@ -28,7 +28,7 @@ ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nd
 
 @pytest.fixture
 def call(zerocfg: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
-    """The command as users have it, in a folder of two runs with a finding each: ZC102 in the one, ZC104 in the other."""
+    """The command as users have it, in a folder of two runs with a finding each: ZC102 and ZC104."""
     monkeypatch.delenv("ZEROCFG_TRACEBACK")
     (tmp_path / "a.json").write_text(DEEPSPEED)
     (tmp_path / "b.yaml").write_text(ACCELERATE)

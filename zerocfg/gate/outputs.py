@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.emit import lock as lockfile
 from zerocfg.gate.model import Reason
-from zerocfg.run.discover import SPEC_NAMES, display_name
+from zerocfg.run.discover import SPEC_NAMES, display_name, is_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,7 +62,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(
             name
             for name in folders
-            if not name.startswith(".") and name not in _SKIPPED and not (Path(root) / name / "pyvenv.cfg").exists()
+            if not name.startswith(".") and name not in _SKIPPED and not is_environment(root, name)
         )
         for name in (*SPEC_NAMES, lockfile.NAME):
             if name in names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,17 +59,22 @@ def is_launch_file(path: Path) -> bool:
     return path.suffix in LAUNCH_SUFFIXES or path.name in MAKEFILES
 
 
-def walk(folder: Path, *, scripts: bool = False) -> Iterator[Path]:
+def is_environment(root: str, name: str) -> bool:
+    """Whether a folder is an environment of Python packages; one that may not be entered is taken for none."""
+    return os.path.exists(f"{root}/{name}/pyvenv.cfg")  # noqa: PTH110
+
+
+def walk(
+    folder: Path, *, scripts: bool = False, not_entered: Callable[[OSError], None] | None = None
+) -> Iterator[Path]:
     """Candidate files below a folder, in a stable order; hidden folders and environments are left out. ``scripts``:
-    Python files, too."""
+    Python files, too. ``not_entered`` is told of each folder that cannot be listed; all others are walked."""
     suffixes = (*CONFIG_SUFFIXES, *(SCRIPT_SUFFIXES if scripts else ()))
-    for root, folders, names in os.walk(folder):
+    for root, folders, names in os.walk(folder, onerror=not_entered):
         folders[:] = sorted(
             name
             for name in folders
-            if not name.startswith(".")
-            and name not in SKIPPED_FOLDERS
-            and not os.path.exists(f"{root}/{name}/pyvenv.cfg")  # noqa: PTH110
+            if not name.startswith(".") and name not in SKIPPED_FOLDERS and not is_environment(root, name)
         )
         for name in sorted(names):
             # most files of a tree are none of ours: texts are compared before a path is made
@@ -171,6 +176,13 @@ class Files:
             self._pass_over(path, key, Problem("too-large", message, _NOWHERE, fatal=True))
             return None
         return self.open(path)
+
+    def not_entered(self, error: OSError) -> None:
+        """A folder that could not be listed while walking: what lies in it was not looked at."""
+        path = Path(error.filename)
+        if error.errno not in _NOT_THERE:
+            message = f"this folder cannot be entered: {(error.strerror or str(error)).lower()}"
+            self._pass_over(path, self._real(path), Problem("unreadable", message, _NOWHERE, fatal=True))
 
     def _real(self, path: Path) -> str:
         """The real path of a file; the folders above it are followed once for all that lies in them."""

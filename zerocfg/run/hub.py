@@ -11,6 +11,8 @@ import os
 import re
 from pathlib import Path
 
+from zerocfg.source.paths import entries
+
 CONFIG = "config.json"
 _NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*\Z")
 _COMMIT = re.compile(r"[0-9a-f]{4,64}\Z")
@@ -74,7 +76,7 @@ def _cached(name: str) -> Path | None:
         commit = ""
     snapshots = folder / "snapshots"
     if not _COMMIT.match(commit):
-        found = sorted(snapshots.iterdir())[:2] if snapshots.is_dir() else []
+        found = entries(snapshots)[:2]
         if len(found) != 1:
             return None
         commit = found[0].name

@@ -42,7 +42,8 @@ def find_runs(
     single = False
     for path in paths:
         if path.is_dir():
-            found: Iterable[SourceFile] = filter(None, map(files.peek, walk(path, scripts=scripts)))
+            below = walk(path, scripts=scripts, not_entered=files.not_entered)
+            found: Iterable[SourceFile] = filter(None, map(files.peek, below))
         else:
             found = [files.open(path)]
             single = True

@@ -1,9 +1,9 @@
-"""Paths as text, on every system with forward slashes."""
+"""Paths as text, on every system with forward slashes; and what lies in a folder."""
 
 from __future__ import annotations
 
 import os.path as system
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 
 def relative(path: PurePath, folder: PurePath) -> str:
@@ -13,3 +13,12 @@ def relative(path: PurePath, folder: PurePath) -> str:
     except ValueError:  # Windows knows no way from one drive to another
         found = str(path)
     return found.replace(system.sep, "/")
+
+
+def entries(folder: Path) -> list[Path]:
+    """What lies in a folder, sorted by name; nothing where it cannot be listed (it is none, or belongs to somebody
+    else: a volume of a container)."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []

@@ -20,6 +20,7 @@ from zerocfg.run.discover import display_name
 from zerocfg.run.model import Origin, SourceFile
 from zerocfg.source.load import decode, load_as, read_bytes
 from zerocfg.source.node import Problem
+from zerocfg.source.paths import entries
 
 if TYPE_CHECKING:
     from zerocfg.source.requirements.pip import Requirement
@@ -105,10 +106,7 @@ def _places(stated: Iterable[Declared]) -> tuple[Origin, ...]:
 
 
 def _of_folder(folder: Path) -> dict[str, Declared]:
-    try:
-        names = sorted(path.name for path in folder.iterdir())
-    except OSError:
-        return {}
+    names = [path.name for path in entries(folder)]
     stated: dict[str, list[Items]] = {"lock": [], "firm": [], "loose": [], "image": []}
     for name in names:
         for kind, path in _files(folder, name):
@@ -133,7 +131,7 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
     elif name == "requirements":
         yield from (("loose", inner) for inner in sorted(path.glob("*.txt")))
     elif name in _IMAGES and path.is_dir():
-        yield from (("image", inner) for inner in sorted(path.iterdir()) if is_image(inner.name))
+        yield from (("image", inner) for inner in entries(path) if is_image(inner.name))
     elif is_image(name):
         yield "image", path
     elif name.endswith((".txt", ".sh", ".bash")) and _LOOSE.fullmatch(name):

@@ -16,6 +16,7 @@ from pathlib import Path
 from zerocfg.catalog.versions import TOP, Release, both, bounds
 from zerocfg.run.model import SourceFile
 from zerocfg.run.requirements.declared import Declared, all_of, form_of, is_image, one_of, read_text, upwards
+from zerocfg.source.paths import entries
 from zerocfg.source.requirements.pip import Requirement
 from zerocfg.source.requirements.python import PYTHON, read_image, read_setup, read_version_file
 
@@ -45,13 +46,9 @@ def installed_python(file: SourceFile) -> Declared | None:
 
 
 def _of_folder(folder: Path) -> Declared | None:
-    try:
-        paths = sorted(folder.iterdir())
-    except OSError:
-        return None
     required: list[Declared] = []
     chosen: list[Declared] = []
-    for path in paths:
+    for path in entries(folder):
         if not _speaks(path.name):
             continue
         file = read_text(os.path.realpath(path))
