@@ -59,6 +59,12 @@ def _with_dot(number: str) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e16 else repr(value)
 
 
+def plain_number(number: float) -> str:
+    """A number as YAML and JSON both write it: YAML 1.1 takes one with an exponent and no dot for a text."""
+    text = repr(number)
+    return text.replace("e", ".0e") if "e" in text and "." not in text else text
+
+
 def _as_text(value: object) -> str | None:
     """Numbers as the text that a key of texts takes: 0 becomes "0", [0, 1] becomes "0,1"."""
     items = value if isinstance(value, list) else [value]
