@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zerocfg.catalog import fields
 from zerocfg.catalog.admitted import admitted
@@ -14,7 +14,7 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.rules import line
-from zerocfg.rules.api import Fix, Intent, Location, at
+from zerocfg.rules.api import Finding, Fix, Intent, Location, Severity, at
 from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited
@@ -234,13 +234,18 @@ def _converted(run: Run, name: str, value: object, words: bool) -> object:
         return UNKNOWN
 
 
+def word_type(key: Key | None) -> str | None:
+    """The type that today's release converts a word of the command line to; None for an unknown argument."""
+    return (key.facts.get("cli") or {}).get("type") if key is not None else None
+
+
 def type_of(run: Run, name: str) -> str | None:
     """The type that a word of the command line is converted to; None for an unknown argument, and where the admitted
     releases convert it to different ones."""
     key = key_of(run, name)
     if key is None:
         return None
-    today = (key.facts.get("cli") or {}).get("type")
+    today = word_type(key)
     among = admitted("transformers", run.versions.get("transformers"))
     if among is None:
         return today
@@ -277,13 +282,30 @@ def word(run: Run, name: str, default: str | None = None) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def written(run: Run, *names: str, where: str = "entry") -> tuple[Location, list[Location]]:
-    """The places of these arguments, the first that stands in a file first."""
+class Written(NamedTuple):
+    """Where arguments are written: the first that stands in a file, and the others."""
+
+    location: Location
+    related: list[Location]
+
+    def finding(
+        self,
+        message: str,
+        help_text: str = "",
+        fix: Fix | None = None,
+        *,
+        severity: Severity | None = None,
+        versions: str = "",
+    ) -> Finding:
+        return Finding(self.location, message, help_text, self.related, fix, severity, versions=versions)
+
+
+def written(run: Run, *names: str, where: str = "entry") -> Written:
+    """The places of these arguments."""
     origins = [setting.origin for name in names if (setting := given(run, name)) is not None]
-    location, related = primary_location(run, origins, where)
     if not origins and run.recipe is not None:
-        return Location(run.recipe), []
-    return location, related
+        return Written(Location(run.recipe), [])
+    return Written(*primary_location(run, origins, where))
 
 
 def set_argument(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.catalog.schema import Key, load_schema
+from zerocfg.rules.api import Finding, Location
 from zerocfg.run.model import Call, Origin, Run
 from zerocfg.run.script.arguments import is_arguments
 
@@ -60,6 +61,11 @@ class Given:
         """The class, without its library."""
         return self.call.name.rpartition(".")[2]
 
+    def finding(self, message: str, help_text: str = "") -> Finding:
+        """At the words of the call; no fix touches a program."""
+        assert self.origin.file is not None
+        return Finding(Location(self.origin.file, span=self.origin.span), message, help_text)
+
 
 def given_in_calls(run: Run) -> Iterator[Given]:
     """The arguments that calls of classes of a library give by name; the same call once, whatever run reaches it."""
@@ -67,7 +73,8 @@ def given_in_calls(run: Run) -> Iterator[Given]:
         if call.derived or not (call.name in ACCELERATE or is_arguments(call.name)):
             continue
         for name, setting in call.arguments.items():
-            yield Given(call, name, setting.value, setting.origin)
+            if setting.origin.file is not None:
+                yield Given(call, name, setting.value, setting.origin)
 
 
 def taken_by(name: str) -> frozenset[str]:

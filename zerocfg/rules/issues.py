@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from zerocfg.catalog.check import Issue, check
@@ -13,12 +13,57 @@ from zerocfg.catalog.older import WALKED, differing, schema_at
 from zerocfg.catalog.release_range import range_where
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import LIBRARY_NAMES, Bounds, Release, bounds, release
-from zerocfg.rules import release_scope
-from zerocfg.rules.api import Finding, Location
+from zerocfg.rules.api import Finding, Fix, Location, Severity
+from zerocfg.rules.key import Key
+from zerocfg.rules.release_scope import limited
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.templates import placeholder_in
 from zerocfg.source.node import Mapping, Path, Scalar
+
+_OF_VALUES = frozenset(("type", "range", "choice", "null", "section-type", "raw-type"))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyIssue(Key):
+    """A key that the catalog has an issue with. ``library``: who reads its file, as people write the name."""
+
+    file: SourceFile
+    issue: Issue = field(kw_only=True)
+    library: str = field(kw_only=True)
+
+    def at(self, where: str = "entry", label: str = "") -> Location:
+        """Its place; a whole section would be underlined otherwise, so its key alone says where."""
+        entry = self.issue.entry
+        of_value = where == "value" and not isinstance(entry.value, Mapping)
+        return Location(self.file, self.path, where, entry.value.span if of_value else entry.key_span, label)
+
+    def finding(
+        self,
+        message: str,
+        help_text: str = "",
+        related: Iterable[Key | Location] = (),
+        fix: Fix | None = None,
+        *,
+        where: str = "",
+        severity: Severity | None = None,
+        versions: str = "",
+    ) -> Finding:
+        """At what the issue is about, the key or its value; where only some of the admitted releases have it, it says
+        so."""
+        where = where or ("value" if self.issue.kind in _OF_VALUES else "key")
+        # slots make another class of this one, which super() does not know
+        finding = Key.finding(self, message, help_text, related, fix, where=where, severity=severity, versions=versions)
+        held = self.issue.releases
+        if held is None:
+            finding.assumes |= _assumed(self)
+            return finding
+        return limited(self.run, finding, held.library, held.words)
+
+    @property
+    def unfilled(self) -> bool:
+        """Whether the value is a placeholder: ZC013 tells those."""
+        return self.file.document is not None and placeholder_in(self.issue.entry.value, self.file.document) is not None
 
 
 def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
@@ -36,17 +81,18 @@ def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
         yield run.spec, "spec"
 
 
-def issues(run: Run, *kinds: str) -> Iterator[tuple[SourceFile, str, Issue]]:
-    """The catalog's issues of these kinds, with the file and the name of the library that reads it."""
+def issues(run: Run, *kinds: str) -> Iterator[KeyIssue]:
+    """The keys that the catalog has issues of these kinds with."""
     for file, name in documents(run):
         if file.document is None:
             continue
         library = LIBRARY_NAMES.get(name, "zerocfg" if name == "spec" else "accelerate")
         for issue in _admitted(run, file, name):
-            if not file.document.editable and unfilled(file, issue):
-                continue  # a value that the script makes
-            if issue.kind in kinds:
-                yield file, library, issue
+            if issue.kind not in kinds:
+                continue
+            key = KeyIssue(run, file, issue.path, issue.value, issue=issue, library=library)
+            if file.document.editable or not key.unfilled:  # a value that the script makes is not known
+                yield key
 
 
 def _admitted(run: Run, file: SourceFile, name: str) -> Iterable[Issue]:
@@ -105,24 +151,15 @@ def _names(file: SourceFile, library: str) -> frozenset[str]:
     return frozenset(found | {f"scheduler.{kind}.{name.rpartition('.')[2]}" for name in found if ".params." in name})
 
 
-def limited(run: Run, issue: Issue, finding: Finding) -> Finding:
-    """The finding of an issue; where only some of the admitted releases have it, it says so."""
-    held = issue.releases
-    if held is None:
-        finding.assumes |= _assumed(run, issue, finding.location.file)
-        return finding
-    return release_scope.limited(run, finding, held.library, held.words)
-
-
-def _assumed(run: Run, issue: Issue, file: SourceFile) -> frozenset[str]:
+def _assumed(key: KeyIssue) -> frozenset[str]:
     """The library whose newest release an issue is about: nothing tells the project's, and others read the key
     differently."""
-    name = next((name for one, name in documents(run) if one is file), "")
-    if name not in WALKED or name in run.versions:
+    name = next((name for file, name in documents(key.run) if file is key.file), "")
+    if name not in WALKED or name in key.run.versions:
         return frozenset()
-    path = tuple(str(part) for part in issue.path)
+    path = tuple(str(part) for part in key.path)
     known = histories(name)
-    strict = issue.kind.startswith("unknown") and known.strictness_changed(".".join(path[:-1]))
+    strict = key.issue.kind.startswith("unknown") and known.strictness_changed(".".join(path[:-1]))
     return frozenset((name,)) if strict or known.changed(name_in(name, path)) else frozenset()
 
 
@@ -143,18 +180,3 @@ def python_word(run: Run, file: SourceFile, node: object) -> str | None:
         return None
     found = _PYTHON_WORD.match(node.value) if isinstance(node.value, str) else None
     return found[0] if found else None
-
-
-def unfilled(file: SourceFile, issue: Issue) -> bool:
-    """Whether the value is a placeholder: ZC013 tells those."""
-    return file.document is not None and placeholder_in(issue.entry.value, file.document) is not None
-
-
-def at_key(file: SourceFile, issue: Issue) -> Location:
-    return Location(file, issue.path, "key", span=issue.entry.key_span)
-
-
-def at_value(file: SourceFile, issue: Issue) -> Location:
-    node = issue.entry.value
-    # A whole section would be underlined otherwise: the key alone says where.
-    return Location(file, issue.path, "value", span=issue.entry.key_span if isinstance(node, Mapping) else node.span)

@@ -4,77 +4,83 @@ from __future__ import annotations
 
 import re
 
-from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart, Format, Translation, translated
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Fix
-from zerocfg.rules.fixes import edited
+from zerocfg.rules.issues import KeyIssue
+from zerocfg.rules.key import Key
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.run.model import SourceFile
-from zerocfg.source.edit import delete_entry, replace_value
-from zerocfg.source.node import Mapping, dotted, plain
+from zerocfg.source.node import Mapping, Path, dotted, plain
 
 _WORD = re.compile(r"[A-Za-z_][\w./-]*")
 _FILE = "deepspeed_config_file"
 
 
-def said_in(issue: Issue, format: Format) -> Translation:
-    """What the key of an issue says in the words of a format."""
-    return translated(str(issue.path[-1]), issue.value, format)
+def said_in(key: Key, format: Format) -> Translation:
+    """What a key says in the words of a format."""
+    return translated(key.name, key.value, format)
 
 
-def own_name(issue: Issue, format: Format) -> Counterpart | None:
+def own_name(key: Key, format: Format) -> Counterpart | None:
     """The one key of a format for what another program's key says; None where there is none, or several."""
-    said = said_in(issue, format)
+    said = said_in(key, format)
     return said.places[0] if len(said.places) == 1 and not said.lost else None
 
 
-def instead(file: SourceFile, issue: Issue, own: Counterpart) -> tuple[str, Fix | None]:
+def instead(key: KeyIssue, own: Counterpart) -> tuple[str, Fix | None]:
     """What to do about a key whose own name is known: the advice, and a fix where there is no doubt."""
-    assert file.document is not None
-    there = file.document.get(own.path)
+    assert key.file.document is not None
+    there = key.file.document.get(own.path)
     if there is None:
-        return _advice(file, issue, own), _renamed(file, issue, own)
+        return _advice(key, own), _renamed(key, own)
     says = plain(there)
     if says == own.value and not own.per_machine:
-        fix = edited(delete_entry, file, issue.path, why="remove the key", safe=False)
-        return f"remove it: `{dotted(own.path)}` says so already", fix
+        return f"remove it: `{dotted(own.path)}` says so already", key.delete("remove the key", safe=False)
     return f"remove it, or change `{dotted(own.path)}`, which is {show(says)}", None
 
 
-def _advice(file: SourceFile, issue: Issue, own: Counterpart) -> str:
+def _advice(key: KeyIssue, own: Counterpart) -> str:
     """What to write, for somebody who looks at the key; with the value where its form is another one."""
     name = str(own.path[-1])
-    if own.fits and own.value != issue.value:
-        name += f": {written(file, own.value)}"
-    if own.path[:-1] == issue.path[:-1]:
-        return f"write `{name}`"
-    return f"write `{name}` in `{dotted(own.path[:-1])}`" if own.path[:-1] else f"write `{name}` at the top level"
+    if own.fits and own.value != key.value:
+        name += f": {written(key.file, own.value)}"
+    beside = own.path[:-1] == key.path[:-1]
+    return f"write `{name}`" if beside else f"write `{name}` {in_section(own.path[:-1])}"
 
 
-def _renamed(file: SourceFile, issue: Issue, own: Counterpart) -> Fix | None:
+def in_section(section: Path) -> str:
+    """Where a key stands, in words."""
+    return f"in `{dotted(section)}`" if section else "at the top level"
+
+
+def _renamed(key: KeyIssue, own: Counterpart) -> Fix | None:
     """The value under the name that is read, in the form that is taken there."""
-    machines = file.document.get(("num_machines",)) if file.document is not None else None
+    machines = key.file.document.get(("num_machines",)) if key.file.document is not None else None
     if not own.fits or (own.per_machine and machines is not None and plain(machines) != 1):
         return None
-    as_it_is = type(own.value) is type(issue.value) and own.value == issue.value
-    text = text_at(file, issue.path) if as_it_is else written(file, own.value)
-    return moved(file, issue.path, file, own.path, text, f"write {dotted(own.path)}") if text is not None else None
+    as_it_is = type(own.value) is type(key.value) and own.value == key.value
+    text = text_at(key.file, key.path) if as_it_is else written(key.file, own.value)
+    return (
+        moved(key.file, key.path, key.file, own.path, text, f"write {dotted(own.path)}") if text is not None else None
+    )
 
 
-def nowhere(file: SourceFile, issue: Issue) -> tuple[str, Fix | None]:
+def nowhere(key: KeyIssue) -> tuple[str, Fix | None]:
     """What to do about a key that neither accelerate nor DeepSpeed has. What an author meant to say elsewhere is not
     thrown away without asking."""
-    name = str(issue.path[-1])
-    whole = file.document.get(issue.path[:-1]) if file.document is not None else None
-    if issue.path[0] == "deepspeed_config" and name.endswith(".json") and issue.value is None:
+    whole = key.file.document.get(key.path[:-1]) if key.file.document is not None else None
+    if key.path[0] == "deepspeed_config" and key.name.endswith(".json") and key.value is None:
         alone = isinstance(whole, Mapping) and len(whole.entries) == 1
-        fix = edited(replace_value, file, issue.path[:-1], f"{{{_FILE}: {name}}}", why=f"write {_FILE}", safe=False)
-        return f"write `{_FILE}: {name}`", fix if alone else None
-    argument = name in load_schema("training-arguments").root.keys
-    fix = edited(delete_entry, file, issue.path, why="remove the key", safe=not argument)
-    return "it is an argument of the Trainer: say it in the training arguments" if argument else "remove it", fix
+        section = Key(key.run, key.file, key.path[:-1], None)
+        fix = section.replace(f"{{{_FILE}: {key.name}}}", f"write {_FILE}", safe=False)
+        return f"write `{_FILE}: {key.name}`", fix if alone else None
+    argument = key.name in load_schema("training-arguments").root.keys
+    return (
+        "it is an argument of the Trainer: say it in the training arguments" if argument else "remove it",
+        key.delete("remove the key", safe=not argument),
+    )
 
 
 def written(file: SourceFile, value: object) -> str | None:

@@ -9,9 +9,9 @@ import re
 from zerocfg.catalog.check import Issue
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Fix
-from zerocfg.rules.fixes import edited
+from zerocfg.rules.issues import KeyIssue
 from zerocfg.run.model import SourceFile
-from zerocfg.source.edit import Edit, delete_entry, replace_value
+from zerocfg.source.edit import Edit
 from zerocfg.source.node import Problem
 from zerocfg.source.text import Span
 
@@ -21,14 +21,10 @@ _WORDS = {"true": "true", "yes": "true", "on": "true", "enabled": "true"} | dict
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 
 
-def repaired(file: SourceFile, issue: Issue) -> Fix | None:
+def repaired(key: KeyIssue) -> Fix | None:
     """The value in the form that the key takes, where its text leaves no doubt what it is."""
-    if issue.key is None or file.document is None:
-        return None
-    text, safe = _meaning(issue)
-    if text is None:
-        return None
-    return edited(replace_value, file, issue.path, text, why=f"write {text}", safe=safe)
+    text, safe = _meaning(key.issue)
+    return key.replace(text, f"write {text}", safe=safe) if text is not None else None
 
 
 def _meaning(issue: Issue) -> tuple[str | None, bool]:
@@ -63,6 +59,12 @@ def _with_dot(number: str) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e16 else repr(value)
 
 
+def plain_number(number: float) -> str:
+    """A number as YAML and JSON both write it: YAML 1.1 takes one with an exponent and no dot for a text."""
+    text = repr(number)
+    return text.replace("e", ".0e") if "e" in text and "." not in text else text
+
+
 def _as_text(value: object) -> str | None:
     """Numbers as the text that a key of texts takes: 0 becomes "0", [0, 1] becomes "0,1"."""
     items = value if isinstance(value, list) else [value]
@@ -71,17 +73,16 @@ def _as_text(value: object) -> str | None:
     return '"' + ",".join(str(item) for item in items) + '"'
 
 
-def as_section(file: SourceFile, issue: Issue) -> Fix | None:
-    if issue.value is None:
-        return edited(delete_entry, file, issue.path, why="remove the empty section", safe=False)
-    inside = None
-    if issue.path == ("deepspeed_config",) and isinstance(issue.value, str) and issue.value.endswith(".json"):
-        inside = f"{{deepspeed_config_file: {issue.value}}}"
-    elif isinstance(issue.value, bool) and issue.section is not None and issue.section.key("enabled") is not None:
-        inside = f'{{"enabled": {show(issue.value)}}}'
-    if inside is None:
-        return None
-    return edited(replace_value, file, issue.path, inside, why="write a section", safe=False)
+def as_section(key: KeyIssue) -> Fix | None:
+    """A section in the place of what stands for one; nothing in the place of null."""
+    if key.value is None:
+        return key.delete("remove the empty section", safe=False)
+    inside, section = None, key.issue.section
+    if key.path == ("deepspeed_config",) and isinstance(key.value, str) and key.value.endswith(".json"):
+        inside = f"{{deepspeed_config_file: {key.value}}}"
+    elif isinstance(key.value, bool) and section is not None and section.key("enabled") is not None:
+        inside = f'{{"enabled": {show(key.value)}}}'
+    return key.replace(inside, "write a section", safe=False) if inside is not None else None
 
 
 def strict_json(file: SourceFile, problems: list[Problem]) -> Fix | None:

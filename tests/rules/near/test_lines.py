@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from zerocfg.rules.api import Severity
-from zerocfg.rules.recipes.recipe import argument_removed
+from zerocfg.rules.recipes.removed import argument_removed
 from zerocfg.run.model import Origin, Run, Script, Setting, SourceFile
 from zerocfg.source.text import SourceText, Span
 

@@ -28,7 +28,7 @@ def python_word_in_json(run: Run) -> Iterator[Finding]:
         right = PYTHON_WORDS[word]
         span = Span(node.span.start, node.span.start + len(word))
         swallowed = node.value != word
-        harmless = not swallowed and not any(issue.path == path for _, _, issue in issues(run, "type", "raw-type"))
+        harmless = not swallowed and not any(key.path == path for key in issues(run, "type", "raw-type"))
         yield Finding(
             Location(file, path, "value", span=span),
             f"`{word}` is no word of JSON: `{dotted(path)}` is the text {show(node.value)}",

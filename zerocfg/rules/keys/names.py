@@ -4,69 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.effects import deepspeed_data
-from zerocfg.rules.fixes import edited, rewritten
-from zerocfg.rules.issues import at_key, issues, limited
+from zerocfg.rules.fixes import present, rewritten
+from zerocfg.rules.issues import KeyIssue, issues
+from zerocfg.rules.key import deepspeed
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved
-from zerocfg.rules.renaming import instead, nowhere, own_name, said_in
+from zerocfg.rules.renaming import in_section, instead, nowhere, own_name, said_in
 from zerocfg.rules.zero.saving import misplaced_gather
-from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model import Run
 from zerocfg.run.script.arguments import call_of
-from zerocfg.source.edit import Edit, delete_entry
-from zerocfg.source.node import Mapping, dotted, plain
+from zerocfg.source.node import dotted
 
 
-def _rename(file: SourceFile, issue: Issue, new: str) -> Fix | None:
-    parent = file.document.get(issue.path[:-1]) if file.document else None
-    if not isinstance(parent, Mapping) or parent.entry(new) is not None or "." in new:
-        return None
-    span = issue.entry.key_span
-    raw = file.source.text[span.start : span.end]
-    quote = raw[0] if raw[:1] in "\"'" else ""
-    return Fix(f"rename the key to {new}", ((file, Edit(span, f"{quote}{new}{quote}")),))
+def _renamed(key: KeyIssue, new: str) -> Fix | None:
+    """The key under another name of its section, which nobody has taken."""
+    taken = present(key.file, (*key.path[:-1], new))
+    return None if taken or "." in new else key.rename(new, f"rename the key to {new}")
 
 
-def _section(issue: Issue) -> str:
-    return dotted(issue.path[:-1])
+def _suggested(key: KeyIssue, otherwise: str = "remove it") -> tuple[str, Fix | None]:
+    """What to do about a key that the reader does not know: the name that is near it, else ``otherwise``."""
+    near = key.issue.suggestion
+    return (f"did you mean `{near}`?", _renamed(key, near)) if near else (otherwise, None)
 
 
 @rule("ZC101", "unknown-key", Severity.ERROR)
 def unknown_key(run: Run) -> Iterator[Finding]:
-    for file, library, issue in issues(run, "unknown-crash"):
-        if library == "DeepSpeed" and home(issue) is not None:
+    for key in issues(run, "unknown-crash"):
+        if key.library == "DeepSpeed" and home(key) is not None:
             continue  # ZC114 says where it belongs
-        where = f"in `{_section(issue)}`" if len(issue.path) > 1 else "at the top level"
-        help_text, fix = _meant(run, file, library, issue)
-        yield limited(
-            run,
-            issue,
-            Finding(
-                at_key(file, issue),
-                f"{library} knows no key `{issue.path[-1]}` {where} and stops at it",
-                help_text,
-                fix=fix,
-            ),
+        help_text, fix = _meant(key)
+        yield key.finding(
+            f"{key.library} knows no key `{key.name}` {in_section(key.path[:-1])} and stops at it", help_text, fix=fix
         )
 
 
-def _meant(run: Run, file: SourceFile, library: str, issue: Issue) -> tuple[str, Fix | None]:
+def _meant(key: KeyIssue) -> tuple[str, Fix | None]:
     """What to do about a key that stops the library."""
-    of_fp16 = load_schema("deepspeed").find(("fp16", str(issue.path[-1]))) is not None
-    if library == "DeepSpeed" and issue.path[0] == "bf16" and of_fp16:
-        fix = edited(delete_entry, file, issue.path, why="remove the key")
-        return "bf16 needs no loss scaling: remove it (fp16 has this key)", fix
-    own = own_name(issue, "deepspeed" if library == "DeepSpeed" else "accelerate") if library != "zerocfg" else None
-    if own is not None and own.path != issue.path:
-        return instead(file, issue, own)
-    fix = _rename(file, issue, issue.suggestion) if issue.suggestion else None
-    if fix is None and library != "zerocfg":
-        fix = edited(delete_entry, file, issue.path, why="remove the key", safe=False)
-    return f"did you mean `{issue.suggestion}`?" if issue.suggestion else "remove it", fix
+    of_fp16 = load_schema("deepspeed").find(("fp16", key.name)) is not None
+    if key.library == "DeepSpeed" and key.path[0] == "bf16" and of_fp16:
+        return "bf16 needs no loss scaling: remove it (fp16 has this key)", key.delete("remove the key")
+    if key.library == "zerocfg":
+        return _suggested(key)
+    own = own_name(key, "deepspeed" if key.library == "DeepSpeed" else "accelerate")
+    if own is not None and own.path != key.path:
+        return instead(key, own)
+    help_text, fix = _suggested(key)
+    return help_text, fix or key.delete("remove the key", safe=False)
 
 
 _OF_OTHERS = ("comment", "comments", "msamp")
@@ -75,105 +63,81 @@ _OF_OTHERS = ("comment", "comments", "msamp")
 
 @rule("ZC102", "ignored-key", Severity.ERROR)
 def ignored_key(run: Run) -> Iterator[Finding]:
-    for file, library, issue in issues(run, "unknown-ignored"):
-        name = str(issue.path[-1])
-        if library != "DeepSpeed" or name.startswith(("_", "//", "#", "$")) or name in _OF_OTHERS:
+    for key in issues(run, "unknown-ignored"):
+        if key.library != "DeepSpeed" or key.name.startswith(("_", "//", "#", "$")) or key.name in _OF_OTHERS:
             continue
-        if home(issue) is not None or foreign(issue):
+        if home(key) is not None or foreign(key):
             continue  # ZC114 and ZC115 say more
-        where = f"in `{_section(issue)}`" if len(issue.path) > 1 else "at the top level"
-        yield limited(
-            run,
-            issue,
-            Finding(
-                at_key(file, issue),
-                f"DeepSpeed reads no key `{name}` {where}; it is silently ignored",
-                f"did you mean `{issue.suggestion}`?"
-                if issue.suggestion
-                else "remove it, unless your own code reads it",
-                fix=_rename(file, issue, issue.suggestion) if issue.suggestion else None,
-                severity=None if issue.suggestion else Severity.WARNING,
-            ),
+        help_text, fix = _suggested(key, "remove it, unless your own code reads it")
+        yield key.finding(
+            f"DeepSpeed reads no key `{key.name}` {in_section(key.path[:-1])}; it is silently ignored",
+            help_text,
+            fix=fix,
+            severity=None if key.issue.suggestion else Severity.WARNING,
         )
 
 
 @rule("ZC103", "key-accelerate-ignores", Severity.ERROR)
 def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
-    for file, library, issue in issues(run, "unknown-ignored"):
-        if library != "accelerate":
+    for key in issues(run, "unknown-ignored"):
+        if key.library != "accelerate":
             continue
-        name, section = str(issue.path[-1]), _section(issue)
+        section = dotted(key.path[:-1])
         lost = misplaced_gather(run)
-        if lost is not None and lost.path == issue.path and run.effective.value("zero_optimization.stage") == 3:
+        if lost is not None and lost.path == key.path and run.effective.value("zero_optimization.stage") == 3:
             continue  # ZC401 says what that costs
-        deepspeed = load_schema("deepspeed")
-        native = section == "deepspeed_config" and (
-            deepspeed.find((name,)) is not None or deepspeed.find(("zero_optimization", name)) is not None
+        native = section == "deepspeed_config" and any(
+            load_schema("deepspeed").find(path) is not None for path in ((key.name,), ("zero_optimization", key.name))
         )
-        said = said_in(issue, "accelerate")
-        fix = _into_json(run, file, issue)
-        if fix is not None and run.deepspeed is not None:
-            help_text = f"move it to {run.deepspeed.name}"
-        elif said.places:
-            ways = [instead(file, issue, own) for own in said.places]
-            help_text = " and ".join(text for text, _ in ways)
-            if said.lost:
-                names = ", ".join(f"`{setting.rpartition('.')[2]}`" for setting in said.lost)
-                help_text += f"; accelerate has no key for {names}, which a DeepSpeed JSON has"
-            elif len(ways) == 1 and run.deepspeed is None:
-                fix = ways[0][1]
-        elif native or said.lost:
-            help_text = "put it in a DeepSpeed JSON and point `deepspeed_config_file` to it"
-            if not native:
-                there = f"`{said.lost[0]}` in a DeepSpeed JSON that `deepspeed_config_file` names"
-                help_text = f"give it to the training script, or write {there}"
-        elif issue.suggestion:
-            help_text = f"did you mean `{issue.suggestion}`?"
-            fix = _rename(file, issue, issue.suggestion)
-        else:
-            help_text, fix = nowhere(file, issue)
+        help_text, fix = _elsewhere(key, native)
         why = "it is a key of DeepSpeed's own JSON and has no effect here" if native else "it has no effect"
-        yield limited(
-            run,
-            issue,
-            Finding(
-                at_key(file, issue),
-                f"accelerate ignores `{name}` in `{section}`: {why}",
-                help_text,
-                fix=fix,
-            ),
-        )
+        yield key.finding(f"accelerate ignores `{key.name}` in `{section}`: {why}", help_text, fix=fix)
 
 
-def _into_json(run: Run, file: SourceFile, issue: Issue) -> Fix | None:
+def _elsewhere(key: KeyIssue, native: bool) -> tuple[str, Fix | None]:
+    """What to do about a key that accelerate passes over. ``native``: DeepSpeed's JSON has it."""
+    said, json, fix = said_in(key, "accelerate"), key.run.deepspeed, _into_json(key)
+    if fix is not None and json is not None:
+        return f"move it to {json.name}", fix
+    if said.places:
+        ways = [instead(key, own) for own in said.places]
+        help_text = " and ".join(text for text, _ in ways)
+        if said.lost:
+            names = ", ".join(f"`{setting.rpartition('.')[2]}`" for setting in said.lost)
+            return f"{help_text}; accelerate has no key for {names}, which a DeepSpeed JSON has", None
+        return help_text, ways[0][1] if len(ways) == 1 and json is None else None
+    if native:
+        return "put it in a DeepSpeed JSON and point `deepspeed_config_file` to it", None
+    if said.lost:
+        there = f"`{said.lost[0]}` in a DeepSpeed JSON that `deepspeed_config_file` names"
+        return f"give it to the training script, or write {there}", None
+    return _suggested(key) if key.issue.suggestion else nowhere(key)
+
+
+def _into_json(key: KeyIssue) -> Fix | None:
     """The key in the DeepSpeed JSON that the accelerate config names, and no longer here."""
-    to = run.deepspeed
-    if to is None or run.deepspeed_route != "accelerate" or issue.path[0] != "deepspeed_config":
+    to = key.run.deepspeed
+    if to is None or key.run.deepspeed_route != "accelerate" or key.path[0] != "deepspeed_config":
         return None
-    schema, own = load_schema("deepspeed"), own_name(issue, "deepspeed")
-    section = schema.find((str(issue.path[-1]),))
-    if isinstance(issue.value, dict) and section is not None and section.section(schema) is not None:
-        own = Counterpart((section.name,), issue.value)
-    text = as_json(own.value) if own is not None and own.fits and len(issue.path) == 2 else None
+    schema, own = load_schema("deepspeed"), own_name(key, "deepspeed")
+    section = schema.find((key.name,))
+    if isinstance(key.value, dict) and section is not None and section.section(schema) is not None:
+        own = Counterpart((section.name,), key.value)
+    text = as_json(own.value) if own is not None and own.fits and len(key.path) == 2 else None
     if own is None or text is None:
         return None
-    return moved(file, issue.path, to, own.path, text, f"move it to {to.name}")
+    return moved(key.file, key.path, to, own.path, text, f"move it to {to.name}")
 
 
 @rule("ZC110", "removed-key", Severity.ERROR)
 def removed_key(run: Run) -> Iterator[Finding]:
-    for file, library, issue in issues(run, "removed"):
-        dead = issue.path[0] == "optimizer" and _brings_optimizer(run)
-        yield limited(
-            run,
-            issue,
-            Finding(
-                at_key(file, issue),
-                f"{library} refuses `{dotted(issue.path)}` by its presence, whatever its value",
-                issue.reason,
-                fix=edited(delete_entry, file, issue.path, why="remove the key", safe=False),
-                severity=Severity.NOTE if dead else None,
-            ),
+    for key in issues(run, "removed"):
+        dead = key.path[0] == "optimizer" and _brings_optimizer(run)
+        yield key.finding(
+            f"{key.library} refuses `{dotted(key.path)}` by its presence, whatever its value",
+            key.issue.reason,
+            fix=key.delete("remove the key", safe=False),
+            severity=Severity.NOTE if dead else None,
         )
 
 
@@ -189,57 +153,39 @@ def _brings_optimizer(run: Run) -> bool:
 
 @rule("ZC111", "deprecated-key", Severity.WARNING)
 def deprecated_key(run: Run) -> Iterator[Finding]:
-    for file, library, issue in issues(run, "deprecated"):
-        new = issue.suggestion
-        yield limited(
-            run,
-            issue,
-            Finding(
-                at_key(file, issue),
-                f"`{dotted(issue.path)}` is deprecated in {library}",
-                issue.reason if issue.reason != "renamed" else f"it is called `{new}` now",
-                fix=_rename(file, issue, new) if new and issue.reason == "renamed" else _old_offload(file, issue),
-            ),
+    for key in issues(run, "deprecated"):
+        new, renamed = key.issue.suggestion, key.issue.reason == "renamed"
+        yield key.finding(
+            f"`{dotted(key.path)}` is deprecated in {key.library}",
+            f"it is called `{new}` now" if renamed else key.issue.reason,
+            fix=_renamed(key, new) if new and renamed else _old_offload(key),
         )
 
 
-def _old_offload(file: SourceFile, issue: Issue) -> Fix | None:
+def _old_offload(key: KeyIssue) -> Fix | None:
     """`cpu_offload: true` in today's words."""
-    new = {"cpu_offload": "offload_optimizer", "cpu_offload_param": "offload_param"}.get(str(issue.path[-1]))
-    if new is None or not isinstance(issue.value, bool):
+    new = {"cpu_offload": "offload_optimizer", "cpu_offload_param": "offload_param"}.get(key.name)
+    if new is None or not isinstance(key.value, bool) or present(key.file, (*key.path[:-1], new)):
         return None
-    if _rename(file, issue, new) is None:
-        return None
-    device = "cpu" if issue.value else "none"
-    return rewritten(file, issue.path, new, f'{{"device": "{device}"}}', why=f"write {new}")
+    device = "cpu" if key.value else "none"
+    return rewritten(key.file, key.path, new, f'{{"device": "{device}"}}', why=f"write {new}")
 
 
 @rule("ZC112", "two-spellings", Severity.ERROR)
 def two_spellings(run: Run) -> Iterator[Finding]:
-    file = run.deepspeed
-    if file is None or file.document is None:
-        return
+    schema = load_schema("deepspeed")
     for top in ("zero_optimization", "tensor_parallel"):
-        section = file.document.get((top,))
-        schema = load_schema("deepspeed").find((top,))
-        keys = schema.section(load_schema("deepspeed")) if schema else None
-        if not isinstance(section, Mapping) or keys is None:
-            continue
-        values = plain(section)
-        for name, key in keys.names.items():
+        section, known_section = deepspeed(run, top), schema.find((top,))
+        keys = known_section.section(schema) if known_section else None
+        for name, known in keys.names.items() if keys is not None else ():
+            former, key = section[name], section[known.name]
             # DeepSpeed drops whatever is "auto" before it looks at the names.
-            if name == key.name or "auto" in (values.get(name, "auto"), values.get(key.name, "auto")):
+            if name == known.name or not (former and key) or "auto" in (former.value, key.value):
                 continue
-            yield Finding(
-                Location(file, (top, name), "key"),
+            yield former.finding(
                 f"`{name}` and `{key.name}` are the same setting; DeepSpeed stops when both are written",
                 "remove one of the two",
-                [Location(file, (top, key.name), "key", label="the other spelling")],
-                edited(
-                    delete_entry,
-                    file,
-                    (top, name),
-                    why=f"keep {key.name}",
-                    safe=values[name] == values[key.name],
-                ),
+                [key.at("key", "the other spelling")],
+                former.delete(f"keep {key.name}", safe=former.value == key.value),
+                where="key",
             )

@@ -4,52 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.catalog.check import Issue
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.effects import effective_value
 from zerocfg.rules.failures import failures, reported
-from zerocfg.rules.fixes import edited
-from zerocfg.rules.issues import at_value, issues, limited, python_word, unfilled
+from zerocfg.rules.issues import KeyIssue, issues, python_word
+from zerocfg.rules.key import from_origin
 from zerocfg.rules.repairs import as_section, repaired
-from zerocfg.run.model import Origin, Run, SourceFile
+from zerocfg.run.model import Origin, Run
 from zerocfg.run.stages.options import PRECISIONS
-from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Scalar, dotted
+
+
+def _shown(key: KeyIssue) -> str:
+    """The key with its value, and what is wrong with it."""
+    return f"`{dotted(key.path)}: {show(key.value)}` {key.issue.reason}"
+
+
+def _told_elsewhere(key: KeyIssue) -> bool:
+    """Whether ZC013 or ZC009 knows why the value is none that the key takes."""
+    return key.unfilled or python_word(key.run, key.file, key.issue.entry.value) is not None
 
 
 @rule("ZC104", "wrong-type", Severity.ERROR)
 def wrong_type(run: Run) -> Iterator[Finding]:
-    for file, library, issue in issues(run, "type"):
-        if unfilled(file, issue) or python_word(run, file, issue.entry.value):
-            continue  # ZC013 and ZC009 know why
-        yield limited(
-            run,
-            issue,
-            Finding(
-                at_value(file, issue),
-                f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; "
-                + _consequence(run, file, library, issue),
-                fix=repaired(file, issue),
-                severity=Severity.WARNING if _unread(run, file, issue) else None,
-            ),
-        )
+    for key in issues(run, "type"):
+        if not _told_elsewhere(key):
+            yield key.finding(
+                f"{_shown(key)}; {_consequence(key)}",
+                fix=repaired(key),
+                severity=Severity.WARNING if _unread(key) else None,
+            )
     yield from _unsaid(run, "ZC104")
 
 
-def _consequence(run: Run, file: SourceFile, library: str, issue: Issue) -> str:
-    return f"{library} does not look at it in this launch" if _unread(run, file, issue) else f"{library} stops at it"
+def _consequence(key: KeyIssue) -> str:
+    return f"{key.library} does not look at it in this launch" if _unread(key) else f"{key.library} stops at it"
 
 
-def _unread(run: Run, file: SourceFile, issue: Issue) -> bool:
+def _unread(key: KeyIssue) -> bool:
     """Whether the launcher gets past a key of accelerate's top level: the road to the training is walked, and nothing
     on it stops."""
-    if file is not run.accelerate or len(issue.path) != 1 or "num_processes" not in run.effective.settings:
+    run = key.run
+    if key.file is not run.accelerate or len(key.path) != 1 or "num_processes" not in run.effective.settings:
         return False
     return not any(
-        failure.phase == "launch" or any(place.file is file and place.path == issue.path for place in failure.places)
+        failure.phase == "launch" or any(place.file is key.file and place.path == key.path for place in failure.places)
         for failure in run.effective.failures
     )
 
@@ -57,15 +59,15 @@ def _unread(run: Run, file: SourceFile, issue: Issue) -> bool:
 def _unsaid(run: Run, code: str) -> Iterator[Finding]:
     """What the road to the engine stops at although the key by itself may hold the value: null where the launcher
     divides, a text where it compares."""
-    said = {(id(file), issue.path) for file, _, issue in issues(run, *_STOPPING)}
-    loose = {(id(file), issue.path): (file, issue) for file, _, issue in issues(run, "raw-type")}
+    said = {(id(key.file), key.path) for key in issues(run, *_STOPPING)}
+    loose = {(id(key.file), key.path): key for key in issues(run, "raw-type")}
     for failure in failures(run, code):
         place = failure.places[0] if failure.places else None
         # A word of the launch line is ZC711's matter.
         if place is None or (place.kind not in ("flag", "environment") and (id(place.file), place.path) not in said):
             finding = reported(run, failure, where="value")
-            found = loose.get((id(place.file), place.path)) if place is not None and code == "ZC104" else None
-            finding.fix = repaired(*found) if found is not None else None
+            key = loose.get((id(place.file), place.path)) if place is not None and code == "ZC104" else None
+            finding.fix = repaired(key) if key is not None else None
             if place is not None and _left_to_line(run, place):
                 finding.severity = Severity.NOTE
             yield finding
@@ -83,45 +85,27 @@ _STOPPING = ("unknown-crash", "removed", "type", "range", "choice", "null", "sec
 
 @rule("ZC105", "out-of-range", Severity.ERROR)
 def out_of_range(run: Run) -> Iterator[Finding]:
-    for file, library, issue in issues(run, "range"):
-        raw = issue.key is not None and issue.key.facts.get("reads") == "raw"
-        end = "nothing checks this before it is used" if raw else f"{library} stops at it"
-        yield limited(
-            run,
-            issue,
-            Finding(
-                at_value(file, issue),
-                f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {end}",
-                fix=edited(delete_entry, file, issue.path, why="take the default", safe=False),
-            ),
-        )
+    for key in issues(run, "range"):
+        raw = key.issue.key is not None and key.issue.key.facts.get("reads") == "raw"
+        end = "nothing checks this before it is used" if raw else f"{key.library} stops at it"
+        yield key.finding(f"{_shown(key)}; {end}", fix=key.delete("take the default", safe=False))
 
 
 @rule("ZC106", "not-a-choice", Severity.ERROR)
 def not_a_choice(run: Run) -> Iterator[Finding]:
-    for file, library, issue in issues(run, "choice"):
-        if isinstance(issue.entry.value, Scalar) and issue.entry.value.raw.lower() in _SWITCHES:
-            continue  # an unquoted yes or no: ZC006 says so
-        if unfilled(file, issue):
-            continue  # ZC013
-        yield limited(
-            run,
-            issue,
-            Finding(
-                at_value(file, issue),
-                f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
-                fix=_meant(file, issue),
-            ),
-        )
+    for key in issues(run, "choice"):
+        node = key.issue.entry.value
+        # ZC006 tells of an unquoted yes or no, ZC013 of a placeholder
+        if not key.unfilled and not (isinstance(node, Scalar) and node.raw.lower() in _SWITCHES):
+            yield key.finding(f"{_shown(key)}; {key.library} stops at it", fix=_meant(key))
     yield from _unsaid(run, "ZC106")
-    for one in given_in_calls(run):
-        if one.call.name != "accelerate.Accelerator" or one.name != "mixed_precision" or one.origin.file is None:
+    for given in given_in_calls(run):
+        if given.call.name != "accelerate.Accelerator" or given.name != "mixed_precision":
             continue
-        if isinstance(one.value, str) and one.value not in PRECISIONS:
-            near = closest(one.value, PRECISIONS)
-            yield Finding(
-                Location(one.origin.file, span=one.origin.span),
-                f"`mixed_precision={one.value!r}` is none of {', '.join(PRECISIONS)}; Accelerator stops at it",
+        if isinstance(given.value, str) and given.value not in PRECISIONS:
+            near = closest(given.value, PRECISIONS)
+            yield given.finding(
+                f"`mixed_precision={given.value!r}` is none of {', '.join(PRECISIONS)}; Accelerator stops at it",
                 f"write {near}" if near else "",
             )
 
@@ -129,63 +113,52 @@ def not_a_choice(run: Run) -> Iterator[Finding]:
 _SWITCHES = ("yes", "no", "on", "off")
 
 
-def _meant(file: SourceFile, issue: Issue) -> Fix | None:
+def _meant(key: KeyIssue) -> Fix | None:
     """The word that the catalog takes a wrong one for."""
-    if not isinstance(issue.value, str) or issue.key is None:
+    if not isinstance(key.value, str) or key.issue.key is None:
         return None
-    near = closest(
-        issue.value, [word for one in issue.key.branches for word in one.get("enum", ()) if isinstance(word, str)]
-    )
-    return edited(replace_value, file, issue.path, f'"{near}"', why=f"write {near}", safe=False) if near else None
+    choices = [word for branch in key.issue.key.branches for word in branch.get("enum", ()) if isinstance(word, str)]
+    near = closest(key.value, choices)
+    return key.replace(f'"{near}"', f"write {near}", safe=False) if near else None
 
 
 @rule("ZC107", "null-value", Severity.ERROR)
 def null_value(run: Run) -> Iterator[Finding]:
-    for file, library, issue in issues(run, "null"):
-        yield limited(
-            run,
-            issue,
-            Finding(
-                at_value(file, issue),
-                f"`{dotted(issue.path)}` is null; {library} stops at it",
-                "leave the key out",
-                fix=edited(delete_entry, file, issue.path, why="take the default", safe=False),
-            ),
+    why = "take the default"
+    for issue in issues(run, "null"):
+        yield issue.finding(
+            f"`{dotted(issue.path)}` is null; {issue.library} stops at it",
+            "leave the key out",
+            fix=issue.delete(why, safe=False),
         )
-    for setting in run.effective.environment.values():
-        path = setting.origin.path
-        if run.accelerate is None or setting.value != "None" or setting.origin.file is not run.accelerate:
+    for variable in run.effective.environment.values():
+        key = from_origin(run, variable.origin)
+        if run.accelerate is None or variable.value != "None" or key.file is not run.accelerate:
             continue
         # FSDP 2 takes no sharding strategy.
-        strategy = path[-1:] == ("fsdp_sharding_strategy",) and effective_value(run, "fsdp_config.fsdp_version") == 1
-        if not strategy and path[-1:] != ("fsdp_version",):
-            continue
-        yield Finding(
-            Location(run.accelerate, path, "value"),
-            f"`{dotted(path)}` is null, which reaches every process as the text None; the plugin stops at it",
-            "leave the key out",
-            fix=edited(delete_entry, run.accelerate, path, why="take the default", safe=False),
-        )
+        strategy = key.path[-1:] == ("fsdp_sharding_strategy",)
+        if (strategy and effective_value(run, "fsdp_config.fsdp_version") == 1) or key.path[-1:] == ("fsdp_version",):
+            yield key.finding(
+                f"`{dotted(key.path)}` is null, which reaches every process as the text None; the plugin stops at it",
+                "leave the key out",
+                fix=key.delete(why, safe=False),
+                where="value",
+            )
 
 
 @rule("ZC108", "section-not-a-mapping", Severity.ERROR)
 def section_not_a_mapping(run: Run) -> Iterator[Finding]:
-    for file, library, issue in issues(run, "section-type"):
-        if unfilled(file, issue):
+    for key in issues(run, "section-type"):
+        if key.unfilled:
             continue
         help_text = ""
-        if issue.path == ("deepspeed_config",) and isinstance(issue.value, str):
-            help_text = f"write `deepspeed_config: {{deepspeed_config_file: {issue.value}}}`"
-        yield limited(
-            run,
-            issue,
-            Finding(
-                at_value(file, issue),
-                f"`{dotted(issue.path)}` {issue.reason}; {_consequence(run, file, library, issue)}",
-                help_text,
-                fix=as_section(file, issue),
-                severity=Severity.WARNING if _unread(run, file, issue) else None,
-            ),
+        if key.path == ("deepspeed_config",) and isinstance(key.value, str):
+            help_text = f"write `deepspeed_config: {{deepspeed_config_file: {key.value}}}`"
+        yield key.finding(
+            f"`{dotted(key.path)}` {key.issue.reason}; {_consequence(key)}",
+            help_text,
+            fix=as_section(key),
+            severity=Severity.WARNING if _unread(key) else None,
         )
     yield from _unsaid(run, "ZC108")
 
@@ -193,32 +166,26 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
 @rule("ZC109", "unchecked-type", Severity.WARNING)
 def unchecked_type(run: Run) -> Iterator[Finding]:
     stopping = {(id(place.file), place.path) for failure in failures(run, "ZC104") for place in failure.places}
-    for file, library, issue in issues(run, "raw-type"):
-        if (id(file), issue.path) in stopping:
+    for key in issues(run, "raw-type"):
+        if (id(key.file), key.path) in stopping or _told_elsewhere(key):
             continue  # ZC104: the road to the engine breaks at it
-        if unfilled(file, issue) or python_word(run, file, issue.entry.value):
-            continue  # ZC013 and ZC009 know why
-        a_truth = issue.key is not None and any(one.get("type") == "boolean" for one in issue.key.scalars)
-        truthy = " (any non-empty string counts as true)" if isinstance(issue.value, str) and a_truth else ""
-        yield limited(
-            run,
-            issue,
-            Finding(
-                at_value(file, issue),
-                f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}{truthy}; {library} does not check it",
-                "write the value without quotes" if isinstance(issue.value, str) else "",
-                fix=repaired(file, issue),
-            ),
+        text, known = isinstance(key.value, str), key.issue.key
+        a_truth = known is not None and any(branch.get("type") == "boolean" for branch in known.scalars)
+        truthy = " (any non-empty string counts as true)" if text and a_truth else ""
+        yield key.finding(
+            f"{_shown(key)}{truthy}; {key.library} does not check it",
+            "write the value without quotes" if text else "",
+            fix=repaired(key),
         )
 
 
 @rule("ZC113", "missing-key", Severity.ERROR)
 def missing_key(run: Run) -> Iterator[Finding]:
-    for file, _, issue in issues(run, "missing"):
-        yield Finding(
-            Location(file, issue.path, "key", span=issue.entry.key_span),
-            f"the run `{issue.path[-1]}` has no `{issue.reason}`; zerocfg build stops at it",
-            f"add `{issue.reason}:`" + (f" ({issue.key.description})" if issue.key else ""),
+    for key in issues(run, "missing"):
+        absent, known = key.issue.reason, key.issue.key
+        yield key.finding(
+            f"the run `{key.name}` has no `{absent}`; zerocfg build stops at it",
+            f"add `{absent}:`" + (f" ({known.description})" if known else ""),
         )
 
 

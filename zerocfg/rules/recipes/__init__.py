@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from zerocfg.rules.recipes import (
-    recipe,
     releases,
+    removed,
     slips,
     trainer_arguments,
     trainer_model,
     trainer_schedule,
     trainer_steps,
+    trainer_types,
     trainer_values,
     trainer_words,
     trl_batches,
@@ -18,7 +19,8 @@ from zerocfg.rules.recipes import (
 )
 
 MODULES = (
-    recipe,
+    removed,
+    trainer_types,
     trainer_arguments,
     trainer_model,
     trainer_schedule,

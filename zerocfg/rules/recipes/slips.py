@@ -75,19 +75,18 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
 
 def _slips_in_calls(run: Run) -> Iterator[Finding]:
     """Arguments of calls in the script that no release of the class takes, and that are near one that it takes."""
-    for one in given_in_calls(run):
-        if ever_taken(one.call.name, one.name):
+    for given in given_in_calls(run):
+        if ever_taken(given.call.name, given.name):
             continue
-        known = taken_by(one.call.name)
-        near = closest(one.name, sorted(known)) if known else None
-        if near is None or _distance(one.name, near) > (2 if len(one.name) > 11 else 1) or one.origin.file is None:
+        known = taken_by(given.call.name)
+        near = closest(given.name, sorted(known)) if known else None
+        if near is None or _distance(given.name, near) > _furthest(given.name, strict=False):
             continue
-        both = near in one.call.arguments
-        if both and any(letter.isdigit() for letter in one.name):
+        both = near in given.call.arguments
+        if both and any(letter.isdigit() for letter in given.name):
             continue
-        yield Finding(
-            Location(one.origin.file, span=one.origin.span),
-            f"there is no argument `{one.name}`; `{near}` is one, and {one.of} stops at the other",
+        yield given.finding(
+            f"there is no argument `{given.name}`; `{near}` is one, and {given.of} stops at the other",
             f"remove it: `{near}` is written too" if both else f"write {near}",
         )
 

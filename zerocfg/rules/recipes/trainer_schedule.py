@@ -4,40 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import argument, passed
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, stage_of
-from zerocfg.rules.fixes import edited
+from zerocfg.rules.key import Key, from_origin
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.stages.arguments import arguments_of, mapping_of, parsed
-from zerocfg.source.edit import replace_value
 
 _RATE_OF_OPTIMIZER = {"polynomial": (), "cosine_with_min_lr": ("min_lr",), "cosine_warmup_with_min_lr": ("min_lr",)}
 """Schedules of transformers that ask the optimizer for its defaults, and with which argument they do."""
 
 
-@rule("ZC234", "schedule-of-trainer-with-zero", Severity.ERROR, consumers=TRAINERS, versions="transformers>=5.1")
-def schedule_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
+def _schedule(run: Run) -> Key:
     asked = arguments_of(run).setting("lr_scheduler_type")
-    if not isinstance(asked.value, str) or asked.value not in _RATE_OF_OPTIMIZER or asked.origin.file is None:
-        return
-    if effective_value(run, "engine") != "deepspeed" or not stage_of(run) or "scheduler" in deepspeed_data(run):
-        return
-    given = _schedule_arguments(run)
-    if "optimizer" in deepspeed_data(run) or given is None:
-        return
-    if any(name not in given for name in _RATE_OF_OPTIMIZER[asked.value]):
-        return
-    fix = None
-    if asked.value == "polynomial" and not given and asked.origin.kind == "file":
-        fix = edited(replace_value, asked.origin.file, asked.origin.path, "linear", why="use linear", safe=False)
-    yield Finding(
-        Location(asked.origin.file, asked.origin.path, "value", asked.origin.span),
-        f"`lr_scheduler_type: {asked.value}` asks the optimizer for its defaults, which ZeRO's wrapper does not have; "
-        "train() stops",
-        "use linear" if asked.value == "polynomial" else "write min_lr_rate, a share of the learning rate, for min_lr",
-        fix=fix,
-    )
+    return from_origin(run, asked.origin, asked.value)
 
 
 def _schedule_arguments(run: Run) -> dict[str, object] | None:
@@ -51,6 +31,25 @@ def _schedule_arguments(run: Run) -> dict[str, object] | None:
     return mapping_of(found.held) if found.held is not None else {}
 
 
+@rule("ZC234", "schedule-of-trainer-with-zero", Severity.ERROR, consumers=TRAINERS, versions="transformers>=5.1")
+def schedule_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
+    key, given, config = _schedule(run), _schedule_arguments(run), deepspeed_data(run)
+    if key.file is None or not isinstance(key.value, str) or key.value not in _RATE_OF_OPTIMIZER or given is None:
+        return
+    if effective_value(run, "engine") != "deepspeed" or not stage_of(run) or config.keys() & {"scheduler", "optimizer"}:
+        return
+    if any(name not in given for name in _RATE_OF_OPTIMIZER[key.value]):
+        return
+    polynomial = key.value == "polynomial"
+    yield key.finding(
+        f"`lr_scheduler_type: {key.value}` asks the optimizer for its defaults, which ZeRO's wrapper does not have; "
+        "train() stops",
+        "use linear" if polynomial else "write min_lr_rate, a share of the learning rate, for min_lr",
+        fix=key.replace("linear", "use linear", safe=False) if polynomial and not given else None,
+        where="value",
+    )
+
+
 _ONE_OF = {
     "warmup_stable_decay": ("num_decay_steps",),
     "cosine_with_min_lr": ("min_lr", "min_lr_rate"),
@@ -60,16 +59,15 @@ _ONE_OF = {
 
 @rule("ZC235", "schedule-argument-missing", Severity.ERROR, consumers=TRAINERS)
 def schedule_argument_missing(run: Run) -> Iterator[Finding]:
-    asked = arguments_of(run).setting("lr_scheduler_type")
-    needed = _ONE_OF.get(asked.value) if isinstance(asked.value, str) else None
-    given = _schedule_arguments(run)
-    if needed is None or given is None or asked.origin.file is None or any(name in given for name in needed):
+    key, given = _schedule(run), _schedule_arguments(run)
+    needed = _ONE_OF.get(key.value) if isinstance(key.value, str) else None
+    if needed is None or given is None or key.file is None or any(name in given for name in needed):
         return
     if "scheduler" in deepspeed_data(run) and effective_value(run, "engine") == "deepspeed":
         return  # that one is used instead
     wanted = " or ".join(f"`{name}`" for name in needed)
-    yield Finding(
-        Location(asked.origin.file, asked.origin.path, "value", asked.origin.span),
-        f"`lr_scheduler_type: {asked.value}` needs {wanted} in `lr_scheduler_kwargs`; train() stops without",
+    yield key.finding(
+        f"`lr_scheduler_type: {key.value}` needs {wanted} in `lr_scheduler_kwargs`; train() stops without",
         f"add `lr_scheduler_kwargs: {{{needed[-1]}: ...}}`",
+        where="value",
     )

@@ -20,7 +20,8 @@ from zerocfg.rules.arguments import (
     written,
 )
 from zerocfg.rules.effects import deepspeed_data
-from zerocfg.rules.fixes import edited, together
+from zerocfg.rules.fixes import together
+from zerocfg.rules.key import from_origin
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
 
@@ -46,26 +47,28 @@ SCHEDULE_ARGUMENTS: dict[str, tuple[str, ...]] = {
 
 @rule("ZC817", "optim-args-not-text", Severity.ERROR)
 def optim_args_not_text(run: Run) -> Iterator[Finding]:
-    found = argument(run, "optim_args")
-    held = found.held if found is not None else None
-    if reader(run) is None or found is None or not held:
+    asked = argument(run, "optim_args")
+    if reader(run) is None or asked is None or not asked.held:
         return
-    text = None
+    held, text = asked.held, None
     if isinstance(held, dict) and all(isinstance(item, (str, int, float, bool)) for item in held.values()):
         text = ",".join(f"{name}={item}" for name, item in held.items())
-    elif isinstance(held, str) and any(part.count("=") != 1 for part in held.replace(" ", "").split(",")):
-        text = held.replace(":", "=") if "=" not in held else ""
     elif isinstance(held, str):
-        return
-    known = text and all(part.count("=") == 1 for part in text.split(",")) and '"' not in text and "\\" not in text
-    yield Finding(
-        found.at("value"),
+        if _pairs(held.replace(" ", "")):
+            return
+        text = held.replace(":", "=") if "=" not in held else ""
+    known = text is not None and _pairs(text) and '"' not in text and "\\" not in text
+    key = from_origin(run, asked.origin)
+    yield key.finding(
         "`optim_args` is not a text of the form name=value,name=value; the training stops when it builds the optimizer",
         f"write `optim_args: {text}`" if known else "write name=value pairs with commas between them",
-        fix=edited(replace_value, found.origin.file, found.origin.path, f'"{text}"', why="write it as text")
-        if known and found.origin.path
-        else None,
+        fix=key.replace(f'"{text}"', "write it as text") if known and key.path else None,
+        where="value",
     )
+
+
+def _pairs(text: str) -> bool:
+    return all(part.count("=") == 1 for part in text.split(","))
 
 
 def _schedule(run: Run) -> str | None:
@@ -77,8 +80,7 @@ def _schedule(run: Run) -> str | None:
 
 @rule("ZC819", "schedule-argument-unknown", Severity.ERROR)
 def schedule_argument_unknown(run: Run) -> Iterator[Finding]:
-    schedule = _schedule(run)
-    section = entries(run, "lr_scheduler_kwargs")
+    schedule, section = _schedule(run), entries(run, "lr_scheduler_kwargs")
     accepted = SCHEDULE_ARGUMENTS.get(schedule or "")
     if accepted is None or section is None:
         return
@@ -99,62 +101,48 @@ def schedule_argument_unknown(run: Run) -> Iterator[Finding]:
             section.at(name, where="key"),
             f"`lr_scheduler_type: {schedule}` takes no `{name}`; training stops when it starts",
             advice,
-            written(run, "lr_scheduler_type")[1],
-            fix,
+            fix=fix,
         )
 
 
 @rule("ZC820", "warmup-longer-than-training", Severity.WARNING)
 def warmup_longer_than_training(run: Run) -> Iterator[Finding]:
-    schedule = word(run, "lr_scheduler_type", "linear")
-    if reader(run) is None or "scheduler" in deepspeed_data(run) or schedule in (None, "constant"):
-        return
     warmup, steps = number(run, "warmup_steps"), number(run, "max_steps")
-    if warmup is None or steps is None or steps < 1 or warmup < 2 or warmup <= steps:
+    if _schedule(run) in (None, "constant") or warmup is None or steps is None:
         return
-    location, related = written(run, "warmup_steps", "max_steps")
-    fewer = max(1, int(steps) // 10)
-    yield Finding(
-        location,
-        f"the learning rate warms up for {warmup:g} steps, but training ends after {steps:g}: it never reaches the "
-        "value that is written",
-        f"warm up for fewer steps than max_steps, for example {fewer}",
-        related,
-        set_argument(run, "warmup_steps", str(fewer), f"warm up for {fewer} steps"),
-    )
+    if steps >= 1 and warmup >= 2 and warmup > steps:
+        fewer = max(1, int(steps) // 10)
+        yield written(run, "warmup_steps", "max_steps").finding(
+            f"the learning rate warms up for {warmup:g} steps, but training ends after {steps:g}: it never reaches the "
+            "value that is written",
+            f"warm up for fewer steps than max_steps, for example {fewer}",
+            set_argument(run, "warmup_steps", str(fewer), f"warm up for {fewer} steps"),
+        )
 
 
 @rule("ZC821", "warmup-with-constant", Severity.ERROR)
 def warmup_with_constant(run: Run) -> Iterator[Finding]:
-    if _schedule(run) != "constant" or not (number(run, "warmup_steps") or 0) > 0:
-        return
-    location, related = written(run, "warmup_steps", "lr_scheduler_type")
-    yield Finding(
-        location,
-        f"`warmup_steps: {number(run, 'warmup_steps'):g}` is not used: `lr_scheduler_type: constant` starts at the "
-        "full learning rate",
-        "write `lr_scheduler_type: constant_with_warmup`, or remove warmup_steps",
-        related,
-        set_argument(run, "lr_scheduler_type", "constant_with_warmup", "take the schedule with a warmup"),
-    )
+    warmup = number(run, "warmup_steps") or 0
+    if _schedule(run) == "constant" and warmup > 0:
+        yield written(run, "warmup_steps", "lr_scheduler_type").finding(
+            f"`warmup_steps: {warmup:g}` is not used: `lr_scheduler_type: constant` starts at the full learning rate",
+            "write `lr_scheduler_type: constant_with_warmup`, or remove warmup_steps",
+            set_argument(run, "lr_scheduler_type", "constant_with_warmup", "take the schedule with a warmup"),
+        )
 
 
 @rule("ZC822", "epochs-not-used", Severity.NOTE)
 def epochs_not_used(run: Run) -> Iterator[Finding]:
-    steps, epochs = number(run, "max_steps"), number(run, "num_train_epochs")
+    steps, epochs, ending = number(run, "max_steps"), number(run, "num_train_epochs"), given(run, "max_steps")
     if reader(run) is None or steps is None or epochs is None or steps < 1 or epochs <= 0:
         return
-    ending = given(run, "max_steps")
-    if given(run, "num_train_epochs") is None or ending is None or ending.origin.kind == "computed":
-        return  # a spec with train_samples works the steps out from the epochs
-    location, related = written(run, "num_train_epochs", "max_steps")
-    yield Finding(
-        location,
-        f"`num_train_epochs: {epochs:g}` is not used: `max_steps: {steps:g}` ends the training",
-        "keep one of the two",
-        related,
-        drop_argument(run, "max_steps", "let the epochs count"),
-    )
+    # a spec with train_samples works the steps out from the epochs
+    if ending is not None and ending.origin.kind != "computed":
+        yield written(run, "num_train_epochs", "max_steps").finding(
+            f"`num_train_epochs: {epochs:g}` is not used: `max_steps: {steps:g}` ends the training",
+            "keep one of the two",
+            drop_argument(run, "max_steps", "let the epochs count"),
+        )
 
 
 @rule("ZC823", "accumulation-in-accelerator-config", Severity.ERROR)
@@ -165,9 +153,9 @@ def accumulation_in_accelerator_config(run: Run) -> Iterator[Finding]:
     if reader(run) is None or section is None or not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
         return
     other = number(run, "gradient_accumulation_steps", 1)
-    path = ("gradient_accumulation_kwargs", "num_steps")
     if other is None or (other <= 1 and not (under_deepspeed(run) and steps > 1)):
         return
+    path, advice = ("gradient_accumulation_kwargs", "num_steps"), "write gradient_accumulation_steps alone"
     fixes = [section.edited(run, delete_entry, path, why="")]
     if other <= 1:
         fixes.append(set_argument(run, "gradient_accumulation_steps", str(steps), ""))
@@ -176,9 +164,8 @@ def accumulation_in_accelerator_config(run: Run) -> Iterator[Finding]:
         f"`num_steps: {steps}` beside `gradient_accumulation_steps: {other:g}` is refused"
         if other > 1
         else f"`num_steps: {steps}` does not reach DeepSpeed, which makes an optimizer step after every micro batch",
-        "write gradient_accumulation_steps alone",
-        written(run, "gradient_accumulation_steps")[1],
-        together("write gradient_accumulation_steps alone", *fixes, safe=other in (1, steps)),
+        advice,
+        fix=together(advice, *fixes, safe=other in (1, steps)),
     )
 
 
@@ -196,7 +183,6 @@ def split_batches(run: Run) -> Iterator[Finding]:
         f"`split_batches` divides `per_device_train_batch_size: {size:g}` between {world} processes"
         + (f": each gets {size // world:g}" if divides else ", which does not go; training stops when it starts"),
         "write `split_batches: false`, or a batch for all processes together",
-        written(run, "per_device_train_batch_size")[1],
-        section.edited(run, replace_value, ("split_batches",), "false", why="a batch for each process"),
-        Severity.WARNING if divides else None,
+        fix=section.edited(run, replace_value, ("split_batches",), "false", why="a batch for each process"),
+        severity=Severity.WARNING if divides else None,
     )

@@ -36,38 +36,31 @@ def argument_word_unknown(run: Run) -> Iterator[Finding]:
     if reader(run) is None:
         return
     for name in _WORDS:
-        written_word = word(run, name)
-        if written_word is None:
+        said = word(run, name)
+        if said is None:
             yield from _no_text(run, name)
-            continue
-        missed = _missed(run, name, written_word)
-        if missed is not None:
-            finding = _unknown_word(run, name, written_word, missed.known, given(run, name) is not None)
-            yield _limited(run, finding, name, written_word, missed)
+        elif (missed := _missed(run, name, said)) is not None:
+            yield _limited(run, _unknown_word(run, name, said, missed.known), name, said, missed)
     trackers = value(run, "report_to")
     for tracker in trackers if isinstance(trackers, list) else [trackers]:
         if isinstance(tracker, str) and tracker not in _TRACKERS:
-            yield _unknown_word(run, "report_to", tracker, _TRACKERS, not isinstance(trackers, list))
+            yield _unknown_word(run, "report_to", tracker, _TRACKERS)
 
 
 def _no_text(run: Run, name: str) -> Iterator[Finding]:
     """A switch or a number in the place of the word, which no release takes. What another parser than HfArgumentParser
     and TrlParser makes of one, nobody knows; of a word that YAML reads as a switch ZC006 tells."""
-    held = value(run, name)
+    held, setting = value(run, name), given(run, name)
     if run.recipe_reader is None or not isinstance(held, (bool, int, float)):
         return
     missed = _missed(run, name, show(held))
-    setting = given(run, name)
     if missed is None or missed.releases or setting is None or setting.origin.kind != "file":
         return
-    location, related = written(run, name, where="value")
-    if not isinstance(held, bool) or _raw(location) not in missed.known:
+    place = written(run, name, where="value")
+    if not isinstance(held, bool) or _raw(place.location) not in missed.known:
         words = ", ".join(repr(one) if one == "no" else one for one in missed.known[:12])
-        yield Finding(
-            location,
-            f"`{name}` is {show(held)}, which is no word; the training stops at it",
-            f"write one of {words}",
-            related,
+        yield place.finding(
+            f"`{name}` is {show(held)}, which is no word; the training stops at it", f"write one of {words}"
         )
 
 
@@ -122,19 +115,14 @@ _RENAMED = {"evaluation_strategy": "eval_strategy"}
 
 def _words_in_calls(run: Run) -> Iterator[Finding]:
     """The same in calls of the script, of the arguments that an enumeration of transformers reads."""
-    for one in given_in_calls(run):
-        if one.name not in _WORDS or not is_arguments(one.call.name) or not isinstance(one.value, str):
+    for stated in given_in_calls(run):
+        if stated.name not in _WORDS or not is_arguments(stated.call.name) or not isinstance(stated.value, str):
             continue
-        missed = _missed(run, one.name, one.value)
-        if missed is None or one.origin.file is None:
-            continue
-        near = closest(one.value, missed.known)
-        finding = Finding(
-            Location(one.origin.file, span=one.origin.span),
-            f"`{one.name}` knows no `{one.value}`; {one.of} stops at it",
-            f"write {near}" if near else "write one of " + ", ".join(missed.known[:12]),
-        )
-        yield _limited(run, finding, one.name, one.value, missed)
+        missed = _missed(run, stated.name, stated.value)
+        if missed is not None:
+            message = f"`{stated.name}` knows no `{stated.value}`; {stated.of} stops at it"
+            finding = stated.finding(message, _advice(closest(stated.value, missed.known), missed.known))
+            yield _limited(run, finding, stated.name, stated.value, missed)
 
 
 _TRACKERS = (
@@ -143,13 +131,14 @@ _TRACKERS = (
 )
 
 
-def _unknown_word(run: Run, name: str, wrong: str, known: list[str], single: bool) -> Finding:
-    near = closest(wrong, known)
-    location, related = written(run, name, where="value")
-    return Finding(
-        location,
+def _unknown_word(run: Run, name: str, wrong: str, known: list[str]) -> Finding:
+    near, single = closest(wrong, known), not isinstance(value(run, name), list)
+    return written(run, name, where="value").finding(
         f"`{name}` knows no `{wrong}`; the training stops at it",
-        f"write {near}" if near else "write one of " + ", ".join(known[:12]),
-        related,
+        _advice(near, known),
         set_argument(run, name, near, f"write {near}", safe=True) if near and single else None,
     )
+
+
+def _advice(near: str | None, known: list[str]) -> str:
+    return f"write {near}" if near else "write one of " + ", ".join(known[:12])

@@ -104,14 +104,14 @@ def key_without_effect(run: Run) -> Iterator[Finding]:
             fix=partitions.delete("remove the key"),
             where="key",
         )
-    for file, library, issue in issues(run, "inert"):
-        if library != "DeepSpeed" or issue.value in (None, False, "auto") or not present(file, issue.path):
+    for inert in issues(run, "inert"):
+        if inert.library != "DeepSpeed" or inert.value in (None, False, "auto") or not present(inert.file, inert.path):
             continue
-        key = Key(run, file, issue.path, issue.value)
+        key = Key(run, inert.file, inert.path, inert.value)
         if key.name.startswith("cpu_offload"):
             continue  # deprecated as well, and reported as that
         yield key.finding(
-            f"`{dotted(issue.path)}` has no effect in DeepSpeed: {issue.reason}",
+            f"`{dotted(key.path)}` has no effect in DeepSpeed: {inert.issue.reason}",
             "remove it",
             fix=key.delete("remove the key"),
             where="key",

@@ -1,0 +1,124 @@
+"""ZC8xx: training arguments that a release of transformers or TRL removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from zerocfg.catalog.schema import load_schema
+from zerocfg.catalog.versions import library_name
+from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.arguments import Argument, arguments, dropped, own_option, reader, renamed
+from zerocfg.rules.fixes import rewritten
+from zerocfg.rules.taken import declares, lets_through, newer, removed, said_for, what_happens
+from zerocfg.run.config import VERSIONS
+from zerocfg.run.model import Run
+
+_SCHEMAS = {"transformers": "training-arguments", "trl": "trl"}
+
+
+@rule("ZC801", "argument-removed", Severity.NOTE)
+def argument_removed(run: Run) -> Iterator[Finding]:
+    asked = (held for held in arguments(run) if not held.on_line or reader(run) is not None)
+    yield from _removed(run, "transformers", asked, _modernized)
+
+
+@rule("ZC840", "trl-argument-removed", Severity.NOTE)
+def trl_argument_removed(run: Run) -> Iterator[Finding]:
+    if reader(run) == "trl":
+        inherited = load_schema("training-arguments").root.names
+        asked = (held for held in arguments(run) if held.name not in inherited)
+        yield from _removed(run, "trl", asked, _modernized_for_trl)
+
+
+def _removed(
+    run: Run, library: str, asked: Iterable[Argument], modernized: Callable[[Run, Argument, str, bool], Fix | None]
+) -> Iterator[Finding]:
+    """The arguments that no admitted release of a library has, or only some; today's release where the project does
+    not say which it admits. ``modernized``: a fix by what the catalog says instead, and whether that may be safe."""
+    names, said_name = load_schema(_SCHEMAS[library]).root.names, library_name(library)
+    for held in asked:
+        if own_option(run, held.name) or lets_through(run, held):
+            continue
+        key = names.get(held.name)
+        instead = str(key.facts.get("removed", "")) if key is not None else ""
+        if not declares(run, library):
+            if instead:
+                yield Finding(
+                    held.at(),
+                    f"{said_name} {VERSIONS[library]} has no argument `{held.name}`; a release that still has it is "
+                    "needed",
+                    instead,
+                    fix=modernized(run, held, instead, False),
+                )
+            continue
+        lack = removed(run, held)
+        if lack is None or lack.library != library:
+            continue
+        sentence = f"{said_name} {lack.edge} removed" if lack.edge else f"{said_name} no longer has"
+        finding = Finding(
+            held.at(),
+            f"{sentence} the argument `{held.name}`; {what_happens(run, held, lack)}",
+            instead or "leave it out",
+            fix=modernized(run, held, instead, True),
+            severity=Severity.ERROR,
+        )
+        yield said_for(run, finding, lack)
+
+
+_TURNED: dict[str, tuple[str, str]] = {
+    "group_by_length": ("train_sampling_strategy", "group_by_length"),
+    "adafactor": ("optim", "adafactor"),
+    "include_inputs_for_metrics": ("include_for_metrics", "[inputs]"),
+}
+"""Switches that became a word of another argument when they are on."""
+
+
+def _modernized(run: Run, held: Argument, instead: str, safe: bool) -> Fix | None:
+    """The argument as today's release wants it; None where that takes more than one line."""
+    safe = safe and not (held.on_line and run.script is None)
+    name, said, new = held.name, held.held, _new_name(run, instead)
+    names = {other.name for other in arguments(run)}
+    if name == "warmup_ratio":
+        # a ratio of 1 would become one step
+        ratio = _fraction(said) if held.on_line else said
+        fits = isinstance(ratio, float) and 0 <= ratio < 1 and "warmup_steps" not in names
+        return renamed(run, held, "warmup_steps", "write warmup_steps", safe=safe) if fits else None
+    if name in _TURNED and isinstance(said, bool) and not held.on_line:
+        other, text = _TURNED[name]
+        if not said:
+            return dropped(run, held, "remove the line", safe=safe)
+        if other in names:
+            return None
+        return rewritten(run.recipe, (name,), other, text, why=f"write {other}: {text}", safe=safe)
+    if new and name not in ("sharded_ddp", "torchdynamo"):
+        return renamed(run, held, new, f"write {new}", safe=safe)
+    return _left_out(run, held, instead, safe)
+
+
+def _modernized_for_trl(run: Run, held: Argument, instead: str, safe: bool) -> Fix | None:
+    """The argument as today's release of TRL wants it."""
+    new = _new_name(run, instead)
+    if new and newer(run, replace(held, name=new)) is None:
+        return renamed(run, held, new, f"write {new}", safe=safe)
+    return _left_out(run, held, instead, safe=False)
+
+
+def _new_name(run: Run, instead: str) -> str:
+    """The name that the catalog gives instead of a removed one; "" where it gives none, or somebody writes it."""
+    new = instead.removeprefix("write ") if instead.startswith("write ") else ""
+    return new if new.isidentifier() and all(other.name != new for other in arguments(run)) else ""
+
+
+def _left_out(run: Run, held: Argument, instead: str, safe: bool) -> Fix | None:
+    if not instead.endswith("delete the line"):
+        return None
+    return dropped(run, held, "remove the option" if held.on_line else "remove the line", safe=safe)
+
+
+def _fraction(text: object) -> float | None:
+    """The number that a word of a launch line says."""
+    try:
+        return float(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
