@@ -26,7 +26,9 @@ RULE = """@rule("{code}", "{name}", Severity.{upper})
 def {function}(run: Run) -> Iterator[Finding]:
     key = deepspeed(run, "FILL")
     if key.value is True:
-        yield key.finding("FILL: what is set, and the consequence", "FILL: what to do")
+        yield key.finding(
+            "FILL: what is set, and the consequence", "FILL: what to do", fix=key.delete("FILL: what the edit does")
+        )
 """
 PAGE = """# {code} {name}
 
@@ -48,6 +50,7 @@ Read by `deepspeed`.
 
 ```yaml finds
 - {severity}: 'ds.json: "FILL": true'
+  fix: safe  # FILL: safe, unsafe, or no such line where the rule offers no fix
 ```
 
 ## Use instead
@@ -57,6 +60,10 @@ Read by `deepspeed`.
 ```json ds.json
 {{"train_micro_batch_size_per_gpu": 1}}
 ```
+
+## Fix
+
+FILL: what it changes and what it assumes; the heading goes where the rule offers none.
 
 ## When to ignore
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.rules.examples import lint_example, told
+from tests.rules.examples import fixed, lint_example, told
 from tools.new_rule import PAGE, with_rule
 from zerocfg.linter import engine
 from zerocfg.rulebook.example import Example
@@ -61,9 +62,12 @@ def test_a_rule_to_fill_in_fails_and_a_filled_one_passes(tmp_path: Path, monkeyp
 
     rule = rules_of(text.replace('"FILL"', '"dump_state"'), tmp_path)[-1]
     page = read_page(written.replace('"FILL"', '"dump_state"'), "ZC499.md")
+    assert page.fix_safety == "safe" and page.fix.startswith("FILL")
     monkeypatch.setattr(engine, "ALL", (*registry.ALL, rule))
     assert codes(rule, page.bad, tmp_path / "filled") == ["ZC499"]
     assert codes(rule, page.good, tmp_path / "good") == []
+    (bad,), (good,) = page.bad, page.good
+    assert json.loads(fixed(bad, "ZC499", tmp_path / "fixed")["ds.json"]) == json.loads(good.files["ds.json"])
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: f"{path.parent.name}/{path.stem}")

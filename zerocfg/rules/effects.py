@@ -14,6 +14,8 @@ from zerocfg.run.templates import is_template, opened_by_script
 
 TRAINERS = frozenset(("transformers", "trl", *FRAMEWORKS))
 """Those under whom the Trainer reads the DeepSpeed config."""
+WITH_ACCELERATE = TRAINERS | {"accelerate"}
+"""Those who give the DeepSpeed config to accelerate, which fills in what is "auto"."""
 
 
 def describe_origin(origin: Origin) -> str:

@@ -10,7 +10,7 @@ from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.batch.hyperparameters import number
 from zerocfg.rules.batch.sizes import lacks_accumulation
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, describe_origin, effective_value, stage_of
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, deepspeed_data, describe_origin, effective_value, stage_of
 from zerocfg.rules.failures import failures, primary_location
 from zerocfg.rules.fixes import edited, giving, present
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -19,8 +19,6 @@ from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.run.stages.batches import STEPS, TRAIN
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
-
-_READERS = (*TRAINERS, "accelerate")
 
 
 @rule("ZC206", "accumulation-absent", Severity.ERROR, consumers=TRAINERS)
@@ -55,7 +53,7 @@ def _trainer_value(run: Run, name: str) -> tuple[object, Origin] | None:
     return setting.value, setting.origin
 
 
-@rule("ZC240", "accumulation-null", Severity.ERROR, consumers=set(_READERS))
+@rule("ZC240", "accumulation-null", Severity.ERROR, consumers=WITH_ACCELERATE)
 def accumulation_null(run: Run) -> Iterator[Finding]:
     data = deepspeed_data(run)
     if run.deepspeed is None or data.get(STEPS, "") is not None or effective_value(run, "engine") != "deepspeed":

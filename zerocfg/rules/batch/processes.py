@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, accelerate_data, deepspeed_data, effective_value, section
+from zerocfg.rules.effects import WITH_ACCELERATE, accelerate_data, deepspeed_data, effective_value, section
 from zerocfg.rules.fixes import edited
 from zerocfg.run.model import Run
 from zerocfg.run.stages.batches import MICRO, STEPS, TRAIN
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
-
-_READERS = (*TRAINERS, "accelerate")
 
 
 def _shares(run: Run) -> int | None:
@@ -49,7 +47,7 @@ def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
         f"`sequence_parallel_size: {share}` without `data_parallel_size` splits no sequence: DeepSpeed makes groups "
         "for it only where both are given",
         f"add `data_parallel_size`: the number of processes divided by {share}"
-        + (" (with accelerate: use parallelism_config)" if run.consumer in _READERS else ""),
+        + (" (with accelerate: use parallelism_config)" if run.consumer in WITH_ACCELERATE else ""),
         fix=fix,
     )
 
@@ -84,7 +82,7 @@ def parallel_sizes_miss_processes(run: Run) -> Iterator[Finding]:
 def batch_fixes_processes(run: Run) -> Iterator[Finding]:
     data = deepspeed_data(run)
     sizes = [data.get(name) for name in (TRAIN, MICRO, STEPS)]
-    if run.deepspeed is None or run.consumer in _READERS or "sequence_parallel_size" in data:
+    if run.deepspeed is None or run.consumer in WITH_ACCELERATE or "sequence_parallel_size" in data:
         return
     whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
     if len(whole) < 3 or whole[0] % (whole[1] * whole[2]) or isinstance(effective_value(run, "num_processes"), int):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section, stage_of
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, deepspeed_data, effective_value, section, stage_of
 from zerocfg.rules.fixes import edited
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -153,7 +153,7 @@ def schedule_without_type(run: Run) -> Iterator[Finding]:
         return
     if effective_value(run, "engine") not in (None, UNKNOWN, "deepspeed"):
         return
-    handed_over = run.consumer in (*TRAINERS, "accelerate")
+    handed_over = run.consumer in WITH_ACCELERATE
     if not written and not handed_over:
         return
     yield Finding(

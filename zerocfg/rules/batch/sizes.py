@@ -7,7 +7,7 @@ from math import prod
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, changed_before, deepspeed_data, describe_origin, tuned
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, changed_before, deepspeed_data, describe_origin, tuned
 from zerocfg.rules.failures import failures, primary_location
 from zerocfg.rules.fixes import edited, giving, replace_at
 from zerocfg.run.model import Difference, Run
@@ -189,7 +189,7 @@ def batch_missing(run: Run) -> Iterator[Finding]:
             )
     for failure in failures(run, "ZC205"):
         location, related = primary_location(run, failure.places)
-        auto = run.consumer in (*TRAINERS, "accelerate")
+        auto = run.consumer in WITH_ACCELERATE
         value = '"auto"' if auto else "the batch size of one process"
         yield Finding(
             Location(run.deepspeed) if run.deepspeed is not None else location,

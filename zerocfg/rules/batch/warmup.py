@@ -8,7 +8,7 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.batch.hyperparameters import number
 from zerocfg.rules.batch.scheduler import PARAMS, parameters, scheduler_type
-from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, section
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value, section
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited
 from zerocfg.run.model import Run
@@ -49,7 +49,7 @@ def peak_ignores_learning_rate(run: Run) -> Iterator[Finding]:
         rate = arguments_of(run).setting("learning_rate").value
     if number(rate) and rate == 1e-3:
         return
-    filler = run.consumer in (*TRAINERS, "accelerate")
+    filler = run.consumer in WITH_ACCELERATE
     text = '"auto"' if filler else "null"
     known = f" although the optimizer's learning rate is {show(rate)}" if number(rate) else ""
     yield Finding(

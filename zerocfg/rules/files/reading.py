@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS
+from zerocfg.rules.effects import WITH_ACCELERATE
 from zerocfg.rules.repairs import strict_json
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.templates import has_placeholders, stops_at_placeholder
@@ -100,7 +100,7 @@ def _without_earlier(run: Run, file: SourceFile, problem: Problem) -> Fix | None
         edits = delete_duplicate(document, problem.path, earlier)
     except ValueError:
         return None
-    judged = document.format == "yaml" or run.consumer in (*TRAINERS, "accelerate")
+    judged = document.format == "yaml" or run.consumer in WITH_ACCELERATE
     return Fix("remove the earlier one", tuple((file, edit) for edit in edits), safe=judged)
 
 

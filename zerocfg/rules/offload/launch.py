@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.effects import TRAINERS, effective_value, stage_of, under_deepspeed_launcher
+from zerocfg.rules.effects import WITH_ACCELERATE, effective_value, stage_of, under_deepspeed_launcher
 from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.key import deepspeed
 from zerocfg.rules.line import (
@@ -25,7 +25,7 @@ from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
 
-@rule("ZC523", "old-offload-key-with-accelerate", Severity.ERROR, consumers={"accelerate", *TRAINERS})
+@rule("ZC523", "old-offload-key-with-accelerate", Severity.ERROR, consumers=WITH_ACCELERATE)
 def old_offload_key_with_accelerate(run: Run) -> Iterator[Finding]:
     zero, ds = deepspeed(run, "zero_optimization"), deepspeed(run)
     key = zero["cpu_offload"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.batch.sizes import disagreement, mismatches
-from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import deepspeed, finding_at, from_origin, recipe, setting
 from zerocfg.run.model import UNKNOWN, Origin, Run
@@ -92,7 +92,7 @@ def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC305", "precision-lost", Severity.ERROR, consumers={"accelerate", *TRAINERS})
+@rule("ZC305", "precision-lost", Severity.ERROR, consumers=WITH_ACCELERATE)
 def precision_lost(run: Run) -> Iterator[Finding]:
     asked = run.effective.get("mixed_precision")
     if asked is None or str(asked.value) not in _NAMES or effective_value(run, "engine") != "deepspeed":
@@ -130,7 +130,7 @@ def msamp_with_zero3(run: Run) -> Iterator[Finding]:
         yield finding
 
 
-@rule("ZC308", "precision-of-launcher-beaten", Severity.WARNING, consumers=TRAINERS | {"accelerate"})
+@rule("ZC308", "precision-of-launcher-beaten", Severity.WARNING, consumers=WITH_ACCELERATE)
 def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
     own_loop = run.consumer == "accelerate"
     used = run.effective.get("mixed_precision")

@@ -8,7 +8,7 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, changed_before
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, changed_before
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import delete_all, finding_at, from_origin
 from zerocfg.run.model import UNKNOWN, Run
@@ -34,7 +34,7 @@ def _autos(run: Run) -> Iterator[Path]:
                 yield path
 
 
-@rule("ZC406", "auto-that-nobody-fills", Severity.ERROR, consumers={"accelerate", *TRAINERS})
+@rule("ZC406", "auto-that-nobody-fills", Severity.ERROR, consumers=WITH_ACCELERATE)
 def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
     if run.consumer in TRAINERS and only_below(run.versions.get("transformers"), "4.30"):
         return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, at, rule
 from zerocfg.rules.arguments import given
-from zerocfg.rules.effects import TRAINERS, effective_value, stage_of
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, effective_value, stage_of
 from zerocfg.rules.key import deepspeed, from_origin
 from zerocfg.rules.precision.dtypes import precision_of
 from zerocfg.run.model import UNKNOWN, Run
@@ -122,7 +122,7 @@ def adagrad_checkpoint_without_zero(run: Run) -> Iterator[Finding]:
     key, precision = deepspeed(run, "optimizer", "type"), precision_of(run)
     if not isinstance(key.value, str) or key.value.lower() != "adagrad" or stage_of(run) != 0:
         return
-    if precision not in ("bf16", "fp16") or run.consumer not in ("deepspeed", "accelerate", *TRAINERS):
+    if precision not in ("bf16", "fp16") or run.consumer not in ("deepspeed", *WITH_ACCELERATE):
         return
     yield key.finding(
         f"Adagrad in {precision} without ZeRO trains, but its states cannot be collected: saving a checkpoint stops "

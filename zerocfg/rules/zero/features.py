@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import passed
-from zerocfg.rules.effects import TRAINERS
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE
 from zerocfg.rules.fixes import present, together
 from zerocfg.rules.issues import issues
 from zerocfg.rules.key import Key, deepspeed, delete_all, recipe
@@ -35,7 +35,7 @@ def data_efficiency_incomplete(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC446", "data-loader-of-deepspeed-not-used", Severity.ERROR, consumers={"accelerate", *TRAINERS})
+@rule("ZC446", "data-loader-of-deepspeed-not-used", Severity.ERROR, consumers=WITH_ACCELERATE)
 def data_loader_of_deepspeed_not_used(run: Run) -> Iterator[Finding]:
     drop_last, data = deepspeed(run, "dataloader_drop_last"), deepspeed(run, _DATA)
     sampling = data["data_sampling"]
@@ -118,7 +118,7 @@ def key_without_effect(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC438", "accumulation-not-managed-under-accelerate", Severity.ERROR, consumers={"accelerate", *TRAINERS})
+@rule("ZC438", "accumulation-not-managed-under-accelerate", Severity.ERROR, consumers=WITH_ACCELERATE)
 def accumulation_not_managed_under_accelerate(run: Run) -> Iterator[Finding]:
     key = deepspeed(run, "managed_gradient_accumulation")
     if key.value is False:
