@@ -52,7 +52,7 @@ def _of_run(run: Run, plan: Plan, changes: Sequence[ChangedDefault]) -> Iterator
         text = "".join(f" --{one.name} {one.then}" for one in writable)
         edits = (Edit(Span(option.span.end, option.span.end), text),)
         if writable:
-            yield Step(line.at_option(run, option), _whys(writable), edits=edits, names=_names(writable))
+            yield Step(line.from_option(run, option).at(), _whys(writable), edits=edits, names=_names(writable))
     else:
         writable = []
     for one in changes:

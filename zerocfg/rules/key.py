@@ -78,6 +78,11 @@ class Key:
         return self.number == number
 
     @property
+    def count(self) -> int | None:
+        """The value when it is a whole number, and no boolean."""
+        return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
+
+    @property
     def on(self) -> bool:
         """Whether a strict boolean key is switched on."""
         return truth(self.value)
@@ -111,9 +116,10 @@ class Key:
         """Another value, ``text`` as it stands in the file, for a key that is there."""
         return edited(replace_value, self._file, self.path, text, why=why, safe=safe)
 
-    def set(self, text: str, why: str, *, safe: bool = True) -> Fix | None:
-        """As `replace`, and writes the key where it is absent; the section around it has to be there."""
-        return put(self._file, self.path, text, why=why, safe=safe) if self.path else None
+    def set(self, text: str, why: str, *, safe: bool = True, after: str | None = None) -> Fix | None:
+        """As `replace`, and writes the key where it is absent, behind the key ``after`` or at the end of its section,
+        which has to be there."""
+        return put(self._file, self.path, text, why=why, safe=safe, after=after) if self.path else None
 
     def rename(self, new: str, why: str, *, safe: bool = True) -> Fix | None:
         return edited(rename_key, self._file, self.path, new, why=why, safe=safe)
@@ -173,7 +179,7 @@ def _in(run: Run, file: SourceFile | None, data: dict[str, Any], path: tuple[str
 def setting(run: Run, name: str) -> Key:
     """An effective setting by its dotted name, where it comes from."""
     found = run.effective.get(name)
-    return Key(run, None, (), None, False, _NOWHERE) if found is None else from_origin(run, found.origin, found.value)
+    return Key(run, None, (), None, False, NOWHERE) if found is None else from_origin(run, found.origin, found.value)
 
 
 def from_origin(run: Run, origin: Origin, value: Any = None) -> Key:
@@ -181,4 +187,4 @@ def from_origin(run: Run, origin: Origin, value: Any = None) -> Key:
     return Key(run, origin.file, origin.path, value, True, origin)
 
 
-_NOWHERE = Origin("computed", "nobody says it")
+NOWHERE = Origin("computed", "nobody says it")

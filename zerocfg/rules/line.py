@@ -1,12 +1,14 @@
-"""What the rules about launch lines share: options by name, whether all of them can be seen, edits of the line."""
+"""What rules about launch lines share: handles of their options, whether all of these are seen, edits of the line."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Fix, Intent, Location
-from zerocfg.run.model import Run, Setting, SourceFile
+from zerocfg.rules.key import NOWHERE, Key
+from zerocfg.run.model import UNKNOWN, Origin, Run, SourceFile
 from zerocfg.run.stages.options import OPTIONS
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
@@ -14,7 +16,6 @@ from zerocfg.source.text import Span
 if TYPE_CHECKING:
     from zerocfg.source.launch.line import Option
 
-LOCAL = frozenset(("localhost", "127.0.0.1", "0.0.0.0", "::1", "[::1]"))
 _REST_OF_LINE = re.compile(r"[ \t]*\\\r?\n")
 
 
@@ -27,20 +28,63 @@ def started_by(run: Run, *launchers: str) -> bool:
     return run.launch is not None and run.launch.launcher in launchers
 
 
-def flag(run: Run, *names: str) -> Setting | None:
-    """The option of the launcher under the first of these names that is given."""
-    return next((run.flags[name] for name in names if name in run.flags), None)
+@dataclass(frozen=True, slots=True)
+class LineOption(Key):
+    """An option of the launch line as a key: ``name`` as it is written, ``value`` the text of its word, True where it
+    has none, UNKNOWN where a variable hides it."""
+
+    option: Option | None = None
+
+    @property
+    def name(self) -> str:
+        return self.origin.note
+
+    @property
+    def text(self) -> str | None:
+        return self.value if isinstance(self.value, str) else None
+
+    @property
+    def raw(self) -> str:
+        """Its value as it stands on the line, with quotes and variables; empty where it has none."""
+        return self.option.value.text if self.option is not None and self.option.value is not None else ""
+
+    @property
+    def count(self) -> int | None:
+        text = self.text
+        return int(text) if text is not None and text.isdecimal() and len(text) < 9 else None
+
+    def delete(self, why: str, *, safe: bool = True) -> Fix | None:
+        return line_fix(self.run, why, self.removed(), safe=safe)
+
+    def removed(self) -> list[Edit] | None:
+        """Edits that take it off the line; None where it is not written there."""
+        return without(self.run, self.option) if self.option is not None else None
+
+    def reworded(self, text: str) -> list[Edit] | None:
+        """Edits that put other words in its place; None where it is not written there."""
+        option = self.option
+        return [Edit(option.span, text)] if option is not None and written(self.run, option) is not None else None
+
+    def with_value(self, text: str) -> list[Edit] | None:
+        """Edits that give it another value; None where its own is not written there as it is, without quotes."""
+        word = self.option.value if self.option is not None else None
+        whole = word is not None and self.raw == self.value and self.reworded(text) is not None
+        return [Edit(word.span, text)] if word is not None and whole else None
 
 
-def text_of(run: Run, *names: str) -> str | None:
-    """The value of an option as text; None where it is not given or not known."""
-    found = flag(run, *names)
-    return found.value if found is not None and isinstance(found.value, str) else None
+def line_option(run: Run, *names: str) -> LineOption:
+    """The last option of the line under one of these names, which is the one that counts."""
+    options = run.launch.options if run.launch is not None else ()
+    last = next((option for option in reversed(options) if plain(option.name) in names), None)
+    return from_option(run, last) if last is not None else LineOption(run, run.launch_file, (), None, False, NOWHERE)
 
 
-def number_of(run: Run, *names: str) -> int | None:
-    text = text_of(run, *names)
-    return int(text) if text is not None and text.isdecimal() and len(text) < 9 else None
+def from_option(run: Run, option: Option) -> LineOption:
+    """The handle of an option of the launcher or of the script."""
+    word = option.value
+    value = True if word is None else UNKNOWN if word.value is None else word.value
+    origin = Origin("flag", option.name, run.launch_file, (), option.span)
+    return LineOption(run, run.launch_file, (), value, True, origin, option)
 
 
 def all_options_seen(run: Run) -> bool:
@@ -59,19 +103,8 @@ def all_options_seen(run: Run) -> bool:
     return True
 
 
-def option_named(run: Run, *names: str) -> Option | None:
-    """The last option of the line under one of these names, which is the one that counts."""
-    options = run.launch.options if run.launch is not None else ()
-    return next((option for option in reversed(options) if plain(option.name) in names), None)
-
-
 def plain(name: str) -> str:
     return name.lstrip("-").replace("-", "_")
-
-
-def at_option(run: Run, option: Option, label: str = "") -> Location:
-    assert run.launch_file is not None
-    return Location(run.launch_file, span=option.span, label=label)
 
 
 def at_line(run: Run) -> Location:
@@ -156,8 +189,3 @@ def mentions(run: Run, name: str) -> bool:
         return False
     text = run.launch_file.source.text[run.launch.span.start : run.launch.span.end]
     return re.search(rf"\$\{{?{re.escape(name)}\b", text) is not None
-
-
-def as_count(value: object) -> int | None:
-    """A whole number that is no bool; None for everything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Location, Severity, at, rule
-from zerocfg.rules.effects import accelerate_data, accelerate_section, describe_origin
+from zerocfg.rules.api import Finding, Fix, Severity, at, rule
+from zerocfg.rules.effects import accelerate_section, describe_origin
 from zerocfg.rules.failures import RULE_FOR_FAILURE, failures, ignored, primary_location, reported
-from zerocfg.rules.fixes import edited, together
-from zerocfg.rules.line import is_page, line_fix, plain, says, written
+from zerocfg.rules.key import accelerate, deepspeed, delete_all, finding_at, from_origin
+from zerocfg.rules.launch.options import listed, machines_of
+from zerocfg.rules.line import from_option, is_page, line_fix, plain, says, written
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.linking.missing_files import has_similar_files, launches_other_checkout
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
 from zerocfg.run.stages.options import OPTIONS
-from zerocfg.source.edit import Edit, delete_entry, insert_entry, replace_value
-from zerocfg.source.node import Path, Scalar
+from zerocfg.source.node import Scalar
 
 
 @rule("ZC701", "number-of-processes-missing", Severity.ERROR)
@@ -40,42 +40,33 @@ def number_of_processes_missing(run: Run) -> Iterator[Finding]:
 
 def _counted(run: Run) -> Fix | None:
     """The number of processes, where something else tells it."""
-    data = accelerate_data(run)
-    ids, machines = data.get("gpu_ids"), data.get("num_machines", 1)
+    ids, machines = accelerate(run, "gpu_ids").value, machines_of(run)
     count = run.hardware.accelerators if run.hardware is not None else None
     if count is None and isinstance(ids, str) and ids.replace(",", "").replace(" ", "").isdecimal():
-        named = len([part for part in ids.split(",") if part.strip()])
-        count = named * machines if isinstance(machines, int) and not isinstance(machines, bool) else None
-    if count is None or count < 1:
+        count = len(listed(ids)) * machines
+    if not count or count < 1:
         return None
-    why, name = f"write num_processes: {count}", "num_processes"
-    if name in data:
-        return edited(replace_value, run.accelerate, (name,), str(count), why=why, safe=False)
-    return edited(insert_entry, run.accelerate, (), name, str(count), why=why, safe=False, after="distributed_type")
+    key = accelerate(run, "num_processes")
+    return key.set(str(count), f"write num_processes: {count}", safe=False, after="distributed_type")
 
 
 @rule("ZC702", "fields-beside-config-file", Severity.ERROR)
 def fields_beside_config_file(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC702"):
-        names = failure.about
-        paths: list[Path] = [
-            ("deepspeed_config", name) if name in accelerate_section(run) else (name,) for name in names
-        ]
         if run.accelerate is None:
             yield reported(run, failure)
             continue
-        file = run.accelerate
-        fixes = [edited(delete_entry, file, path, why="") for path in paths]
-        in_section = "deepspeed_config_file" in accelerate_section(run)
-        config = "`deepspeed_config_file`" if in_section else "the DeepSpeed config of the training arguments"
-        beside = [Location(run.deepspeed, label="the DeepSpeed config")] if run.deepspeed else []
-        listed = ", ".join(f"`{name}`" for name in names)
-        yield Finding(
-            Location(file, paths[0]),
-            f"{listed} cannot be combined with {config}; accelerate raises even if the values agree",
+        section, top = accelerate(run, "deepspeed_config"), accelerate(run)
+        keys = [section[name] or top[name] for name in failure.about]
+        config = "`deepspeed_config_file`"
+        if "deepspeed_config_file" not in section:
+            config = "the DeepSpeed config of the training arguments"
+        names = ", ".join(f"`{name}`" for name in failure.about)
+        yield keys[0].finding(
+            f"{names} cannot be combined with {config}; accelerate raises even if the values agree",
             "set it in the DeepSpeed config only",
-            [*(Location(file, path) for path in paths[1:]), *beside],
-            together("remove it from the accelerate config", *fixes, safe=False),
+            [*keys[1:], *([deepspeed(run).at(label="the DeepSpeed config")] if run.deepspeed else [])],
+            delete_all(keys, "remove it from the accelerate config", safe=False) if all(keys) else None,
         )
 
 
@@ -132,15 +123,11 @@ def two_deepspeed_files(run: Run) -> Iterator[Finding]:
             or str(named.value).rpartition("/")[2] == run.deepspeed.name.rpartition("/")[2]
         ):
             continue
-        location, related = primary_location(run, [item.place])
-        yield Finding(
-            location,
+        key = from_origin(run, item.place)
+        yield key.finding(
             f"{named.value} is silently not used: `deepspeed` of the training arguments names {run.deepspeed.name}",
             "name the file in one place",
-            related,
-            edited(delete_entry, item.place.file, item.place.path, why="name it in the arguments only", safe=False)
-            if item.place.kind == "file"
-            else None,
+            fix=key.delete("name it in the arguments only", safe=False),
         )
 
 
@@ -162,25 +149,24 @@ def launch_option_refused(run: Run) -> Iterator[Finding]:
 def _meant(run: Run, failure: Failure) -> Fix | None:
     """The refused option as the launcher takes it."""
     span = failure.places[0].span if failure.places else None
-    given = next((one for one in run.launch.options if one.span == span), None) if run.launch is not None else None
-    text = written(run, given) if given is not None else None
-    if given is None or text is None:
+    word = next((one for one in run.launch.options if one.span == span), None) if run.launch is not None else None
+    text = written(run, word) if word is not None else None
+    if word is None or text is None:
         return None
-    name, value = plain(given.name), given.value.value if given.value is not None else None
-    means = value
+    option, name = from_option(run, word), plain(word.name)
+    value, means, new = option.text, option.text, None
     if failure.kind == "flag-unknown":
         near = closest(name, OPTIONS)
-        new = text.replace(given.name, f"--{near}", 1) if near is not None else None
+        new = text.replace(option.name, f"--{near}", 1) if near is not None else None
         name = near or name
-    elif value is None or given.value is None or not text.endswith(value):
-        return None
-    elif failure.kind == "flag-choice":
-        near = closest(value, OPTIONS[name].choices) if name in OPTIONS else None
-        new, means = (text[: -len(value)] + near, near) if near is not None else (None, None)
-    else:
-        whole = re.fullmatch(r"(\d+)\.0*", value) if failure.kind == "flag-type" else None
-        new, means = (text[: -len(value)] + whole[1], whole[1]) if whole is not None else (None, None)
-    return line_fix(run, f"write {new}", [Edit(given.span, new)], gives=says(name, means)) if new is not None else None
+    elif value is not None and text.endswith(value):
+        if failure.kind == "flag-choice":
+            means = closest(value, OPTIONS[name].choices) if name in OPTIONS else None
+        else:
+            whole = re.fullmatch(r"(\d+)\.0*", value) if failure.kind == "flag-type" else None
+            means = whole[1] if whole is not None else None
+        new = text.removesuffix(value) + means if means is not None else None
+    return line_fix(run, f"write {new}", option.reworded(new), gives=says(name, means)) if new is not None else None
 
 
 _PLACEHOLDER = re.compile(r"\{\w+\}|<[\w -]+>|\.\.\.")
@@ -190,19 +176,13 @@ _CATALOG = ("ZC006", "ZC008", "ZC101", "ZC104", "ZC106", "ZC108", "ZC109", "ZC11
 @rule("ZC713", "flag-beats-file", Severity.NOTE)
 def flag_beats_file(run: Run) -> Iterator[Finding]:
     for item in ignored(run, "ZC713"):
-        written: object = accelerate_data(run)
-        for part in item.place.path:
-            written = written.get(part) if isinstance(written, dict) else None
-        used = item.used
-        if used is None or not used.known or str(used.value).lower() == str(written).lower():
+        key, used = accelerate(run, *map(str, item.place.path)), item.used
+        if used is None or not used.known or str(used.value).lower() == str(key.value).lower():
             continue
-        location, related = primary_location(run, [item.place, used.origin])
-        yield Finding(
-            location,
-            f"`{item.place.path[-1]}: {show(written)}` is replaced by {show(used.value)} "
-            f"{describe_origin(used.origin)}",
-            "",
-            related,
+        yield finding_at(
+            run,
+            [from_origin(run, item.place), from_origin(run, used.origin)],
+            f"`{key.name}: {show(key.value)}` is replaced by {show(used.value)} {describe_origin(used.origin)}",
         )
 
 
@@ -211,11 +191,9 @@ def distributed_type_missing(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC714"):
         finding = reported(run, failure, "write `distributed_type: DEEPSPEED` (or FSDP, MULTI_GPU, NO)")
         kinds = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "megatron_lm_config": "MEGATRON_LM"}
-        found = [kind for name, kind in kinds.items() if accelerate_section(run, name)]
-        if len(found) == 1:
-            why = f"write distributed_type: {found[0]}"
-            after = next(iter(accelerate_data(run)))
-            finding.fix = edited(
-                insert_entry, run.accelerate, (), "distributed_type", found[0], why=why, safe=False, after=after
-            )
+        names = [kind for section, kind in kinds.items() if accelerate_section(run, section)]
+        if len(names) == 1:
+            after = next(iter(accelerate(run).section))
+            key = accelerate(run, "distributed_type")
+            finding.fix = key.set(names[0], f"write distributed_type: {names[0]}", safe=False, after=after)
         yield finding

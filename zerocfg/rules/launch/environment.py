@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, under_deepspeed_launcher
-from zerocfg.rules.failures import primary_location
-from zerocfg.rules.launch.machines import option, place_of
+from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.effects import TRAINERS, recipe_data, under_deepspeed_launcher
+from zerocfg.rules.key import accelerate, finding_at, from_origin
+from zerocfg.rules.launch.options import launcher_option, listed, machines_of
 from zerocfg.rules.line import (
     all_options_seen,
-    as_count,
     at_line,
     before_script,
     exported,
-    flag,
     line_fix,
+    line_option,
     mentions,
-    number_of,
     says,
     started_by,
 )
@@ -32,26 +30,24 @@ def visible_devices_too_few(run: Run) -> Iterator[Finding]:
     devices = exported(run, "CUDA_VISIBLE_DEVICES")
     if devices is None or not devices.replace(",", "").isdecimal():
         return
-    listed = [part for part in devices.split(",") if part]
     if started_by(run, "accelerate"):
-        if option(run, "gpu_ids") not in (None, "all") or option(run, "num_machines") not in (None, 1):
+        if launcher_option(run, "gpu_ids").value not in (None, "all") or machines_of(run) != 1:
             return
-        processes, place = as_count(option(run, "num_processes")), "num_processes"
+        processes = launcher_option(run, "num_processes")
         if run.effective.value("engine") not in ("deepspeed", "fsdp", "ddp", "megatron"):
             return
     elif started_by(run, "torchrun"):
-        processes, place = number_of(run, "nproc_per_node"), "nproc_per_node"
+        processes = line_option(run, "nproc_per_node")
     else:
         return
-    if processes is None or processes <= len(listed):
-        return
-    where = [place_of(run, place)[0]]
-    yield Finding(
-        at_line(run),
-        f"CUDA_VISIBLE_DEVICES={devices} shows {len(listed)} device{'s' * (len(listed) > 1)} to {processes} processes",
-        "name as many devices as there are processes, or start fewer",
-        where,
-    )
+    shown = len(listed(devices))
+    if processes.count is not None and processes.count > shown:
+        yield Finding(
+            at_line(run),
+            f"CUDA_VISIBLE_DEVICES={devices} shows {shown} device{'s' * (shown > 1)} to {processes.count} processes",
+            "name as many devices as there are processes, or start fewer",
+            [processes.at()],
+        )
 
 
 @rule("ZC744", "port-variable-not-read", Severity.WARNING)
@@ -61,11 +57,12 @@ def port_variable_not_read(run: Run) -> Iterator[Finding]:
     name = {"accelerate": "main_process_port", "deepspeed": "master_port", "torchrun": "master_port"}.get(str(launcher))
     if port is None or not port.isdecimal() or name is None or port == "29500" or mentions(run, "MASTER_PORT"):
         return
-    if launcher == "torchrun" and (flag(run, "rdzv_backend", "standalone") or not flag(run, "nnodes")):
+    if launcher == "torchrun" and (line_option(run, "rdzv_backend", "standalone") or not line_option(run, "nnodes")):
         return  # torchrun on one machine looks for a free port by itself
-    if flag(run, name, "rdzv_endpoint") is not None or not all_options_seen(run):
+    if line_option(run, name, "rdzv_endpoint") or not all_options_seen(run):
         return
-    if launcher == "accelerate" and (option(run, name) is not None or run.effective.value("engine") == "single"):
+    alone = run.effective.value("engine") == "single"
+    if launcher == "accelerate" and (alone or launcher_option(run, name).value is not None):
         return
     yield Finding(
         at_line(run),
@@ -88,13 +85,11 @@ def variable_replaced_by_launcher(run: Run) -> Iterator[Finding]:
         words = {str(used.value).lower(), given.value.lower()}
         if len(words) == 1 or words <= set(_TRUE):
             continue
-        location, related = primary_location(run, [given.origin, used.origin])
-        by = f"{used.value} {_said(used)}"
-        yield Finding(
-            location,
-            f"`accelerate launch` replaces {name}={given.value} by {by}",
+        yield finding_at(
+            run,
+            [from_origin(run, given.origin), from_origin(run, used.origin)],
+            f"`accelerate launch` replaces {name}={given.value} by {used.value} {_said(used)}",
             "say it in the accelerate config or by an option of the launcher",
-            related,
         )
 
 
@@ -115,7 +110,7 @@ def engine_variables_without_switch(run: Run) -> Iterator[Finding]:
         on = run.environment.get(switch)
         if not names or (on is not None and (on.value is UNKNOWN or str(on.value).lower() in _TRUE)):
             continue
-        if prefix == "FSDP_" and ("fsdp" in run.arguments or "fsdp" in _recipe(run)):
+        if prefix == "FSDP_" and ("fsdp" in run.arguments or "fsdp" in recipe_data(run)):
             continue
         yield Finding(
             at_line(run),
@@ -124,15 +119,9 @@ def engine_variables_without_switch(run: Run) -> Iterator[Finding]:
         )
 
 
-def _recipe(run: Run) -> dict[str, object]:
-    data = run.recipe.data() if run.recipe is not None else None
-    return data if isinstance(data, dict) else {}
-
-
 @rule("ZC747", "cpu-variable-beside-deepspeed", Severity.ERROR, consumers=TRAINERS)
 def cpu_variable_beside_deepspeed(run: Run) -> Iterator[Finding]:
-    found = run.environment.get("ACCELERATE_USE_CPU")
-    if found is None or not isinstance(found.value, str) or found.value.lower() not in _TRUE:
+    if (exported(run, "ACCELERATE_USE_CPU") or "").lower() not in _TRUE:
         return
     if not started_by(run, "accelerate") or not under_deepspeed_launcher(run) or run.accelerate is None:
         return
@@ -140,5 +129,5 @@ def cpu_variable_beside_deepspeed(run: Run) -> Iterator[Finding]:
         at_line(run),
         "ACCELERATE_USE_CPU is set: the job trains on the CPU under DDP, without DeepSpeed",
         "remove the variable, or choose another distributed_type",
-        [Location(run.accelerate, ("distributed_type",))],
+        [accelerate(run, "distributed_type").at()],
     )

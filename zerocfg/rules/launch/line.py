@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import settings
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, effective_value
-from zerocfg.rules.failures import primary_location
-from zerocfg.rules.fixes import edited
-from zerocfg.rules.launch.machines import option, place_of
+from zerocfg.rules.key import accelerate, deepspeed
+from zerocfg.rules.launch.options import launcher_option
 from zerocfg.rules.line import (
     all_options_seen,
-    as_count,
-    at_option,
     before_script,
+    from_option,
     line_fix,
-    option_named,
+    line_option,
     plain,
     says,
     started_by,
-    without,
     written,
 )
-from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model import Run
 from zerocfg.run.stages.options import OPTIONS
-from zerocfg.source.edit import replace_value
-
-if TYPE_CHECKING:
-    from zerocfg.source.launch.line import Option
-
 
 _LAUNCHER_WORDS = frozenset(
     "num_processes num_machines machine_rank main_process_ip main_process_port config_file use_deepspeed use_fsdp "
@@ -53,20 +44,18 @@ def launcher_option_behind_script(run: Run) -> Iterator[Finding]:
     line = run.launch
     if line is None or line.launcher not in _OWN:
         return
-    for given in line.script_options:
-        name = plain(given.name)
-        if name not in _LAUNCHER_WORDS or name not in _OWN[line.launcher] or not given.name.startswith("--"):
+    for word in line.script_options:
+        name = plain(word.name)
+        if name not in _LAUNCHER_WORDS or name not in _OWN[line.launcher] or not word.name.startswith("--"):
             continue
-        if option_named(run, name) is not None:
+        if line_option(run, name):
             continue
-        text = written(run, given)
+        option, text = from_option(run, word), written(run, word)
         moved = before_script(run, text) if text is not None else None
-        gives = says(name, given.value.value if given.value is not None else None)
-        yield Finding(
-            at_option(run, given),
-            f"{given.name} stands behind the script and goes to it, not to the launcher",
+        yield option.finding(
+            f"{option.name} stands behind the script and goes to it, not to the launcher",
             "write it before the script",
-            fix=line_fix(run, "move it before the script", moved, without(run, given), gives=gives),
+            fix=line_fix(run, "move it before the script", moved, option.removed(), gives=says(name, option.text)),
         )
 
 
@@ -75,19 +64,15 @@ def option_given_twice(run: Run) -> Iterator[Finding]:
     line = run.launch
     if line is None or line.launcher == "python":
         return
-    last: dict[str, Option] = {plain(given.name): given for given in line.options}
-    for given in line.options:
-        counts = last[plain(given.name)]
-        if given is counts or given.value is None or counts.value is None:
+    for word in line.options:
+        option, last = from_option(run, word), line_option(run, plain(word.name))
+        if option.text is None or last.text is None or option.text == last.text:
             continue
-        if given.value.value is None or counts.value.value is None or given.value.value == counts.value.value:
-            continue
-        yield Finding(
-            at_option(run, given),
-            f"{given.name} {given.value.value} is replaced by {counts.value.value} further on",
+        yield option.finding(
+            f"{option.name} {option.text} is replaced by {last.text} further on",
             "keep one of the two",
-            [at_option(run, counts, "the one that counts")],
-            line_fix(run, "remove the one that does not count", without(run, given), safe=True),
+            [last.at(label="the one that counts")],
+            option.delete("remove the one that does not count"),
         )
 
 
@@ -111,24 +96,22 @@ _ENGINES = {
 def engine_options_without_engine(run: Run) -> Iterator[Finding]:
     if not started_by(run, "accelerate") or not all_options_seen(run):
         return
-    if run.accelerate is None and option_named(run, "config_file") is not None:
+    if run.accelerate is None and line_option(run, "config_file"):
         return
     data = accelerate_data(run)
     if run.accelerate is not None and "distributed_type" not in data:
         return
     kind = {"use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP", "use_megatron_lm": "MEGATRON_LM"}
-    chosen = [switch for switch in kind if option_named(run, switch) is not None]
+    chosen = [switch for switch in kind if line_option(run, switch)]
     for switch, names in _ENGINES.items():
-        given = next((found for name in names if (found := option_named(run, name)) is not None), None)
-        if given is None or switch in chosen or (not chosen and data.get("distributed_type") == kind[switch]):
+        option = next((option for name in names if (option := line_option(run, name))), None)
+        if option is None or switch in chosen or (not chosen and data.get("distributed_type") == kind[switch]):
             continue
-        if any(option_named(run, name) for name in ("cpu", "tpu", "tpu_use_cluster")):
+        if line_option(run, "cpu", "tpu", "tpu_use_cluster"):
             continue
-        others = chosen or option_named(run, "multi_gpu")
-        added = None if others else before_script(run, f"--{switch}")
-        yield Finding(
-            at_option(run, given),
-            f"{given.name} has no effect without --{switch}: the job runs without the engine",
+        added = None if chosen or line_option(run, "multi_gpu") else before_script(run, f"--{switch}")
+        yield option.finding(
+            f"{option.name} has no effect without --{switch}: the job runs without the engine",
             f"add --{switch}",
             fix=line_fix(run, f"add --{switch}", added, gives=says(switch)),
             severity=None if run.accelerate is not None else Severity.WARNING,
@@ -152,29 +135,16 @@ def option_beaten_by_deepspeed_file(run: Run) -> Iterator[Finding]:
     if run.consumer == "deepspeed":
         return
     for name in _IN_FILE:
-        path = tuple(settings("accelerate")[name].split("."))
-        given = run.flags.get(name)
-        text = given.value if given is not None else None
-        in_file = _value_at(run.deepspeed, path)
-        if given is None or not isinstance(text, str) or in_file is None or in_file == "auto":
+        option, key = line_option(run, name), deepspeed(run, *settings("accelerate")[name].split("."))
+        if option.text is None or key.value in (None, "auto") or isinstance(key.value, (dict, list)):
             continue
-        if isinstance(in_file, (dict, list)) or _same(text, in_file):
-            continue
-        location, related = primary_location(run, [given.origin])
-        yield Finding(
-            location,
-            f"--{name} {text} has no effect: {run.deepspeed.name} says {show(in_file)}, and the file wins",
-            'say it in one place, or write "auto" in the file',
-            [*related, Location(run.deepspeed, path)],
-            edited(replace_value, run.deepspeed, path, '"auto"', why="leave it to the launch line", safe=False),
-        )
-
-
-def _value_at(file: SourceFile, path: tuple[str, ...]) -> object:
-    value: object = file.data()
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
+        if not _same(option.text, key.value):
+            yield option.finding(
+                f"--{name} {option.text} has no effect: {run.deepspeed.name} says {show(key.value)}, and the file wins",
+                'say it in one place, or write "auto" in the file',
+                [key],
+                key.replace('"auto"', "leave it to the launch line", safe=False),
+            )
 
 
 def _same(text: str, value: object) -> bool:
@@ -188,36 +158,33 @@ def _same(text: str, value: object) -> bool:
 
 @rule("ZC721", "cpu-flag-switches-engine-off", Severity.ERROR)
 def cpu_flag_switches_engine_off(run: Run) -> Iterator[Finding]:
-    given = option_named(run, "cpu")
-    kind = accelerate_data(run).get("distributed_type")
-    if not started_by(run, "accelerate") or given is None or run.accelerate is None or not isinstance(kind, str):
+    option, kind = line_option(run, "cpu"), accelerate(run, "distributed_type")
+    if not started_by(run, "accelerate") or not option or not isinstance(kind.value, str):
         return
-    if kind in ("NO", "MULTI_CPU"):
-        return
-    yield Finding(
-        at_option(run, given),
-        f"--cpu replaces distributed_type {kind}: one process on the CPU, without the engine",
-        "remove --cpu",
-        [Location(run.accelerate, ("distributed_type",))],
-        line_fix(run, "remove --cpu", without(run, given)),
-    )
+    if kind.value not in ("NO", "MULTI_CPU"):
+        yield option.finding(
+            f"--cpu replaces distributed_type {kind.value}: one process on the CPU, without the engine",
+            "remove --cpu",
+            [kind],
+            option.delete("remove --cpu", safe=False),
+        )
 
 
 @rule("ZC722", "processes-not-started", Severity.ERROR)
 def processes_not_started(run: Run) -> Iterator[Finding]:
-    kind, processes = accelerate_data(run).get("distributed_type"), as_count(option(run, "num_processes"))
-    if run.accelerate is None or kind not in ("NO", "MULTI_CPU") or processes is None or processes < 2:
+    kind, processes = accelerate(run, "distributed_type"), launcher_option(run, "num_processes")
+    if kind.value not in ("NO", "MULTI_CPU") or (processes.count or 0) < 2:
         return
-    if effective_value(run, "engine") not in ("single", "ddp", None) or option(run, "mpirun_hostfile") is not None:
+    if effective_value(run, "engine") not in ("single", "ddp", None):
         return
-    if option(run, "mpirun_config") or any(option_named(run, name) for name in ("multi_gpu", *_ENGINES, "tpu")):
+    if launcher_option(run, "mpirun_hostfile").value is not None or launcher_option(run, "mpirun_config").value:
         return
-    location, related = place_of(run, "num_processes")
-    better = "MULTI_GPU, FSDP or DEEPSPEED" if kind == "NO" else "an `mpirun_hostfile` in `mpirun_config`"
-    yield Finding(
-        location,
-        f"num_processes {processes} with distributed_type {kind}: accelerate starts one process",
-        f"choose {better} to start {processes}",
-        [*related, Location(run.accelerate, ("distributed_type",))],
-        severity=None if kind == "NO" else Severity.WARNING,
+    if line_option(run, "multi_gpu", "tpu", *_ENGINES):
+        return
+    better = "MULTI_GPU, FSDP or DEEPSPEED" if kind.value == "NO" else "an `mpirun_hostfile` in `mpirun_config`"
+    yield processes.finding(
+        f"num_processes {processes.count} with distributed_type {kind.value}: accelerate starts one process",
+        f"choose {better} to start {processes.count}",
+        [kind],
+        severity=None if kind.value == "NO" else Severity.WARNING,
     )

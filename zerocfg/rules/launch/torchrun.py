@@ -5,21 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.line import (
-    all_options_seen,
-    at_line,
-    at_option,
-    flag,
-    line_fix,
-    number_of,
-    option_named,
-    plain,
-    started_by,
-    text_of,
-    without,
-    written,
-)
+from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, plain, started_by
 from zerocfg.run.linking.entry_point import handed_script
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
@@ -30,67 +17,54 @@ _TRAINING = frozenset(("output_dir", "per_device_train_batch_size", "num_train_e
 _RANK_STARTERS = re.compile(r"\b(?:mpirun|mpiexec|srun|jsrun|orterun|horovodrun)\b")
 
 
-def _machines(run: Run) -> int | None:
-    """The number of machines of a torchrun line, when it is one number above 1 and nothing else is in the dark."""
-    machines = number_of(run, "nnodes")
-    if not started_by(run, "torchrun") or machines is None or machines < 2 or not all_options_seen(run):
-        return None
-    return None if any(name.startswith("PET_") for name in run.environment) else machines
+def _machines(run: Run) -> int:
+    """The machines of a torchrun line when their number is above 1 and nothing else is in the dark, else 0."""
+    machines = line_option(run, "nnodes").count or 0
+    if not started_by(run, "torchrun") or machines < 2 or not all_options_seen(run):
+        return 0
+    return 0 if any(name.startswith("PET_") for name in run.environment) else machines
 
 
 @rule("ZC737", "torchrun-without-address", Severity.ERROR)
 def torchrun_without_address(run: Run) -> Iterator[Finding]:
-    machines, option = _machines(run), option_named(run, "nnodes")
-    if machines is None or option is None or flag(run, "rdzv_endpoint", "standalone") is not None:
+    machines, backend = _machines(run), line_option(run, "rdzv_backend")
+    if not machines or line_option(run, "rdzv_endpoint", "standalone", "master_addr"):
         return
-    if text_of(run, "rdzv_backend") not in (None, "static", "c10d") or flag(run, "master_addr") is not None:
-        return
-    if flag(run, "rdzv_backend") is not None and text_of(run, "rdzv_backend") is None:
-        return
-    dynamic = text_of(run, "rdzv_backend") == "c10d"
-    yield Finding(
-        at_option(run, option),
-        f"{machines} machines without an address: each looks for the first one at itself, and they never meet",
-        "give --rdzv_endpoint HOST:PORT" if dynamic else "give --master_addr HOST and --master_port PORT",
-    )
+    if not backend or backend.text in ("static", "c10d"):
+        yield line_option(run, "nnodes").finding(
+            f"{machines} machines without an address: each looks for the first one at itself, and they never meet",
+            "give --rdzv_endpoint HOST:PORT"
+            if backend.text == "c10d"
+            else "give --master_addr HOST and --master_port PORT",
+        )
 
 
 @rule("ZC738", "standalone-with-machines", Severity.ERROR)
 def standalone_with_machines(run: Run) -> Iterator[Finding]:
-    machines = _machines(run)
-    option = option_named(run, "standalone")
-    nodes = option_named(run, "nnodes")
-    if machines is None or option is None or nodes is None:
-        return
-    yield Finding(
-        at_option(run, option),
-        f"--standalone meets at this computer alone, but --nnodes waits for {machines} machines",
-        "remove --standalone and give --rdzv_endpoint, or write --nnodes 1",
-        [at_option(run, nodes)],
-    )
+    machines, option = _machines(run), line_option(run, "standalone")
+    if machines and option:
+        yield option.finding(
+            f"--standalone meets at this computer alone, but --nnodes waits for {machines} machines",
+            "remove --standalone and give --rdzv_endpoint, or write --nnodes 1",
+            [line_option(run, "nnodes")],
+        )
 
 
 @rule("ZC739", "master-address-not-read", Severity.ERROR)
 def master_address_not_read(run: Run) -> Iterator[Finding]:
-    machines, option = _machines(run), option_named(run, "master_addr")
-    backend = text_of(run, "rdzv_backend")
-    if machines is None or option is None or backend in (None, "static"):
+    machines, backend = _machines(run), line_option(run, "rdzv_backend").text
+    if not machines or backend in (None, "static") or line_option(run, "rdzv_endpoint", "standalone"):
         return
-    if flag(run, "rdzv_endpoint", "standalone") is not None:
-        return
-    text, port = written(run, option), option_named(run, "master_port")
-    fix = None
-    if text is not None and run.launch_file is not None and option.value is not None:
-        address = f"{option.value.text}:{port.value.text if port is not None and port.value is not None else 29500}"
-        edit = [Edit(option.span, f"--rdzv_endpoint {address}")]
-        others = without(run, port) if port is not None else []
-        fix = line_fix(run, "give the address as --rdzv_endpoint", edit, others)
-    yield Finding(
-        at_option(run, option),
-        f"--rdzv_backend {backend} does not read --master_addr: {machines} machines look for each other at localhost",
-        "give --rdzv_endpoint HOST:PORT instead",
-        fix=fix,
-    )
+    address, port = line_option(run, "master_addr"), line_option(run, "master_port")
+    if address:
+        given = address.reworded(f"--rdzv_endpoint {address.raw}:{port.raw or 29500}") if address.raw else None
+        fix = line_fix(run, "give the address as --rdzv_endpoint", given, port.removed() if port else [])
+        yield address.finding(
+            f"--rdzv_backend {backend} does not read --master_addr: {machines} machines look for each other at "
+            "localhost",
+            "give --rdzv_endpoint HOST:PORT instead",
+            fix=fix,
+        )
 
 
 @rule("ZC740", "old-torch-launcher", Severity.WARNING)
@@ -101,9 +75,9 @@ def old_torch_launcher(run: Run) -> Iterator[Finding]:
     found = _LAUNCH.search(run.launch_file.source.text, start, end)
     if found is None:
         return
-    old = option_named(run, "use_env")
+    old = line_option(run, "use_env")
     edit = [Edit(Span(*found.span()), "torchrun")]
-    fix = line_fix(run, "start with torchrun", edit, without(run, old) if old is not None else [])
+    fix = line_fix(run, "start with torchrun", edit, old.removed() if old else [])
     location = Location(run.launch_file, span=Span(*found.span()))
     yield Finding(location, "torch.distributed.launch is deprecated; torchrun takes the same options", "", fix=fix)
 
@@ -127,8 +101,7 @@ def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
     words = re.search(r"python(?:3(?:\.\d+)?)?(?:[ \t]+-u)?[ \t]+$", head)
     if words is not None and not run.launch.module:
         span = Span(start + words.start(), start + len(head))
-        edit = Edit(span, "torchrun --nproc_per_node 1 ")
-        fix = Fix("start it with torchrun", ((run.launch_file, edit),), safe=False)
+        fix = line_fix(run, "start it with torchrun", [Edit(span, "torchrun --nproc_per_node 1 ")])
     yield Finding(
         at_line(run),
         "DeepSpeed needs a launcher, also for one process; started with plain python it looks for MPI and stops",

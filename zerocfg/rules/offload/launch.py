@@ -8,17 +8,7 @@ from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import WITH_ACCELERATE, effective_value, stage_of, under_deepspeed_launcher
 from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.key import deepspeed
-from zerocfg.rules.line import (
-    all_options_seen,
-    at_line,
-    at_option,
-    line_fix,
-    mentions,
-    option_named,
-    started_by,
-    without,
-    written,
-)
+from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, mentions, started_by
 from zerocfg.rules.offload.devices import device_key, number_of, on_host
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
@@ -65,17 +55,16 @@ def _set_threads(run: Run, count: str) -> list[Edit] | None:
 
 @rule("ZC524", "threads-option-not-passed-on", Severity.WARNING, needs={"launch"})
 def threads_option_not_passed_on(run: Run) -> Iterator[Finding]:
-    option = option_named(run, "num_cpu_threads_per_process")
-    if option is None or option.value is None or not started_by(run, "accelerate") or run.launch_file is None:
+    option = line_option(run, "num_cpu_threads_per_process")
+    if not option.raw or not started_by(run, "accelerate"):
         return
     if not under_deepspeed_launcher(run) or "OMP_NUM_THREADS" in run.environment:
         return
-    count = option.value.value
+    count = option.text
     fix = None
-    if count is not None and count.isdecimal() and written(run, option):
-        fix = line_fix(run, "pass the number on", without(run, option), _set_threads(run, count), safe=True)
-    yield Finding(
-        at_option(run, option),
+    if count is not None and count.isdecimal():
+        fix = line_fix(run, "pass the number on", option.removed(), _set_threads(run, count), safe=True)
+    yield option.finding(
         f"accelerate does not pass `{option.name}` on to DeepSpeed's processes",
         f"write OMP_NUM_THREADS={count or 8} before the command",
         fix=fix,
@@ -92,7 +81,7 @@ def host_step_on_one_thread(run: Run) -> Iterator[Finding]:
         number_of(effective_value(run, "num_processes")),
         number_of(effective_value(run, "num_machines")) or 1,
     )
-    if not processes or processes // max(machines, 1) < 2 or option_named(run, "num_cpu_threads_per_process"):
+    if not processes or processes // max(machines, 1) < 2 or line_option(run, "num_cpu_threads_per_process"):
         return
     if machines > 1 and started_by(run, "accelerate"):
         return  # another runner may start the processes
