@@ -122,16 +122,44 @@ def test_a_rule_is_known_back_to_where_all_newer_sets_show_it() -> None:
     same, runs, unknown = Outcome("same"), Outcome("runs"), Outcome("unplayable", "why")
     every = {"1": same, "2": same, "3": same}
     found = RuleOutcomes(
-        {"1": {}, "2": {}, "3": {}},
+        {name: {"deepspeed": f"0.{name}.5"} for name in "123"},
         {
             "all": {"a": every, "b": every},
             "late": {"a": every, "b": {**every, "2": runs}},
             "partly": {"a": every, "b": {**every, "3": runs}},
             "gap": {"a": every, "b": {"1": same, "3": same}},
+            "none": {"a": every, "b": {}},
             "unknown": {"a": every, "b": {"3": unknown}},
             "changed": {"a": every, "before": every},
         },
     )
-    assert [found.since(code, ["a", "b"]) for code in found.rules] == ["1", "3", None, "3", None, None]
-    assert found.since("ZC999", ["a"]) is None
+    always = {"a": "", "b": ""}
+    assert [found.since(code, always) for code in found.rules] == ["1", "3", None, "3", None, None, None]
+    assert found.since("ZC999", {"a": ""}) is None and found.since("all", {}) is None
     assert found.outcomes("gap", ["b", "a", "c"], "2") == (None, same, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "releases", "since"),
+    [
+        ("late", "deepspeed>=0.3.5", "1"),
+        ("late", "deepspeed>=0.2.6", "1"),
+        ("late", "deepspeed>=0.2.5", "3"),
+        ("late", "deepspeed>=0.4", "1"),
+        ("late", "transformers>=0.4", "3"),
+        ("partly", "deepspeed>=0.3.5", None),
+        ("partly", "deepspeed<0.3.5", "1"),
+    ],
+)
+def test_an_example_is_asked_in_the_releases_in_which_its_claim_is_seen(
+    code: str, releases: str, since: str | None
+) -> None:
+    same, runs = Outcome("same"), Outcome("runs")
+    found = RuleOutcomes(
+        {name: {"deepspeed": f"0.{name}.5"} for name in "123"},
+        {
+            "late": {"a": dict.fromkeys("123", same), "b": {"1": runs, "2": runs, "3": same}},
+            "partly": {"a": dict.fromkeys("123", same), "b": {"1": same, "2": same, "3": runs}},
+        },
+    )
+    assert found.since(code, {"a": "", "b": releases}) == since
