@@ -9,14 +9,16 @@ import pytest
 
 from tests.rules.examples import write
 from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes, rule_outcomes
+from zerocfg.catalog.versions import bounds
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.linter.selection import Selection
-from zerocfg.rulebook.older_releases import key_of, keys_of
+from zerocfg.rulebook.older_releases import LIBRARIES, key_of, keys_of
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rulebook.proof import printed, unprinted
 from zerocfg.rules.api import Rule
-from zerocfg.rules.registry import find
+from zerocfg.rules.registry import ALL, find
+from zerocfg.rules.release_scope import library_of
 
 ACCEPTED = ("runs", "other")
 """Outcomes of examples that do not do what their rule claims."""
@@ -84,6 +86,23 @@ def test_what_holds_there_is_told(name: str, tmp_path: Path) -> None:
         if where == name and code not in LESS and not severities(code, name, number, tmp_path / f"{code}-{number}")
     }
     assert not silent
+
+
+NAMED = [(rule, number) for rule in ALL for number, one in enumerate(page_of(rule).bad) if one.releases]
+"""The examples that say in which releases their claim is seen."""
+
+
+@pytest.mark.parametrize(("rule", "number"), [pytest.param(*one, id=f"{one[0].code}-{one[1] + 1}") for one in NAMED])
+def test_an_example_names_the_releases_in_which_its_claim_is_seen(rule: Rule, number: int, tmp_path: Path) -> None:
+    releases, played = page_of(rule).bad[number].releases, rule_outcomes()
+    assert library_of(releases) in LIBRARIES and bounds(releases.removeprefix(library_of(releases)))
+    for name in played.sets:
+        (outcome,) = played.outcomes(rule.code, keys_of(rule)[number : number + 1], name)
+        if played.has(name, releases):
+            assert outcome is None or outcome.kind in ("same", "unplayable"), name
+        else:
+            assert outcome is None or outcome.kind != "same", name
+            assert rule.code in TOLD or not severities(rule.code, name, number, tmp_path / name), name
 
 
 def test_the_data_speaks_of_rules_and_examples_that_exist() -> None:

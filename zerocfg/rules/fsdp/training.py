@@ -13,6 +13,7 @@ from zerocfg.rules.fsdp.plugin import (
     ARGUMENTS,
     argument_key,
     argument_version,
+    fsdp_argument,
     fsdp_key,
     fsdp_setting,
     fsdp_version,
@@ -23,7 +24,7 @@ from zerocfg.rules.fsdp.plugin import (
 from zerocfg.rules.key import Key, accelerate, recipe
 from zerocfg.rules.line import is_page
 from zerocfg.rules.release_scope import among
-from zerocfg.run.model import Run
+from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import insert_entry, replace_value
 
 _STATES = "state_dict_type"
@@ -184,17 +185,20 @@ def fsdp_checkpointing_twice(run: Run) -> Iterator[Finding]:
         why,
         [key.at()] if place else [],
         set_argument(run, name, "false", "write false" if place is not None else why, safe=True),
-        versions=_TRL_CHECKPOINTS if place is None and among(_TRL_CHECKPOINTS, run) else releases(run),
+        versions=_TRL_CHECKPOINTS if place is None else releases(run) if key.file is run.accelerate else "",
     )
 
 
 def _own_checkpointing(run: Run) -> Key | None:
     """FSDP's own checkpointing where it counts: the accelerate config fills what the recipe leaves open."""
+    name, config = "activation_checkpointing", argument(run, "fsdp_config")
     if argument_version(run) is not None:
-        return argument_key(run, "activation_checkpointing") or (
-            fsdp_key(run, "activation_checkpointing") if "ACCELERATE_USE_FSDP" in run.effective.environment else None
+        return argument_key(run, name) or (
+            fsdp_key(run, name) if "ACCELERATE_USE_FSDP" in run.effective.environment else None
         )
-    return fsdp_key(run, "activation_checkpointing") if fsdp_version(run) is not None else None
+    if among(ARGUMENTS, run) is None and fsdp_argument(run) not in (None, UNKNOWN, "", False):
+        return argument_key(run, name) if config is not None and config.origin.path else None
+    return fsdp_key(run, name) if fsdp_version(run) is not None else None
 
 
 @rule("ZC631", "fsdp-checkpointing-by-trainer", Severity.WARNING, consumers=TRAINERS)
