@@ -9,14 +9,16 @@ import pytest
 
 from tests.rules.examples import write
 from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes, rule_outcomes
+from zerocfg.catalog.versions import bounds
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.linter.selection import Selection
-from zerocfg.rulebook.older_releases import key_of, keys_of
+from zerocfg.rulebook.older_releases import LIBRARIES, key_of, keys_of
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rulebook.proof import printed, unprinted
 from zerocfg.rules.api import Rule
-from zerocfg.rules.registry import find
+from zerocfg.rules.registry import ALL, find
+from zerocfg.rules.release_scope import library_of
 
 ACCEPTED = ("runs", "other")
 """Outcomes of examples that do not do what their rule claims."""
@@ -86,6 +88,23 @@ def test_what_holds_there_is_told(name: str, tmp_path: Path) -> None:
     assert not silent
 
 
+NAMED = [(rule, number) for rule in ALL for number, one in enumerate(page_of(rule).bad) if one.releases]
+"""The examples that say in which releases their claim is seen."""
+
+
+@pytest.mark.parametrize(("rule", "number"), [pytest.param(*one, id=f"{one[0].code}-{one[1] + 1}") for one in NAMED])
+def test_an_example_names_the_releases_in_which_its_claim_is_seen(rule: Rule, number: int, tmp_path: Path) -> None:
+    releases, played = page_of(rule).bad[number].releases, rule_outcomes()
+    assert library_of(releases) in LIBRARIES and bounds(releases.removeprefix(library_of(releases)))
+    for name in played.sets:
+        (outcome,) = played.outcomes(rule.code, keys_of(rule)[number : number + 1], name)
+        if played.has(name, releases):
+            assert outcome is None or outcome.kind in ("same", "unplayable"), name
+        else:
+            assert outcome is None or outcome.kind != "same", name
+            assert rule.code in TOLD or not severities(rule.code, name, number, tmp_path / name), name
+
+
 def test_the_data_speaks_of_rules_and_examples_that_exist() -> None:
     stale = []
     for code, of in rule_outcomes().rules.items():
@@ -122,16 +141,44 @@ def test_a_rule_is_known_back_to_where_all_newer_sets_show_it() -> None:
     same, runs, unknown = Outcome("same"), Outcome("runs"), Outcome("unplayable", "why")
     every = {"1": same, "2": same, "3": same}
     found = RuleOutcomes(
-        {"1": {}, "2": {}, "3": {}},
+        {name: {"deepspeed": f"0.{name}.5"} for name in "123"},
         {
             "all": {"a": every, "b": every},
             "late": {"a": every, "b": {**every, "2": runs}},
             "partly": {"a": every, "b": {**every, "3": runs}},
             "gap": {"a": every, "b": {"1": same, "3": same}},
+            "none": {"a": every, "b": {}},
             "unknown": {"a": every, "b": {"3": unknown}},
             "changed": {"a": every, "before": every},
         },
     )
-    assert [found.since(code, ["a", "b"]) for code in found.rules] == ["1", "3", None, "3", None, None]
-    assert found.since("ZC999", ["a"]) is None
+    always = {"a": "", "b": ""}
+    assert [found.since(code, always) for code in found.rules] == ["1", "3", None, "3", None, None, None]
+    assert found.since("ZC999", {"a": ""}) is None and found.since("all", {}) is None
     assert found.outcomes("gap", ["b", "a", "c"], "2") == (None, same, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "releases", "since"),
+    [
+        ("late", "deepspeed>=0.3.5", "1"),
+        ("late", "deepspeed>=0.2.6", "1"),
+        ("late", "deepspeed>=0.2.5", "3"),
+        ("late", "deepspeed>=0.4", "1"),
+        ("late", "transformers>=0.4", "3"),
+        ("partly", "deepspeed>=0.3.5", None),
+        ("partly", "deepspeed<0.3.5", "1"),
+    ],
+)
+def test_an_example_is_asked_in_the_releases_in_which_its_claim_is_seen(
+    code: str, releases: str, since: str | None
+) -> None:
+    same, runs = Outcome("same"), Outcome("runs")
+    found = RuleOutcomes(
+        {name: {"deepspeed": f"0.{name}.5"} for name in "123"},
+        {
+            "late": {"a": dict.fromkeys("123", same), "b": {"1": runs, "2": runs, "3": same}},
+            "partly": {"a": dict.fromkeys("123", same), "b": {"1": same, "2": same, "3": runs}},
+        },
+    )
+    assert found.since(code, {"a": "", "b": releases}) == since

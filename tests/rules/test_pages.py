@@ -104,6 +104,8 @@ A note.
 
 Read by `deepspeed`.
 
+Seen with `deepspeed>=0.18,<0.19`.
+
 ```json ds.json
 {"a": 1}
 ```
@@ -154,7 +156,7 @@ def test_what_a_page_says() -> None:
     assert (found.happens, found.instead, found.fix, found.ignore) == ("It stops.", "Write b.", "", "")
     (bad,) = found.bad
     assert bad.files == {"ds.json": '{"a": 1}\n', "train.py": "import deepspeed\n"}
-    assert (bad.consumer, bad.note) == ("deepspeed", "A note.")
+    assert (bad.consumer, bad.note, bad.releases) == ("deepspeed", "A note.", "deepspeed>=0.18,<0.19")
     assert bad.expected == (Expected("error", 'ds.json: "a": 1', ("1", "2.50"), ("train.py",)),)
     assert bad.proof == shows(
         "step",
@@ -165,7 +167,7 @@ def test_what_a_page_says() -> None:
         },
     )
     (good,) = found.good
-    assert good.files == {"a.yaml": "```\n"} and good.consumer is None
+    assert good.files == {"a.yaml": "```\n"} and good.consumer is None and not good.releases
     assert found.proof == crashes("init", "KeyError", ranks=2)
     assert found.references == ("deepspeed/runtime/engine.py@0.19.8",)
 
@@ -178,8 +180,8 @@ def test_what_a_page_says() -> None:
         ("## Use instead", "## What happens", "or stands there twice"),
         ("```\n\n## References", "## References", "a fenced block that is not closed"),
         ("common.md#script-that-imports-deepspeed", "common.md#nothing", "common.md has no 'nothing'"),
-        ("phase: init", "phase: [", "ZC999.md:50: not a proof"),
-        ("phase: init", "fase: init", "ZC999.md:50: not a proof"),
+        ("phase: init", "phase: [", "ZC999.md:52: not a proof"),
+        ("phase: init", "fase: init", "ZC999.md:52: not a proof"),
         ("  weights: [empty, complete]", "  weights: [empty]", "not a proof"),
         ("## Proof", "## Fix", "no proof"),
     ],
@@ -189,6 +191,13 @@ def test_a_page_that_is_not_in_its_form(old: str, new: str, said: str) -> None:
     with pytest.raises(PageError) as error:
         read_page(PAGE.replace(old, new, 1), "ZC999.md")
     assert said in str(error.value)
+
+
+def test_a_page_shows_in_which_releases_a_claim_is_seen() -> None:
+    rule = find("ZC212")
+    assert rule is not None
+    assert as_text(rule, page_of(rule)).count(" Seen with `deepspeed>=0.19.7`.\n") == 1
+    assert page("ZC212").count("\nSeen with `deepspeed>=0.19.7`.\n") == 1
 
 
 def test_headings_stand_in_their_order() -> None:

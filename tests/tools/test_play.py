@@ -45,6 +45,7 @@ OTHERWISE = stopped("init", "TypeError", "no such argument\nsecond line")
     ("proof", "seen", "good", "expected"),
     [
         (STOPS, REFUSED, None, Outcome("same")),
+        (STOPS, stopped("init", "ValueError", "stage must be positive"), None, Outcome("same")),
         (SHOWS, ran(engine_stage=3), None, Outcome("same")),
         (SAYS, ran(log="key is ignored"), None, Outcome("same")),
         (STOPS, ran("parse"), ran("parse"), Outcome("runs")),

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, Literal
 
 from zerocfg.catalog.schema import schema_folder
+from zerocfg.catalog.versions import both
 
 Kind = Literal["same", "runs", "stops", "other", "unplayable"]
 
@@ -37,16 +38,22 @@ class RuleOutcomes:
         known = self.rules.get(code, {})
         return tuple(known.get(example, {}).get(name) for example in examples)
 
-    def since(self, code: str, examples: Sequence[str]) -> str | None:
-        """The oldest set from which on all these examples showed the claim of their rule on every one; None where they
-        did not on the newest."""
+    def since(self, code: str, examples: Mapping[str, str]) -> str | None:
+        """The oldest set from which on these examples showed the claim of their rule on every one, each on the sets that
+        have the releases in which its claim is seen (its value, "" for all); None where they did not on the newest."""
         found = None
         for name in reversed([*self.sets]):
-            outcomes = self.outcomes(code, examples, name)
-            if not outcomes or any(one is None or one.kind != "same" for one in outcomes):
+            asked = [example for example, releases in examples.items() if self.has(name, releases)]
+            outcomes = self.outcomes(code, asked, name)
+            if not examples or any(one is None or one.kind != "same" for one in outcomes):
                 break
             found = name
         return found
+
+    def has(self, name: str, releases: str) -> bool:
+        """Whether a set has one of these releases ("deepspeed>=0.19.3"); "" stands for every release."""
+        of = next((library for library in self.sets[name] if releases.startswith(library)), None)
+        return of is None or both((f"=={self.sets[name][of]}", releases.removeprefix(of))) is not None
 
 
 @cache

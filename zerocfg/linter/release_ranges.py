@@ -17,7 +17,8 @@ from zerocfg.catalog.versions import release
 from zerocfg.linter.engine import Diagnostic, lint_runs
 from zerocfg.linter.release_range import ReleaseRange
 from zerocfg.linter.selection import Selection
-from zerocfg.rulebook.older_releases import OF_ARGUMENTS, keys_of
+from zerocfg.rulebook import older_releases
+from zerocfg.rulebook.older_releases import OF_ARGUMENTS
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
 from zerocfg.rules.release_scope import OF_HISTORIES, library_of
@@ -94,11 +95,10 @@ def _known_from(code: str, library: str, known: tuple[str, ...]) -> str | None:
         return known[-1]
     if rule.versions or code in OF_HISTORIES | OF_ARGUMENTS:
         return known[0]
-    found = rule_outcomes()
-    since = found.since(code, keys_of(rule))
+    since = older_releases.since(rule)
     if since is None:
         return known[-1]
-    at = release(found.sets[since].get(library, VERSIONS[library]))
+    at = release(rule_outcomes().sets[since].get(library, VERSIONS[library]))
     return next((name for name in known if release(name) >= at), known[-1])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from zerocfg.rulebook.proof import Proof
@@ -34,8 +34,9 @@ class Example:
     Names tell the role: ``accelerate.yaml``, ``ds.json``, ``recipe.yaml``, ``train.sh`` (launch line),
     ``model/config.json``, ``zerocfg.yaml``. ``consumer`` says who reads it where the files do not. ``proof`` replaces
     the rule's own where this example shows something else (another phase, another error). ``expected``: all that the
-    rule finds in a bad example, in the order of places. ``told``: the files tell the consumer by themselves, as was
-    seen where the example is shown.
+    rule finds in a bad example, in the order of places. ``releases``: those in which its claim is seen, where that is
+    not in all of which the rule speaks ("transformers>=5.10"). ``told``: the files tell the consumer by themselves, as
+    was seen where the example is shown.
     """
 
     files: dict[str, str]
@@ -43,9 +44,10 @@ class Example:
     note: str = ""
     proof: Proof | None = None
     expected: tuple[Expected, ...] = ()
+    releases: str = ""
     told: bool = False
 
     def finds(self, severity: Level, place: str, *figures: float | str, also: tuple[str, ...] = ()) -> Example:
         """This example with one more finding that the rule must report."""
         one = Expected(severity, place, tuple(map(str, figures)), also)
-        return Example(self.files, self.consumer, self.note, self.proof, (*self.expected, one))
+        return replace(self, expected=(*self.expected, one))

@@ -37,6 +37,11 @@ def keys_of(rule: Rule) -> list[str]:
     return [key_of(rule, example) for example in page_of(rule).bad]
 
 
+def since(rule: Rule) -> str | None:
+    """The oldest set back to which its bad examples showed what it claims; None where the newest did not."""
+    return rule_outcomes().since(rule.code, {key_of(rule, one): one.releases for one in page_of(rule).bad})
+
+
 def said(rule: Rule) -> str:
     """What is said of them in words."""
     if rule.code in OF_HISTORIES:

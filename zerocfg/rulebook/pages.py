@@ -37,6 +37,7 @@ _TITLE = re.compile(r"# (ZC\d{3}) ([a-z0-9-]+)")
 _HEADING = re.compile(r"(#{2,3}) (.+)")
 _FENCE = re.compile(r"(`{3,})(\w*) ?(.*)")
 _READER = re.compile(r"Read by `(\w+)`\.")
+_SEEN = re.compile(r"Seen with `([a-z]+[<>=\d.,]+)`\.")
 _SHARED = re.compile(r"- `([^`]+)`: \[[^\]]+\]\(common\.md#([\w-]+)\)")
 _ESCAPED = re.compile(r"\\([<*\\])")
 _BYTE = re.compile(r"\\udc([89a-f][0-9a-f])")
@@ -218,7 +219,7 @@ def _prose(sections: Mapping[str, list[_Part]], title: str) -> str:
 
 
 def _is_prose(block: _Block) -> bool:
-    return not (block.fenced or _SHARED.fullmatch(block.text) or _READER.fullmatch(block.text))
+    return not (block.fenced or any(form.fullmatch(block.text) for form in (_SHARED, _READER, _SEEN)))
 
 
 def _plain(text: str) -> str:
@@ -241,7 +242,7 @@ def _examples(parts: list[_Part] | tuple[()], name: str) -> Iterator[Example]:
 def _example(part: _Part, name: str) -> Example:
     files: dict[str, str] = {}
     notes: list[str] = []
-    consumer, proof, expected = None, None, tuple[Expected, ...]()
+    consumer, proof, expected, releases = None, None, tuple[Expected, ...](), ""
     for block in part.blocks:
         if block.fenced and block.title == "finds":
             expected = tuple(_expected(one) for one in yaml.load(block.text, yaml.BaseLoader))
@@ -255,9 +256,11 @@ def _example(part: _Part, name: str) -> Example:
             files[shared[1]] = _common()[shared[2]]
         elif reader := _READER.fullmatch(block.text):
             consumer = reader[1]
+        elif seen := _SEEN.fullmatch(block.text):
+            releases = seen[1]
         else:
             notes.append(_plain(block.text))
-    return Example(files, consumer, "\n\n".join(notes) if part.level == 3 else "", proof, expected)
+    return Example(files, consumer, "\n\n".join(notes) if part.level == 3 else "", proof, expected, releases)
 
 
 def _text_of(block: _Block) -> str:

@@ -144,8 +144,10 @@ def _status(rule: Rule) -> str:
     return "in preview" if rule.status == "preview" else f"since {rule.since}"
 
 
-def _command(example: Example) -> str:
-    return f"Linted with `--consumer {example.consumer}`." if example.consumer and not example.told else ""
+def _remarks(example: Example) -> list[str]:
+    command = f"Linted with `--consumer {example.consumer}`." if example.consumer and not example.told else ""
+    seen = f"Seen with `{example.releases}`." if example.releases else ""
+    return [remark for remark in (example.note, command, seen) if remark]
 
 
 def as_text(rule: Rule, page: Page) -> str:
@@ -173,10 +175,8 @@ def _columns(table: Sequence[tuple[str, ...]]) -> Iterable[str]:
 
 
 def _text_example(example: Example, number: int) -> list[str]:
-    remarks = " ".join(
-        remark for remark in (f"({number})" if number else "", example.note, _command(example)) if remark
-    )
-    lines = [f"  {remarks}"] if remarks else []
+    remarks = [*([f"({number})"] if number else []), *_remarks(example)]
+    lines = [f"  {' '.join(remarks)}"] if remarks else []
     for name, text in example.files.items():
         lines.append(f"    # {name}")
         lines += [f"    {line}".rstrip() for line in printable(text).splitlines()]
@@ -203,9 +203,8 @@ def as_markdown(rule: Rule, page: Page) -> str:
 
 def _markdown_example(example: Example) -> list[str]:
     lines = []
-    for remark in (example.note, _command(example)):
-        if remark:
-            lines += [_escaped(remark), ""]
+    for remark in _remarks(example):
+        lines += [_escaped(remark), ""]
     for name, text in example.files.items():
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
         language = next((word for suffix, word in _LANGUAGES.items() if name.endswith(suffix)), "")

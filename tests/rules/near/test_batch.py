@@ -312,8 +312,12 @@ OPTIMIZER = (
     near("ZC212", "auto", ('"sgd"', '"auto"')),
     near("ZC212", "a release that still had it", bad=2, versions={"deepspeed": "<0.19.7"}),
     near("ZC212", "a release that may have it", bad=2, versions={"deepspeed": "<=0.19.7"}).finds(
+        "warning", TYPE % "OneBitAdam", "0.19.7", "0.19.7", 1
+    ),
+    near("ZC212", "a release that has not", bad=2, versions={"deepspeed": ">=0.19.7"}).finds(
         "error", TYPE % "OneBitAdam", 1
     ),
+    near("ZC212", "a name that no release knew", versions={"deepspeed": "<0.19.7"}).finds("error", TYPE % "sgd"),
     near("ZC213", "allowed", ('"optimizer"', ALLOWED % "true")),
     near("ZC213", "not allowed", ('"optimizer"', ALLOWED % "false")).finds("error", TYPE % "SGD", 2),
     near("ZC213", "stage 0", STAGES[0]),

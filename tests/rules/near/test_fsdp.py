@@ -567,17 +567,84 @@ TRAINING = (
 )
 
 _OLDER, _EITHER = {"transformers": "5.9.0"}, {"transformers": ">=5"}
+_SHARDS_ALONE = {"accelerate": "==1.6.0"}
+_TOLD = "fsdp: true\ngradient_checkpointing: true\n"
+_CONFIG_ON_LINE = ("--config recipe.yaml", "--config recipe.yaml --fsdp_config fsdp.json")
 RELEASES = (
     near("ZC603", "arguments of before 5.10 choose FSDP 1", bad=2, versions=_OLDER),
     near("ZC608", "accelerate before FSDP 2", versions={"accelerate": "1.5.2"}),
     near("ZC609", "accelerate before FSDP 2", versions={"accelerate": "1.5.2"}),
     near("ZC611", "accelerate before the key", versions={"accelerate": "1.14.0"}),
     near("ZC622", "transformers before 5.10", versions=_OLDER),
-    near("ZC623", "transformers before 5.10", versions=_OLDER),
-    near("ZC623", "transformers 5.10", versions={"transformers": "5.10.1"}).finds("error", "recipe.yaml: 'true'"),
-    near("ZC623", "transformers 5 at large", versions=_EITHER).finds("warning", "recipe.yaml: 'true'", "5.10.0", "5"),
+    near("ZC623", "transformers before 5.10", versions=_OLDER)
+    .finds("error", "recipe.yaml: 'true'")
+    .becomes("fsdp: true\n", safe=True),
+    near("ZC623", "before 5.10 true wraps nothing", bad=2, versions=_OLDER)
+    .finds("error", "recipe.yaml: full_shard,auto_wrap")
+    .becomes("fsdp: full_shard auto_wrap\n", safe=True),
+    near("ZC623", "where some releases wrap nothing", bad=2, versions=_EITHER)
+    .finds("error", "recipe.yaml: full_shard,auto_wrap")
+    .becomes("fsdp: full_shard auto_wrap\n", safe=True),
+    near("ZC623", "5.10", bad=2, versions={"transformers": "5.10.1"})
+    .finds("error", "recipe.yaml: full_shard,auto_wrap")
+    .becomes("fsdp: true\n", safe=True),
+    near("ZC623", "options before 5.10", good=2, versions=_OLDER),
+    near("ZC626", "transformers 5.10", versions={"transformers": "5.10.1"}).finds(
+        "error", "recipe.yaml: transformer_based_wrap"
+    ),
+    near("ZC626", "transformers 5 at large", versions=_EITHER).finds(
+        "warning", "recipe.yaml: transformer_based_wrap", "5.10.0", "5"
+    ),
     near("ZC626", "transformers before 5.10", versions=_OLDER),
     near("ZC627", "arguments of before 5.10", versions=_OLDER),
+    # accelerate 1.6, the first with FSDP 2, stops at every state dict of it that is not sharded
+    near("ZC606", "accelerate that saves shards alone", consumer="transformers", versions=_SHARDS_ALONE)
+    .finds("error", "accelerate.yaml: LOCAL_STATE_DICT", 2)
+    .becomes("fsdp_state_dict_type: SHARDED_STATE_DICT\n"),
+    near("ZC606", "accelerate that saves all", consumer="transformers", versions={"accelerate": ">=1.7"})
+    .finds("error", "accelerate.yaml: LOCAL_STATE_DICT", 2)
+    .says("or FULL_STATE_DICT")
+    .becomes("fsdp_state_dict_type: FULL_STATE_DICT\n"),
+    near("ZC607", "accelerate that saves shards alone", versions=_SHARDS_ALONE)
+    .finds("warning", "accelerate.yaml: SHARDED_STATE_DICT")
+    .becomes(),
+    near("ZC607", "shards alone, by default", bad=2, versions=_SHARDS_ALONE)
+    .finds("warning", "accelerate.yaml: fsdp_config", 2)
+    .becomes(),
+    near("ZC607", "accelerate that saves all", versions={"accelerate": ">=1.7"})
+    .finds("warning", "accelerate.yaml: SHARDED_STATE_DICT")
+    .becomes("fsdp_state_dict_type: FULL_STATE_DICT\n"),
+    near("ZC607", "FSDP 1 saves all", ("_version: 2", "_version: 1"), versions=_SHARDS_ALONE)
+    .finds("warning", "accelerate.yaml: SHARDED_STATE_DICT")
+    .becomes("fsdp_state_dict_type: FULL_STATE_DICT\n"),
+    near("ZC627", "accelerate that saves shards alone", bad=2, versions=_SHARDS_ALONE)
+    .finds("error", "accelerate.yaml: fsdp_config", 2, also=("recipe.yaml: save_only_model: true",))
+    .says("remove `save_only_model`")
+    .becomes(),
+    # TRL before 0.22 leaves checkpointing off unless it is told
+    near("ZC630", "TRL that does not checkpoint by itself", bad=3, versions={"trl": "0.21.0"}),
+    near("ZC630", "TRL that does", bad=3, versions={"trl": "0.22.1"}).finds(
+        "error", "recipe.yaml: activation_checkpointing: true"
+    ),
+    near("ZC630", "TRL that may", bad=3, versions={"trl": ">=0.19"}).finds(
+        "warning", "recipe.yaml: activation_checkpointing: true", "0.22.0", "0.19"
+    ),
+    near("ZC630", "TRL that is told to", ("fsdp: true\n", _TOLD), bad=3, versions={"trl": "0.21.0"}).finds(
+        "error", "recipe.yaml: gradient_checkpointing: true", also=("recipe.yaml: activation_checkpointing: true",)
+    ),
+    *(
+        near("ZC630", f"transformers {pinned}", versions={"transformers": pinned}).finds(
+            "error", "recipe.yaml: gradient_checkpointing: true", also=("recipe.yaml: activation_checkpointing: true",)
+        )
+        for pinned in ("4.46.3", "5.9.0", ">=5")
+    ),
+    near("ZC630", "switched off before 5.10", ("fsdp: true", "fsdp: false"), versions=_OLDER),
+    near("ZC630", "on the line before 5.10", _CONFIG_ON_LINE, versions=_OLDER),
+    near("ZC642", "arguments of before 5.10 choose FSDP 1", bad=2, versions=_OLDER),
+    near("ZC642", "the launcher's FSDP 2", versions={"transformers": "4.57.6"}).finds(
+        "error", "recipe.yaml: optim: adafactor", 2
+    ),
+    near("ZC642", "accelerate before FSDP 2", versions={"accelerate": "1.5.2"}),
     near("ZC629", "transformers before 5.10", versions=_OLDER),
     near("ZC643", "transformers before 5.10", versions=_OLDER),
     near("ZC644", "arguments of before 5.10", bad=2, versions=_OLDER),

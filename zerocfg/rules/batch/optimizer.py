@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import WITH_ACCELERATE, deepspeed_data, effective_value, section, stage_of
 from zerocfg.rules.fixes import edited, present
@@ -62,8 +61,6 @@ def optimizer_unknown(run: Run) -> Iterator[Finding]:
     kind = optimizer_type(run)
     if kind is None or run.deepspeed is None or kind.lower() in NATIVE or kind in _TORCH:
         return
-    if kind.lower() in _ONE_BIT and only_below(run.versions.get("deepspeed"), "0.19.7"):
-        return
     meant = _torch_class(kind)
     if meant is not None:
         help_text = f"names of torch.optim are case-sensitive: write {show(meant)}"
@@ -76,6 +73,7 @@ def optimizer_unknown(run: Run) -> Iterator[Finding]:
         f"DeepSpeed knows no optimizer {show(kind)}; it stops when the engine is built, after the model was loaded",
         help_text,
         fix=_known_name(run, kind, meant),
+        versions="deepspeed>=0.19.7" if kind.lower() in _ONE_BIT else "",
     )
 
 

@@ -12,6 +12,7 @@ from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
 from zerocfg.rules.fixes import edited, rewritten
 from zerocfg.rules.fsdp.plugin import ARGUMENTS, argument_key, argument_version, fsdp_argument
 from zerocfg.rules.key import recipe
+from zerocfg.rules.release_scope import among
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 
@@ -130,7 +131,7 @@ def _renamed(run: Run, key: str, new: str, value: object) -> Fix | None:
     return rewritten(file, path, new, word, why=f"write {new}: {word}")
 
 
-@rule("ZC623", "fsdp-option-unknown", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
+@rule("ZC623", "fsdp-option-unknown", Severity.ERROR, consumers=TRAINERS)
 def fsdp_option_unknown(run: Run) -> Iterator[Finding]:
     words, place = _options(run)
     unknown = [word for word in words if word.lower() not in _OPTIONS]
@@ -138,12 +139,14 @@ def fsdp_option_unknown(run: Run) -> Iterator[Finding]:
         return
     text = " ".join(words)
     instead = text.lower() if text.lower() in ("true", "false") else ""
-    if not instead and set(text.replace(",", " ").split()) <= {"full_shard", "auto_wrap"}:
-        instead = "true"
+    today = among(ARGUMENTS, run) == ""
+    separate = text.replace(",", " ").split()
+    if not instead and set(separate) <= {"full_shard", "auto_wrap"}:
+        instead = "true" if today else " ".join(separate)
     yield Finding(
         place,
         f"`fsdp` knows no option {show(unknown[0])}: the training arguments are refused",
-        f"write `fsdp: {instead or 'true'}`",
+        f"write `fsdp: {instead or ('true' if today else 'full_shard auto_wrap')}`",
         fix=edited(replace_value, place.file, place.path, instead, why=f"write {instead}")
         if instead and place.path
         else None,

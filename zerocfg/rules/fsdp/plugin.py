@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.catalog.versions import only_below
+from zerocfg.catalog.versions import admits, only_below
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import TRAINERS, effective_value
@@ -90,6 +90,12 @@ def fsdp_setting(run: Run, name: str) -> tuple[str, Key] | None:
 def releases(run: Run) -> str:
     """``Finding.versions`` of what is found in `fsdp_setting`."""
     return ARGUMENTS if argument_version(run) is not None else ""
+
+
+def whole_states(run: Run, version: str | None) -> bool:
+    """Whether a version of FSDP can save whole weights in every release of accelerate that the project admits: 1.6, the
+    first with FSDP 2, refuses it."""
+    return version != "2" or not admits(run.versions.get("accelerate"), below="1.7")
 
 
 def on(value: object) -> bool:
@@ -203,10 +209,11 @@ def fsdp_local_state(run: Run) -> Iterator[Finding]:
     found = fsdp_setting(run, "state_dict_type")
     if found is None or found[0] != "2" or str(found[1].value).upper() != "LOCAL_STATE_DICT":
         return
-    word = "FULL_STATE_DICT" if run.consumer in TRAINERS else "SHARDED_STATE_DICT"
+    whole = whole_states(run, "2")
+    word = "FULL_STATE_DICT" if run.consumer in TRAINERS and whole else "SHARDED_STATE_DICT"
     yield found[1].finding(
         "FSDP 2 knows no LOCAL_STATE_DICT; every process stops",
-        "write SHARDED_STATE_DICT or FULL_STATE_DICT",
+        f"write SHARDED_STATE_DICT{' or FULL_STATE_DICT' if whole else ''}",
         fix=found[1].replace(word, f"write {word}", safe=False),
         where="value",
         versions=releases(run),

@@ -13,15 +13,18 @@ from zerocfg.rules.fsdp.plugin import (
     ARGUMENTS,
     argument_key,
     argument_version,
+    fsdp_argument,
     fsdp_key,
     fsdp_setting,
     fsdp_version,
     on,
     releases,
+    whole_states,
 )
 from zerocfg.rules.key import Key, accelerate, recipe
 from zerocfg.rules.line import is_page
-from zerocfg.run.model import Run
+from zerocfg.rules.release_scope import among
+from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import insert_entry, replace_value
 
 _STATES = "state_dict_type"
@@ -42,11 +45,12 @@ def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
         return
     key = argument_key(run, _STATES) if by_argument is not None else fsdp_key(run, _STATES)
     why, word = "write FULL_STATE_DICT", str(key.value).upper() if key is not None else ""
+    whole, merge = whole_states(run, by_argument or version), "run `accelerate merge-weights` afterwards"
     if key is not None and word == "SHARDED_STATE_DICT":
         yield key.finding(
             "with SHARDED_STATE_DICT the Trainer writes shards but no model.safetensors",
-            f"{why}, or run `accelerate merge-weights` afterwards",
-            fix=key.replace("FULL_STATE_DICT", why, safe=False),
+            f"{why}, or {merge}" if whole else merge,
+            fix=key.replace("FULL_STATE_DICT", why, safe=False) if whole else None,
             where="value",
         )
     elif key is not None and word == "LOCAL_STATE_DICT" and (by_argument or version) == "1":
@@ -61,8 +65,8 @@ def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
         yield section.finding(
             "FSDP 2 saves with SHARDED_STATE_DICT unless told otherwise: the Trainer writes shards but no "
             "model.safetensors",
-            "write `fsdp_state_dict_type: FULL_STATE_DICT`",
-            fix=section[f"fsdp_{_STATES}"].set("FULL_STATE_DICT", why, safe=False),
+            "write `fsdp_state_dict_type: FULL_STATE_DICT`" if whole else merge,
+            fix=section[f"fsdp_{_STATES}"].set("FULL_STATE_DICT", why, safe=False) if whole else None,
             where="key",
         )
 
@@ -89,20 +93,23 @@ def fsdp_shards_without_states(run: Run) -> Iterator[Finding]:
     if found is None and (run.recipe if by_argument else run.accelerate) is None:
         return
     key = found[1] if found else (recipe if by_argument else accelerate)(run, "fsdp_config")
-    whole = found[1] if found else accelerate(run, "fsdp_config", f"fsdp_{_STATES}")
+    states = found[1] if found else accelerate(run, "fsdp_config", f"fsdp_{_STATES}")
+    whole = whole_states(run, found[0] if found else "2")
     yield key.finding(
         "FSDP saves shards"
         + ("" if found else " (the default of FSDP 2)")
         + ", and `save_only_model: true` refuses them: the Trainer stops",
-        "write FULL_STATE_DICT",
+        "write FULL_STATE_DICT" if whole else "remove `save_only_model`",
         [written(run, "save_only_model")[0]],
-        whole.set("FULL_STATE_DICT", "write FULL_STATE_DICT", safe=False),
+        states.set("FULL_STATE_DICT", "write FULL_STATE_DICT", safe=False) if whole else None,
         where="entry" if found else "key",
         versions=releases(run),
     )
 
 
 _CHECKPOINTING = ("gradient_checkpointing", "activation_checkpointing")
+_TRL_CHECKPOINTS = "trl>=0.22"
+"""From then on TRL's arguments checkpoint activations unless they say otherwise."""
 
 
 @rule("ZC628", "fsdp-best-of-models-only", Severity.ERROR, consumers=TRAINERS)
@@ -160,7 +167,7 @@ def _by_trainer(run: Run) -> tuple[bool, Location | None]:
         asked = value(run, name)
         if asked is not None:
             return asked is True, written(run, name)[0] if asked is True else None
-    return run.consumer == "trl" and run.recipe is not None, None
+    return run.consumer == "trl" and run.recipe is not None and among(_TRL_CHECKPOINTS, run) is not None, None
 
 
 @rule("ZC630", "fsdp-checkpointing-twice", Severity.ERROR, consumers=TRAINERS)
@@ -178,17 +185,20 @@ def fsdp_checkpointing_twice(run: Run) -> Iterator[Finding]:
         why,
         [key.at()] if place else [],
         set_argument(run, name, "false", "write false" if place is not None else why, safe=True),
-        versions=releases(run),
+        versions=_TRL_CHECKPOINTS if place is None else releases(run) if key.file is run.accelerate else "",
     )
 
 
 def _own_checkpointing(run: Run) -> Key | None:
     """FSDP's own checkpointing where it counts: the accelerate config fills what the recipe leaves open."""
+    name, config = "activation_checkpointing", argument(run, "fsdp_config")
     if argument_version(run) is not None:
-        return argument_key(run, "activation_checkpointing") or (
-            fsdp_key(run, "activation_checkpointing") if "ACCELERATE_USE_FSDP" in run.effective.environment else None
+        return argument_key(run, name) or (
+            fsdp_key(run, name) if "ACCELERATE_USE_FSDP" in run.effective.environment else None
         )
-    return fsdp_key(run, "activation_checkpointing") if fsdp_version(run) is not None else None
+    if among(ARGUMENTS, run) is None and fsdp_argument(run) not in (None, UNKNOWN, "", False):
+        return argument_key(run, name) if config is not None and config.origin.path else None
+    return fsdp_key(run, name) if fsdp_version(run) is not None else None
 
 
 @rule("ZC631", "fsdp-checkpointing-by-trainer", Severity.WARNING, consumers=TRAINERS)

@@ -34,7 +34,7 @@ _FIRST_ONLY = (
 )
 
 
-@rule("ZC642", "adafactor-with-fsdp2", Severity.ERROR, consumers=TRAINERS, versions="transformers>=5")
+@rule("ZC642", "adafactor-with-fsdp2", Severity.ERROR, consumers=TRAINERS)
 def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
     version = argument_version(run) or fsdp_version(run)
     asked = argument(run, "optim")
@@ -45,6 +45,7 @@ def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
         "adafactor cannot step on the distributed tensors of FSDP 2: the job stops in its first step",
         "write adamw_torch",
         fix=set_argument(run, "optim", "adamw_torch", "write adamw_torch"),
+        versions=releases(run),
     )
 
 

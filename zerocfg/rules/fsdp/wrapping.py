@@ -8,7 +8,7 @@ from dataclasses import replace
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.fixes import together
-from zerocfg.rules.fsdp.plugin import fsdp_key, fsdp_setting, fsdp_version
+from zerocfg.rules.fsdp.plugin import fsdp_key, fsdp_setting, fsdp_version, releases
 from zerocfg.rules.key import Key, accelerate
 from zerocfg.run.model import Run
 
@@ -90,7 +90,7 @@ def fsdp_wrap_size_zero(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC616", "fsdp2-wrap-by-size", Severity.ERROR, versions="accelerate>=1.15")
+@rule("ZC616", "fsdp2-wrap-by-size", Severity.ERROR, versions="accelerate>=1.7")
 def fsdp2_wrap_by_size(run: Run) -> Iterator[Finding]:
     policy, size = fsdp_setting(run, "auto_wrap_policy"), fsdp_setting(run, "min_num_params")
     if policy is None or policy[0] != "2" or str(policy[1].value).upper() != "SIZE_BASED_WRAP":
@@ -110,6 +110,7 @@ def fsdp2_wrap_by_size(run: Run) -> Iterator[Finding]:
         [size[1]] if size else [],
         _choose(run, policy[1], drop=size[1] if size else None),
         where="value",
+        versions=releases(run),
     )
 
 

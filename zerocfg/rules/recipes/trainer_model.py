@@ -27,7 +27,7 @@ def compiled_all_the_same(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC815", "checkpointing-two-names", Severity.ERROR)
+@rule("ZC815", "checkpointing-two-names", Severity.ERROR, versions="transformers>=5.23")
 def checkpointing_two_names(run: Run) -> Iterator[Finding]:
     old, new = (value(run, name) for name in _CHECKPOINTING)
     if reader(run) is None or not isinstance(old, bool) or not isinstance(new, bool) or old is new:

@@ -29,7 +29,7 @@ def contiguous_gradients_forced(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC423", "clipping-without-gradient-norm", Severity.ERROR)
+@rule("ZC423", "clipping-without-gradient-norm", Severity.ERROR, versions="deepspeed>=0.19.7")
 def clipping_without_gradient_norm(run: Run) -> Iterator[Finding]:
     key, clipping = deepspeed(run, "zero_optimization", "compute_grad_norm"), effective_value(run, "gradient_clipping")
     if _off(key) and stage_of(run) in (1, 2) and isinstance(clipping, (int, float)) and clipping > 0:
@@ -52,7 +52,7 @@ def _norm_needed(run: Run) -> str:
     return "at stage 1 in bf16 with gradients summed in fp32" if keeps_whole_gradients(run) else ""
 
 
-@rule("ZC424", "gradient-norm-always-computed-here", Severity.ERROR)
+@rule("ZC424", "gradient-norm-always-computed-here", Severity.ERROR, versions="deepspeed>=0.19.7")
 def gradient_norm_always_computed_here(run: Run) -> Iterator[Finding]:
     key = deepspeed(run, "zero_optimization", "compute_grad_norm")
     why = _norm_needed(run) if _off(key) else ""
