@@ -96,16 +96,27 @@ def _deepspeed(at: Release) -> Edit:
         if path.partition(".")[0] in ("optimizer", "words"):
             return
         _others(section, known.state(path, at) or {})
+        gone = set()
         for name in sorted(differ.get(path, ())):
             then = known.state(_joined(path, name), at)
             if then == known.today(_joined(path, name)):
                 continue
             if name == "*":
                 _strictness(section, then)
-            else:
-                _key(section, name, then, known.state(_joined(path, "*"), at))
+            elif then is None:
+                gone.add(name)
+            elif not then.get("removed"):
+                _key(section["properties"], name, then, known.state(_joined(path, "*"), at))
+        if gone:
+            _take_out(section["properties"], gone)
 
     return edit
+
+
+def _take_out(properties: Raw, gone: set[str]) -> None:
+    """The keys of these names, and those that are read as one of them."""
+    for name in [name for name, held in properties.items() if name in gone or _facts(held).get("read_as") in gone]:
+        del properties[name]
 
 
 def _joined(path: str, name: str) -> str:
@@ -143,17 +154,10 @@ def _untyped(prop: Raw) -> Raw:
     return {**facts, "reads": "raw", "auto_raw": "kept"}
 
 
-def _key(section: Raw, name: str, then: State, around: State) -> None:
+def _key(properties: Raw, name: str, then: Raw, around: State) -> None:
     """What a key is then; ``around``: the section that it stands in."""
-    properties = section["properties"]
     prop = properties.get(name)
-    if then is None:
-        properties.pop(name, None)
-        for other in [word for word, held in properties.items() if _facts(held).get("read_as") == name]:
-            del properties[other]
-    elif then.get("removed"):
-        return
-    elif prop is None or "removed" in _facts(prop):
+    if prop is None or "removed" in _facts(prop):
         properties[name] = _returned(then, around)
     else:
         properties[name] = _with_facts(prop, then)
