@@ -9,7 +9,7 @@ import pytest
 from zerocfg.catalog.check import check
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.older import differing, schema_at
-from zerocfg.catalog.schema import load_schema
+from zerocfg.catalog.schema import load_schema, schema_folder
 from zerocfg.catalog.versions import bounds, release
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
@@ -101,6 +101,23 @@ def test_today_is_the_compiled_schema_itself() -> None:
     assert schema_at("deepspeed", release("1.0")) is today
     assert schema_at("deepspeed", release("0.19.7")) is not today
     assert today.find(("amp",)) is not None and "removed" in today.find(("amp",)).facts  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["deepspeed", "accelerate"])
+def test_an_older_schema_leaves_todays_alone(name: str) -> None:
+    oldest = schema_at(name, histories(name).releases[0])
+    opened = [oldest.root]
+    while opened:
+        inner = (key.section(oldest) for key in opened.pop().keys.values())
+        opened += [section for section in inner if section is not None]
+    assert load_schema(name).raw == json.loads((schema_folder() / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def test_a_section_that_came_back_has_the_keys_of_its_time() -> None:
+    """`amp` of 0.19.7: 0.19.8 stops at it, and knows nothing of what was in it."""
+    then = schema_at("deepspeed", release("0.19.7"))
+    assert then.find(("amp", "enabled")) is not None and then.find(("amp", "no_such_key")) is None
+    assert load_schema("deepspeed").find(("amp", "enabled")) is None
 
 
 def test_the_histories_end_with_the_compiled_schema() -> None:

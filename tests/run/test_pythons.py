@@ -20,8 +20,10 @@ from zerocfg.catalog.versions import release
 from zerocfg.linter.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import Run
+from zerocfg.run.model import Origin, Run
 from zerocfg.run.releases import with_versions
+from zerocfg.run.requirements.companions import limited_releases
+from zerocfg.run.requirements.declared import Declared
 from zerocfg.source.requirements.python import read_image, read_setup, read_version_file
 from zerocfg.source.text import SourceText
 
@@ -108,6 +110,27 @@ def test_what_stands_above_the_requirements_sets_up_other_things(
     files["a/run.sh"] = LINE.replace("train.py", "b/train.py") + "\n"
     (run,) = runs_in(tmp_path, files, monkeypatch)
     assert run.versions["transformers"] == ">=4.31"
+
+
+@pytest.mark.parametrize(
+    ("pins", "asked"),
+    [
+        ("==5.23.0", []),  # one release: no Python narrows it
+        (">=5.23.0,<=5.23", []),
+        ("==5.23.*", ["transformers"]),
+        (">=4.31", ["transformers"]),
+        ("<=4.46.3", []),  # every Python that holds it back leaves it
+    ],
+)
+def test_python_is_looked_for_where_it_may_narrow(pins: str, asked: list[str]) -> None:
+    looked: list[str] = []
+
+    def python(base: Declared) -> None:
+        looked.extend(place.note for place in base.places)
+
+    found = {"transformers": Declared(pins, (Origin("file", "transformers"),))}
+    assert list(limited_releases(found, python)) == []
+    assert looked == asked
 
 
 def test_the_finding_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,15 @@ class Histories:
         edges = self.edges(key)
         return self.raw[key][max(0, bisect_right(edges, at) - 1)][1] if edges else None
 
+    def today(self, key: str) -> State:
+        """What a key is in the newest known release."""
+        return self.raw[key][-1][1] if key in self.raw else None
+
+    def as_today(self, key: str, at: Release) -> bool:
+        """Whether a key has been the same from a release on. Most keys have, and few releases are looked at for it."""
+        entries = self.raw.get(key, ())
+        return len(entries) < 2 or release(entries[-1][0]) <= at
+
     def within(self, limits: Bounds) -> list[Release]:
         """The known releases between two bounds, oldest first."""
         low, high, closed = limits

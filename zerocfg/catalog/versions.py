@@ -73,6 +73,12 @@ def _clause(match: re.Match[str]) -> tuple[Release, Release, bool] | None:
     return at if sign in (">=", ">") else (), TOP, True
 
 
+def exact(declared: str) -> bool:
+    """Whether a declaration admits one release."""
+    found = bounds(declared)
+    return found is not None and found[0] == found[1]
+
+
 def admits(declared: str | None, *, below: str | None = None, at_least: str | None = None) -> bool:
     """Whether a declaration admits a release below one, or one from another on. False when nothing is declared."""
     found = bounds(declared) if declared else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from zerocfg.catalog.versions import admits, only_below
+from zerocfg.catalog.versions import admits, exact, only_below
 from zerocfg.run.model import Origin
 from zerocfg.run.requirements.declared import WANTED, Declared
 
@@ -19,17 +19,18 @@ def limited_releases(
     found: Mapping[str, Declared], python: Callable[[Declared], Declared | None]
 ) -> Iterator[tuple[str, Declared]]:
     """By library: what the packages that one file states beside it leave of it, and the Python that the project asks
-    for, which is looked for where it may matter."""
-    if not any(one.clauses for name, one in found.items() if name in _HELD_BACK):
+    for, which is looked for where it may matter: never beside a pin, which nothing narrows."""
+    ranges = {name: one.clauses for name, one in found.items() if one.clauses and not exact(one.clauses)}
+    if ranges.keys().isdisjoint(_HELD_BACK):
         return
     from zerocfg.catalog.install_limits import install_limits
 
     for library, packages in install_limits().items():
-        base = found.get(library)
-        if base is None or not base.clauses:
+        if library not in ranges:
             continue
+        base = found[library]
         for package, edges in packages.items():
-            if not _beyond(base.clauses, edges):
+            if not _beyond(ranges[library], edges):
                 continue
             stated = python(base) if package == PYTHON else found.get(package)
             if stated is None or not stated.clauses or not (package == PYTHON or _files(base) <= _files(stated)):

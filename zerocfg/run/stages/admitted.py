@@ -52,7 +52,10 @@ class AdmittedKeys:
             return []
         from zerocfg.catalog.history import histories  # only runs that say which releases they admit read it
 
-        entries = [(release(since), state) for since, state in histories(self.library).raw.get(key, ())]
+        known = histories(self.library)
+        if known.as_today(key, self.low or ()):
+            return []
+        entries = list(zip(known.edges(key), (state for _, state in known.raw[key]), strict=True))
         if self.low is not None:
             first = max((at for at, (since, _) in enumerate(entries) if since <= self.low), default=0)
             entries = [one for one in entries[first:] if one[0] <= self.high]
@@ -63,8 +66,7 @@ class AdmittedKeys:
         """What a key is in today's release."""
         from zerocfg.catalog.history import histories
 
-        known = histories(self.library)
-        return known.state(key, known.releases[-1])
+        return histories(self.library).today(key)
 
     def false_stays_since(self, name: str) -> str | None:
         """From which admitted release on accelerate reads false in a key of its YAML as false: "" where all of them do,

@@ -33,11 +33,12 @@ class Requirement(NamedTuple):
 
 _NAMED = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[([^\]]*)\])?\s*(.*)", re.DOTALL)
 CLAUSES = re.compile(r"(?:(?:===|==|~=|!=|>=|<=|>|<)\s*[\w.*+!-]+\s*(?:,\s*|$))*")
-_INCLUDE = re.compile(r"(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+|(?=[^\s=]))(\S+)")
-_FROM_URL = re.compile(r"(?:-e\s+|--editable[\s=]+)?((?:git|hg|svn|bzr)\+\S+|https?://\S+|file:\S+)")
-_EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
-_TAGGED = re.compile(r"\+\S+@v?(\d+(?:\.\d+)+)(?:#|\Z)|/tags/v?(\d+(?:\.\d+)+)\.(?:zip|tar\.gz)(?:#|\Z)")
-_PACKED = re.compile(r"/[A-Za-z0-9_.]+-(\d+(?:\.\d+)+)(?:\+[\w.]+)?(?:-[^/]*\.whl|\.tar\.gz)(?:#|\Z)")
+# Compiled where a line has one: compiling the next five took half of the time that requirements of names alone cost.
+_INCLUDE = r"(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+|(?=[^\s=]))(\S+)"
+_FROM_URL = r"(?:-e\s+|--editable[\s=]+)?((?:git|hg|svn|bzr)\+\S+|https?://\S+|file:\S+)"
+_EGG = r"[#&]egg=([A-Za-z0-9._-]+)"
+_TAGGED = r"\+\S+@v?(\d+(?:\.\d+)+)(?:#|\Z)|/tags/v?(\d+(?:\.\d+)+)\.(?:zip|tar\.gz)(?:#|\Z)"
+_PACKED = r"/[A-Za-z0-9_.]+-(\d+(?:\.\d+)+)(?:\+[\w.]+)?(?:-[^/]*\.whl|\.tar\.gz)(?:#|\Z)"
 
 
 def normalize_name(name: str) -> str:
@@ -68,7 +69,7 @@ def _extras(listed: str | None) -> tuple[str, ...]:
 
 def requirement_from_url(url: str) -> str | None:
     """The release that a URL names by a tag (``git+https://...@v0.17.1``) or in the name of a file."""
-    found = _TAGGED.search(url) or _PACKED.search(url)
+    found = re.search(_TAGGED, url) or re.search(_PACKED, url)
     return f"=={next(filter(None, found.groups()))}" if found else None
 
 
@@ -79,7 +80,7 @@ def read_requirements(text: str) -> tuple[list[Requirement], list[str]]:
     for start, line in _logical_lines(text):
         stripped = re.sub(r"(^|\s)#.*", "", line, flags=re.DOTALL).strip()
         start += len(line) - len(line.lstrip())
-        include = _INCLUDE.match(stripped)
+        include = re.match(_INCLUDE, stripped) if stripped.startswith("-") else None
         if include:
             includes.append(include[1])
         elif stripped:
@@ -91,9 +92,9 @@ def read_requirements(text: str) -> tuple[list[Requirement], list[str]]:
 
 def argument(text: str, start: int) -> Requirement | None:
     """What pip installs for a line of a requirements file, or for a word of its command: a requirement or a URL."""
-    url = _FROM_URL.match(text)
+    url = re.match(_FROM_URL, text) if ":" in text else None
     if url:
-        egg = _EGG.search(url[1])
+        egg = re.search(_EGG, url[1])
         last = url[1].split("#")[0].rstrip("/").rpartition("/")[2]
         name = egg[1] if egg else re.split(r"\.git|@|-\d", last)[0]
         return Requirement(normalize_name(name), requirement_from_url(url[1]), Span(start, start + len(text)))
