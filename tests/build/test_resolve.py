@@ -195,6 +195,27 @@ def test_own_loop_of_deepspeed(workplace: Workplace) -> None:
     assert "--deepspeed_config out/a/ds_config.json" in text
 
 
+@pytest.mark.libs
+def test_a_section_without_keys_stays(workplace: Workplace) -> None:
+    """DeepSpeed builds a schedule of `params`, which may be empty and not missing."""
+    from deepspeed.runtime.config import get_scheduler_params
+
+    written = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 1,
+        "optimizer": {"type": "AdamW", "params": {}},
+        "scheduler": {"type": "WarmupLR", "params": {}},
+        "zero_optimization": {"stage": 2, "offload_optimizer": {}},
+        "fp16": {},
+    }
+    files = job(deepspeed=written, consumer="deepspeed", recipe=None)
+    files["ds.json"] = written
+    config, _ = workplace.built(files)
+    assert get_scheduler_params(config) == get_scheduler_params(written) == {}
+    assert config["optimizer"] == written["optimizer"]
+    assert "offload_optimizer" not in config["zero_optimization"] and "fp16" not in config  # without effect
+
+
 def test_recipe_with_a_config_of_its_own(workplace: Workplace) -> None:
     text = refused(workplace, job({"deepspeed": "ds.json"}, {"zero_optimization": {"stage": 2}}))
     assert "never be used" in text
