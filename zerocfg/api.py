@@ -153,7 +153,11 @@ def build(
     from zerocfg.emit.write import RefusedError, check, write
 
     read, built = _resolved(spec, run, hardware)
-    found = compile_runs(read, built, Path(out))
+    try:
+        selection = selection_of(find_settings(read.folder), "", "", False)
+    except click.UsageError as error:
+        raise Error(error.message) from None
+    found = compile_runs(read, built, Path(out), selection)
     if found.errors is not None:
         raise ConfigError(_text(found.errors), found.errors)
     _stop_on_problems(built)

@@ -140,6 +140,67 @@ def test_a_recipe_with_fsdp_of_its_own_is_refused(workplace: Workplace) -> None:
     assert "`engine: fsdp`" in refused(workplace, files)
 
 
+# -- arguments in the script -------------------------------------------------------------------------------------------
+
+TRAINER = """
+from transformers import Trainer, TrainingArguments
+
+arguments = TrainingArguments(output_dir="out", per_device_train_batch_size=2, gradient_accumulation_steps=4{more})
+Trainer(model=make(), args=arguments).train()
+"""
+SECTION = {
+    "fsdp_version": 2,
+    "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+    "fsdp_transformer_layer_cls_to_wrap": "LlamaDecoderLayer",
+    "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+    "fsdp_cpu_ram_efficient_loading": True,
+}
+
+
+def with_arguments_in_the_script(section: dict[str, Any], more: str, **source: Any) -> Files:
+    files = sharded(section, recipe=None, model=None)
+    del files["recipe.yaml"]
+    files["accelerate.yaml"] |= source
+    return {**files, "train.py": TRAINER.format(more=more)}
+
+
+def launched(path: Path) -> dict[str, str]:
+    """What accelerate's real launcher exports for a config file."""
+    from accelerate.commands import launch
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
+    arguments = launch.launch_command_parser().parse_args(["--config_file", str(path), "train.py"])
+    exported = prepare_multi_gpu_env(launch._validate_launch_command(arguments)[0])
+    return {name: value for name, value in exported.items() if name.startswith(("FSDP_", "ACCELERATE_"))}
+
+
+@pytest.mark.libs
+@pytest.mark.parametrize("section", [SECTION, {**SECTION, "fsdp_version": 1, "fsdp_sharding_strategy": "HYBRID_SHARD"}])
+@pytest.mark.parametrize("more", ["", ", **extra()", ", bf16=half()"])
+def test_a_script_with_arguments_of_its_own(workplace: Workplace, section: dict[str, Any], more: str) -> None:
+    """Known or not, they leave the launcher's part as it is."""
+    files = with_arguments_in_the_script(section, more, mixed_precision="bf16")
+    emitted(workplace, files)
+    exported = launched(workplace.folder / "accelerate.yaml")
+    assert exported["ACCELERATE_MIXED_PRECISION"] == "bf16" and exported["FSDP_VERSION"] == str(section["fsdp_version"])
+    assert launched(workplace.folder / "out" / "a" / "accelerate.yaml") == exported
+
+
+def test_the_script_tells_the_batch(workplace: Workplace) -> None:
+    _, lock = emitted(workplace, with_arguments_in_the_script(SECTION, ""))
+    assert (lock["settings"]["train_batch_size"]["value"], lock["settings"]["engine"]["value"]) == (8 * 2 * 4, "fsdp")
+    batch = lock["settings"]["gradient_accumulation_steps"]
+    assert (batch["value"], batch["kind"]) == (4, "file")
+
+
+def test_what_the_sources_leave_open_is_chosen_for_such_a_script(workplace: Workplace) -> None:
+    """Read back, the choices stand in the emitted file, though nobody knows whether the script beats them."""
+    config, lock = emitted(workplace, with_arguments_in_the_script({"fsdp_version": 2}, ", **extra()"))
+    assert config["fsdp_config"]["fsdp_state_dict_type"] == FULL
+    assert config["fsdp_config"]["fsdp_auto_wrap_policy"] == "TRANSFORMER_BASED_WRAP"
+    assert lock["settings"]["fsdp_config.fsdp_state_dict_type"]["kind"] == "chosen"
+
+
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 

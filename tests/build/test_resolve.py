@@ -195,6 +195,27 @@ def test_own_loop_of_deepspeed(workplace: Workplace) -> None:
     assert "--deepspeed_config out/a/ds_config.json" in text
 
 
+@pytest.mark.libs
+def test_a_section_without_keys_stays(workplace: Workplace) -> None:
+    """DeepSpeed builds a schedule of `params`, which may be empty and not missing."""
+    from deepspeed.runtime.config import get_scheduler_params
+
+    written = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 1,
+        "optimizer": {"type": "AdamW", "params": {}},
+        "scheduler": {"type": "WarmupLR", "params": {}},
+        "zero_optimization": {"stage": 2, "offload_optimizer": {}},
+        "fp16": {},
+    }
+    files = job(deepspeed=written, consumer="deepspeed", recipe=None)
+    files["ds.json"] = written
+    config, _ = workplace.built(files)
+    assert get_scheduler_params(config) == get_scheduler_params(written) == {}
+    assert config["optimizer"] == written["optimizer"]
+    assert "offload_optimizer" not in config["zero_optimization"] and "fp16" not in config  # without effect
+
+
 def test_recipe_with_a_config_of_its_own(workplace: Workplace) -> None:
     text = refused(workplace, job({"deepspeed": "ds.json"}, {"zero_optimization": {"stage": 2}}))
     assert "never be used" in text
@@ -394,3 +415,39 @@ def test_what_goals_choose_stands_in_both_files(workplace: Workplace) -> None:
     changes = {name: one["value"] for name, one in lock["changes"].items()}
     assert (changes["per_device_train_batch_size"], changes["gradient_accumulation_steps"]) == (micro, steps)
     assert changes["bf16"] is True
+
+
+@pytest.mark.parametrize(
+    ("settings", "stops"),
+    [
+        ("ignore = []", True),
+        ('ignore = ["ZC219"]', False),
+        ('ignore = ["ZC4"]', True),
+        ('select = ["ZC4"]', False),
+        ('per-file-ignores = {"ds.json" = ["ZC219"]}', False),
+        ('per-file-ignores = {"other.json" = ["ZC219"]}', True),
+    ],
+)
+def test_what_the_settings_ignore_stops_no_build(workplace: Workplace, settings: str, stops: bool) -> None:
+    """The learning rate of the Trainer does not reach this optimizer (ZC219), neither in the sources nor as emitted."""
+    files = job(deepspeed={"optimizer": {"type": "AdamW", "params": {}}, "zero_optimization": {"stage": 2}})
+    spec_file = workplace.write({**files, "pyproject.toml": f"[tool.zerocfg]\n{settings}\n"})
+    result = workplace.build(spec_file)
+    assert (result.exit_code, "ZC219" in result.output) == (int(stops), stops), result.output
+    if not stops:
+        assert workplace.build(spec_file, "--check").exit_code == 0
+
+
+def test_a_comment_in_the_sources_counts_for_what_is_emitted(workplace: Workplace) -> None:
+    """DeepSpeed reads Hjson; the emitted file is strict JSON, and holds no comment."""
+    text = """{
+      "train_micro_batch_size_per_gpu": 2,
+      "zero_optimization": {"stage": 2},
+      "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+      "scheduler": {"type": "WarmupLR"}  # zerocfg: ignore[ZC226] the script replaces it
+    }"""
+    files = job(consumer="deepspeed", recipe=None)
+    config, _ = workplace.built({**files, "ds.json": text})
+    assert config["scheduler"] == {"type": "WarmupLR"}
+    result = workplace.build(workplace.write({**files, "ds.json": text.replace("ZC226", "ZC225")}))
+    assert result.exit_code == 1 and "ZC226" in result.output

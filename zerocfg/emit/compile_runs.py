@@ -19,6 +19,7 @@ from zerocfg.source.node import Scalar, dotted, walk
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from zerocfg.linter.selection import Selection
     from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.spec.spec_file import SpecFile
 
@@ -38,8 +39,10 @@ class CompiledBuild:
         return any(one.problems for one in self.built)
 
 
-def compile_runs(read: SpecFile, built: list[BuildResult], out: Path) -> CompiledBuild:
-    """The files of the runs below ``out``; nothing is written.
+def compile_runs(
+    read: SpecFile, built: list[BuildResult], out: Path, selection: Selection | None = None
+) -> CompiledBuild:
+    """The files of the runs below ``out``; nothing is written. ``selection``: the rules that count for the project.
 
     Raises RuntimeError where the files would not mean what was planned: a bug of zerocfg.
     """
@@ -49,13 +52,13 @@ def compile_runs(read: SpecFile, built: list[BuildResult], out: Path) -> Compile
             one.problems += locate_problems(emit_problems(one.plan), read, one.run)
     if any(problem.key == "goals" for one in built for problem in one.problems):
         return found  # lint would judge a run that was not chosen to its end
-    linted = lint_runs([with_newest_releases(one.run) for one in built])
+    linted = lint_runs([with_newest_releases(one.run) for one in built], selection)
     found.warnings = sum(one.severity is Severity.WARNING for one in linted.diagnostics)
     found.errors = _errors(linted, but_replaced=True)
     if found.errors is not None or found.has_problems:
         return found
     emitted = [emit(one.plan, out) for one in built if one.plan is not None]
-    found.errors = _read_back(emitted, built)
+    found.errors = _read_back(emitted, built, linted, selection)
     if found.errors is None:
         found.emitted = emitted
     return found
@@ -85,11 +88,16 @@ def _path(diagnostic: Diagnostic) -> KeyPath:
     return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.span.path), ())
 
 
-def _read_back(emitted: list[Emitted], built: list[BuildResult]) -> Result | None:
-    """What was emitted must mean what was planned, and lint clean."""
+def _read_back(
+    emitted: list[Emitted], built: list[BuildResult], sources: Result, selection: Selection | None
+) -> Result | None:
+    """What was emitted must mean what was planned, and lint clean but for what the project ignores in the sources."""
     runs = [emitted_run(one, source.run) for one, source in zip(emitted, built, strict=True)]
     for one, run in zip(emitted, runs, strict=True):
         wrong = differences(one, run)
         if wrong:
             raise RuntimeError(f"run {one.plan.name}: {wrong[0].key}: {wrong[0].message}")
-    return _errors(lint_runs(runs))
+    accepted = {(one.diagnostic.code, one.diagnostic.run) for one in sources.suppressed}
+    linted = lint_runs(runs, selection)
+    linted.diagnostics = [one for one in linted.diagnostics if (one.code, one.run) not in accepted]
+    return _errors(linted)

@@ -48,6 +48,10 @@ def ds_config(plan: Plan) -> dict[str, object]:
         for parent in parents:
             section = section.setdefault(parent, {})
         section[leaf] = plan.settings[name].value
+    for name in plan.empty:
+        section = config
+        for part in name.split("."):
+            section = section.setdefault(part, {})
     return _sorted(typed(DeepSpeedConfig, config))
 
 

@@ -151,7 +151,9 @@ class _Resolver:
         self._check_engine()
         self._check_precision()
         if inputs.engine == "deepspeed":
-            plan.deepspeed = self._deepspeed()
+            written, empty = self._written()
+            plan.deepspeed = self._deepspeed(written)
+            plan.empty = [name for name in empty if not self._drop(f"{name}.")]
         if run.consumer != "deepspeed":
             plan.accelerate = accelerate_keys(inputs, self.settings, processes, machines)
         plan.settings = {name: one for name, one in self.settings.items() if one.value is not UNKNOWN}
@@ -159,7 +161,7 @@ class _Resolver:
 
     # -- DeepSpeed ---------------------------------------------------------------------------------
 
-    def _deepspeed(self) -> list[str]:
+    def _deepspeed(self, written: list[str]) -> list[str]:
         """The keys of the emitted file: what the author wrote, and what must not be left to a default."""
         stage = self._value(STAGE)
         self._choose(choose.gather_weights(self.effective, stage, self.run.consumer))
@@ -167,7 +169,7 @@ class _Resolver:
         leaves = choose.leaf_modules(self.effective, stage, self.inputs.facts)
         self._choose(leaves | {name: one for name, one in self.choices.items() if name.startswith((ZERO, "aio."))})
         chosen_names = [name for name in self.choices if name.startswith((ZERO, "aio."))]
-        names = dict.fromkeys((*ALWAYS, *BY_STAGE.get(stage, ()), *self._written(), *chosen_names, *leaves))
+        names = dict.fromkeys((*ALWAYS, *BY_STAGE.get(stage, ()), *written, *chosen_names, *leaves))
         for section in ("bf16", "fp16"):
             if self._value(f"{section}.enabled"):
                 names[f"{section}.enabled"] = None
@@ -200,10 +202,12 @@ class _Resolver:
         for name, one in choices.items():
             self.taken[name] = Setting(one.value, Origin("computed", one.reason))
 
-    def _written(self) -> list[str]:
-        """Dotted names of the leaves of the author's DeepSpeed file, as DeepSpeed calls them today."""
+    def _written(self) -> tuple[list[str], list[str]]:
+        """Dotted names of the leaves of the author's DeepSpeed file and of its empty sections, as DeepSpeed calls them
+        today."""
         data = self.run.deepspeed.data() if self.run.deepspeed else None
         names: list[str] = []
+        empty: list[str] = []
 
         def visit(section: dict[str, Any], prefix: str) -> None:
             for key, value in section.items():
@@ -211,12 +215,12 @@ class _Resolver:
                     self.problems.append(Problem(prefix + key, "a key with a dot in it is none of DeepSpeed's"))
                 if isinstance(value, dict) and value:
                     visit(value, f"{prefix}{key}.")
-                elif value != {}:
-                    names.append(current_name(prefix + key))
+                else:
+                    (empty if value == {} else names).append(current_name(prefix + key))
 
         if isinstance(data, dict):
             visit(data, "")
-        return names
+        return names, empty
 
     def _drop(self, name: str) -> bool:
         """Values without effect: null beside a device that is none, sections that are switched off.

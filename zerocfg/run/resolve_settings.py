@@ -349,7 +349,7 @@ class _Resolution:
 
     def _engine(self, name: Any, why: str) -> None:
         self.settings["engine"] = Setting(name, Origin("computed", why))
-        if name == "fsdp":
+        if name == "fsdp" or (name is UNKNOWN and self.launch.launcher == "fsdp"):
             self.settings.update(plugin_settings(self.environment))
 
     def _fail(self, kind: str, phase: Phase, message: str, *places: Origin) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import click
 
 from zerocfg.cli.commands.build_check import check_outputs
+from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.screens.build import finished, problems, stopped
+from zerocfg.cli.settings import find_settings
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.emit.compile_runs import compile_runs
 from zerocfg.emit.write import RefusedError, check, write
@@ -49,7 +51,7 @@ def command(
     """
     read = read_or_exit(spec)
     built = resolved(read, only, hardware)
-    found = compile_runs(read, built, out)
+    found = compile_runs(read, built, out, selection_of(find_settings(read.folder), "", "", False))
     if found.errors is not None:
         click.echo(stopped(found.errors, output_format), nl=False, color=True)
         raise click.exceptions.Exit(1)

@@ -184,7 +184,7 @@ def _named(build: Path, name: str) -> Path:
 def _compile(report_input: ReportInput, read: SpecFile, built: BuildResult) -> None:
     """The lock that a build would write now, and how the last build differs from it."""
     out = report_input.build.parent if report_input.build is not None else read.path.parent / "built"
-    found = compile_runs(read, [built], out)
+    found = compile_runs(read, [built], out, selection_of(find_settings(read.folder), "", "", False))
     if not found.emitted:
         # Findings keep it from being built; what it would get is known all the same.
         if built.plan is not None and not built.problems:

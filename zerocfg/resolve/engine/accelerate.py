@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.models.accelerate.dynamo import DynamoConfig
@@ -9,6 +10,7 @@ from zerocfg.models.accelerate.fp8 import Fp8Config
 from zerocfg.models.accelerate.fsdp import FsdpConfig
 from zerocfg.models.accelerate.parallelism import ParallelismConfig
 from zerocfg.resolve.plan import Decision
+from zerocfg.resolve.provenance import Provenance
 from zerocfg.run.model import UNKNOWN
 
 if TYPE_CHECKING:
@@ -37,9 +39,9 @@ def accelerate_keys(
         "distributed_type": _kind(inputs, settings, processes),
     }
     if engine != "deepspeed":
-        # Unknown: the script sets it, and what the script sets wins over this file.
-        if _value(settings, "mixed_precision") is not None:
-            keys["mixed_precision"] = settings["mixed_precision"]
+        precision = _precision(inputs, settings)
+        if precision is not None:
+            keys["mixed_precision"] = precision
         if cpu and processes == 1:
             hardware = inputs.profile.name if inputs.profile else "the machine"
             keys["use_cpu"] = Decision(True, f"{hardware} has no accelerator", "hardware")
@@ -58,6 +60,17 @@ def accelerate_keys(
         keys.update(_fsdp_section(settings))
     keys.update(_sections(source, engine, _value(settings, "mixed_precision")))
     return keys
+
+
+def _precision(inputs: Inputs, settings: dict[str, Decision]) -> Decision | None:
+    """Where the script decides it by a value that nobody knows, what the sources hand it: it may keep that."""
+    if _value(settings, "mixed_precision") is not None:
+        return settings["mixed_precision"]
+    handed = inputs.run.effective.environment.get("ACCELERATE_MIXED_PRECISION")
+    if handed is None or not handed.known:
+        return None
+    kept = Provenance(inputs.run, inputs.folder).decision("mixed_precision", handed)
+    return replace(kept, reason=f"{kept.reason}; the script may set another")
 
 
 def _kind(inputs: Inputs, settings: dict[str, Decision], processes: int) -> Decision:
@@ -133,4 +146,6 @@ def _value(settings: dict[str, Decision], name: str) -> Any:
 
 def _reason(settings: dict[str, Decision], name: str) -> str:
     one = settings.get(name)
+    if one is not None and one.value is UNKNOWN:
+        return "as its sources are launched; the script decides the rest"
     return one.reason if one else "nobody sets it"

@@ -96,9 +96,10 @@ def _run(paths: Paths, file: SourceFile, entry: ExpandedRun, folder: Path, sourc
     )
     if run.entry_point is None or run.entry_point.suffix != ".py" or not run.entry_point.is_file():
         return run
-    from zerocfg.run.linking.script_runs import open_script  # with it comes all that reads Python
+    from zerocfg.run.linking.script_runs import open_script, with_script_arguments  # with them, all that reads Python
 
-    return replace(run, script=open_script(paths, run.entry_point))  # its arguments are those that the spec names
+    run = replace(run, script=open_script(paths, run.entry_point))
+    return run if run.recipe is not None else with_script_arguments(run)
 
 
 def _model(
