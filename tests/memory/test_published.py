@@ -58,6 +58,29 @@ def test_the_hash_follows_every_formula(tmp_path: Path) -> None:
     assert len({first, second, freeze.formula_hash(tmp_path)}) == 3
 
 
+@pytest.mark.parametrize(
+    ("code", "same"),
+    [
+        ('"""Another docstring."""\nA = f(1, "b")  # why\n', True),
+        ("A = f(\n    1,\n    'b',\n)\n\"What A is.\"\r\n", True),
+        ('A = f(1, "c")\n', False),
+        ('A = f(1.0, "b")\n', False),
+        ('A = f(True, "b")\n', False),
+        ('A = f(b="b")\n', False),
+        ('A = f(1, "b", None)\n', False),
+        ('A = f(1, "b", "c")\n', False),
+        ('A: int = f(1, "b")\n', False),
+        ('A = f(1, "b")\nA = None\n', False),
+    ],
+)
+def test_words_change_no_hash_and_every_value_does(tmp_path: Path, code: str, same: bool) -> None:
+    path = tmp_path / "a.py"
+    path.write_text('A = f(1, "b")\n')
+    before = freeze.formula_hash(tmp_path, ["a.py"])
+    path.write_text(code)
+    assert (freeze.formula_hash(tmp_path, ["a.py"]) == before) is same
+
+
 def test_a_claim_of_freshness_that_became_false_is_found() -> None:
     now = {"published": "formulas changed since", "predictions": "present formulas"}
     assert freeze.untrue({"published": "present formulas", "predictions": "formulas changed since"}, now) == [
