@@ -51,7 +51,11 @@ def _not_linux(_: object) -> bool:
 
 
 ALLOWED = (
-    Allowed(r"no (bash|zsh|fish|setpriv) here", lambda found: shutil.which(found[1]) is None, "install that program"),
+    Allowed(
+        r"no (bash|zsh|fish|setpriv|ssh-keygen) here",
+        lambda found: shutil.which(found[1]) is None,
+        "install that program",
+    ),
     Allowed(
         "no corpus of real configs here.*|no memory_points.csv here.*",
         lambda _: not SHARED.is_dir(),

@@ -15,6 +15,7 @@ from tests.conftest import ROOT
 from zerocfg.cli.main import cli
 from zerocfg.emit import lock as lockfile
 from zerocfg.smoke.certify import certificate_file
+from zerocfg.smoke.certify.code import code_hashes
 from zerocfg.smoke.model import certificate
 
 PYPROJECT = """\
@@ -42,9 +43,14 @@ VERDICT: dict[str, Any] = {
     "device": {"kind": "cpu", "name": "cpu"},
     "ranks": 2,
     "reductions": ["sequence length: 32 tokens of one batch that repeats"],
-    "checks": [{"name": "ZeRO stage", "planned": "3", "seen": "3", "ok": True}],
+    "checks": [
+        {"name": "engine", "planned": "deepspeed", "seen": "deepspeed", "ok": True},
+        {"name": "ZeRO stage", "planned": "3", "seen": "3", "ok": True},
+        {"name": "world size", "planned": "2", "seen": "2", "ok": True},
+        {"name": "optimizer steps, loss finite", "planned": "3", "seen": "3; loss 4.9 to 4.7", "ok": True},
+    ],
     "failure": None,
-    "measured": {},
+    "measured": {"losses": [4.9, 4.8, 4.7]},
 }
 """What `zerocfg.smoke.smoke.data` gives for a smoke-run that passed."""
 VERSIONS = {
@@ -90,6 +96,7 @@ class Repository:
             versions=VERSIONS,
             files=hashes,
             lock=lockfile.load(self.built / lockfile.NAME),
+            code=code_hashes(self.built, lockfile.load(self.built / lockfile.NAME)),
         )
         assert written is not None
 

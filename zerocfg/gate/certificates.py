@@ -11,7 +11,9 @@ from zerocfg.gate.model import Reason, Target
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.run.discover import display_name
 from zerocfg.smoke.certify.certificate_file import CertificateError, read, values_hash
-from zerocfg.smoke.model.certificate import NAME, Certificate, SmokeResult
+from zerocfg.smoke.certify.code import code_hashes
+from zerocfg.smoke.certify.signature import SignatureError, signer_of
+from zerocfg.smoke.model.certificate import ENGINE, NAME, STAGE, STEPS, WORLD_SIZE, Certificate, SmokeResult
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 
 _ALWAYS_RUN = ("torch", "accelerate", "transformers")
 """What every smoke-run loads; deepspeed only where it is the engine."""
+
+_ENGINES = ("deepspeed", "fsdp")
+"""Of the others one process makes another one."""
+_STAGE = "zero_optimization.stage"
 
 SKEW = datetime.timedelta(days=1)
 """How far in the future a date may lie: clocks differ."""
@@ -50,11 +56,14 @@ def check_certificate(target: Target, policy: Policy, now: datetime.datetime) ->
         kind, message = _void(result, target.name)
         return [Reason("certificate", kind, name, message, again, target.name)]
     pairs = [
+        *_checks(found, lock),
         *_files(found, target.folder, lock),
+        *(_code(found, target.folder, lock) if policy.code == "same" else []),
         *_versions(found, target, policy),
         *_hardware(result, target, policy),
         *_age(found, policy, now),
         *_reduced(result, policy),
+        *(_signature(path, policy.signers, again) if policy.signers is not None else []),
     ]
     return [Reason("certificate", kind, name, message, help or again, target.name) for kind, message, help in pairs]
 
@@ -69,6 +78,48 @@ def _void(found: SmokeResult, run: str) -> tuple[str, str]:
     ended = found.failure.message if found.failure is not None else ""
     why = "; ".join(filter(None, (ended, ", ".join(found.failed[:3])))) or "no reason is given"
     return "certificate-failed", f"the smoke-run of {run} failed: {' '.join(why.split())[:200]}"
+
+
+def _checks(found: Certificate, lock: lockfile.Lock) -> Found:
+    """What every smoke-run of this plan checks, worked out again from the lock."""
+    rows = {one.name: one for one in found.result.checks}
+    wanted: dict[str, str | None] = {STEPS: None, WORLD_SIZE: str(found.result.ranks)}
+    engine = str(lock.plan.get("engine"))
+    if engine in _ENGINES:
+        wanted[ENGINE] = engine
+    if engine == "deepspeed" and lock.plan.get(_STAGE) is not None:
+        wanted[STAGE] = str(lock.plan[_STAGE])
+    wrong = []
+    for name, value in wanted.items():
+        row = rows.get(name)
+        if row is None or row.ok is not True:
+            wrong.append(f"does not hold the check '{name}'")
+        elif value is not None and not row.planned == row.seen == value:
+            wrong.append(f"has '{row.seen[:40]}' as '{name}', which must be '{value}'")
+    if not found.result.measured.losses and found.result.command is None:
+        wrong.append("holds no losses")
+    return [("certificate-incomplete", f"it says that it passed, but {', '.join(wrong)}", "")] if wrong else []
+
+
+def _code(found: Certificate, folder: Path, lock: lockfile.Lock) -> Found:
+    now, then = code_hashes(folder, lock), found.code
+    if then is None:
+        told = f"it does not say which {lock.script} was there ({_day(found)})"
+        return [("certificate-stale", told, "")] if now else []
+    other = [f"{name} is not the code that was there" for name in then if name in now and now[name] != then[name]]
+    other += [f"{name} was part of the code" for name in then if name not in now]
+    other += [f"{name} was no part of the code" for name in now if name not in then]
+    more = f", and {len(other) - 3} more" if len(other) > 3 else ""
+    return [("certificate-stale", f"{', '.join(other[:3])}{more} ({_day(found)})", "")] if other else []
+
+
+def _signature(path: Path, signers: Path, again: str) -> Found:
+    try:
+        signer_of(path, signers)
+    except SignatureError as error:
+        kind = "certificate-unsigned" if error.missing else "certificate-signature"
+        return [(kind, f"{error} (signers = {display_name(signers)})", f"{again} --sign KEY")]
+    return []
 
 
 def _files(found: Certificate, folder: Path, lock: lockfile.Lock) -> Found:

@@ -19,8 +19,9 @@ _WORDS = {
     "fail-on": ("error", "warning", "note"),
     "require": ("all", "changed", "none"),
     "hardware": ("accelerator", "architecture", "vendor", "any"),
+    "code": ("same", "any"),
 }
-KNOWN = (*_WORDS, "outputs", "base", "max-age-days", "versions", "allow-reduced", "policies")
+KNOWN = (*_WORDS, "outputs", "base", "max-age-days", "versions", "allow-reduced", "policies", "signers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class Policy:
     ``base``. ``max_age_days`` None: certificates do not expire. ``hardware``: how alike the tested and the
     planned accelerator must be. ``versions``: the libraries whose release must be the one that is planned for.
     ``allow_reduced``: kinds of reductions (`zerocfg.smoke.model.reduction.Kind`) that a smoke-run may have; None: all.
-    ``policies``: JSON Schema files.
+    ``policies``: JSON Schema files. ``code``: whether script and imports must be those that were there ("same").
+    ``signers``: a list of signers, one of whom must have signed each certificate; None: nobody has to.
     """
 
     folder: Path
@@ -44,6 +46,8 @@ class Policy:
     versions: tuple[str, ...] = LIBRARIES
     allow_reduced: tuple[str, ...] | None = None
     policies: tuple[Path, ...] = ()
+    code: str = "same"
+    signers: Path | None = None
 
 
 def read_policy(table: Any, source: Path | None) -> Policy:
@@ -81,7 +85,9 @@ class _Reader:
             self._word("hardware", "architecture") or "architecture",
             self._libraries(),
             self._texts("allow-reduced") if "allow-reduced" in self.table else None,
-            tuple(self._file(name) for name in self._texts("policies")),
+            tuple(self._file("policies", name) for name in self._texts("policies")),
+            self._word("code", "same") or "same",
+            self._signers(),
         )
 
     def _outputs(self, folder: Path) -> list[tuple[Path, tuple[Path, ...]]]:
@@ -105,10 +111,18 @@ class _Reader:
             found.append((path, tuple(folder / name for name in names)))
         return found
 
-    def _file(self, name: str) -> Path:
+    def _signers(self) -> Path | None:
+        name = self.table.get("signers")
+        if name is None:
+            return None
+        if not isinstance(name, str) or "\0" in name:
+            raise self._error("signers", f"signers must name a file, as git's allowed signers, not {name!r}")
+        return self._file("signers", name)
+
+    def _file(self, key: str, name: str) -> Path:
         path = self.source.parent / name
         if not path.is_file():
-            raise self._error("policies", f"policies: there is no file '{name}'")
+            raise self._error(key, f"{key}: there is no file '{name}'")
         return path
 
     def _days(self) -> float | None:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.smoke.certify import certificate_file
+from zerocfg.smoke.certify.code import code_hashes
 from zerocfg.smoke.certify.result import smoke_result
+from zerocfg.smoke.certify.signature import SignatureError, sign
 from zerocfg.smoke.judge import command as commands
 from zerocfg.smoke.judge import measured
 from zerocfg.smoke.judge.lint_findings import check_arguments, lint_findings, linted_run
@@ -42,7 +44,8 @@ class Options:
     the ranks' program; ``unplanned``: without a run that it is compared with. ``memory_limit``: bytes that each rank
     may have. ``parts``: what is done beside the planned training, "train": a checkpoint is resumed from, and the same
     is trained under ZeRO-0. ``share_gpu``: all ranks on the first card. ``nodes``: machines that run this at the same
-    time; ``ranks`` are then those of each, and only the first of them writes a certificate.
+    time; ``ranks`` are then those of each, and only the first of them writes a certificate. ``sign``: the key that
+    signs it.
     """
 
     ranks: int | None = None
@@ -58,6 +61,7 @@ class Options:
     unplanned: bool = False
     share_gpu: bool = False
     nodes: int = 1
+    sign: Path | None = None
 
 
 def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
@@ -73,7 +77,7 @@ def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None
     else:
         verdict = launch_once(run, options, progress)
     if options.nodes == 1 or nodes.here(options.nodes).rank == 0:
-        verdict.certificate = certify(verdict, options.steps)
+        verdict.certificate = certify(verdict, options.steps, options.sign)
     return verdict
 
 
@@ -144,10 +148,11 @@ def ranks_for(run: RunFolder, device: Device, wanted: int | None, nodes: int = 1
     return ranks
 
 
-def certify(verdict: Verdict, steps: int) -> Path | None:
-    """Write ``smoke.json`` beside the configs; None when the folder cannot be written or the run was interrupted.
+def certify(verdict: Verdict, steps: int, key: Path | None = None) -> Path | None:
+    """Write ``smoke.json`` beside the configs and sign it; None when the folder cannot be written or the run was
+    interrupted.
 
-    Why the folder cannot be written is added to the verdict.
+    Why it cannot be written or signed is added to the verdict.
     """
     if verdict.outcome.interrupted or verdict.run.handwritten is not None:
         return None
@@ -155,12 +160,24 @@ def certify(verdict: Verdict, steps: int) -> Path | None:
     run = verdict.run
     versions = first.get("versions", {})
     try:
-        return certificate_file.write(
-            run.path, smoke_result(verdict), steps=steps, versions=versions, files=run.hashes, lock=run.lock
+        path = certificate_file.write(
+            run.path,
+            smoke_result(verdict),
+            steps=steps,
+            versions=versions,
+            files=run.hashes,
+            lock=run.lock,
+            code=code_hashes(run.path, run.lock),
         )
+        if key is not None:
+            sign(path, key)
+        return path
     except OSError as error:
-        verdict.uncertified = f"{run.path / certificate.NAME}: {error.strerror or error}"
+        verdict.uncertified = f"not written, {run.path / certificate.NAME}: {error.strerror or error}"
         return None
+    except SignatureError as error:
+        verdict.uncertified = f"not signed, {error}"
+        return path
 
 
 def _require(run: RunFolder) -> None:

@@ -46,7 +46,7 @@ def render(verdict: Verdict, width: int | None = None) -> str:
     if verdict.certificate is not None:
         lines.append(f"certificate: {verdict.certificate}")
     if verdict.uncertified is not None:
-        lines.append(f"certificate: not written, {verdict.uncertified}")
+        lines.append(f"certificate: {verdict.uncertified}")
     failed = sum(1 for one in verdict.checks if one.ok is False)
     passed = sum(1 for one in verdict.checks if one.ok)
     verdict_line = "passed" if verdict.passed else "FAILED"

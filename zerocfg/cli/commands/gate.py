@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 @click.option("--require", type=click.Choice(["all", "changed", "none"]), help="Which runs need a certificate.")
 @click.option("--base", metavar="REF", help="With --require changed: what git compares with (default: origin/main).")
 @click.option(
+    "--signers",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Every certificate must be signed by one of these (allowed signers of OpenSSH and git).",
+)
+@click.option(
     "--only",
     type=click.Choice(["lint", "build", "certificate", "policy"]),
     multiple=True,
@@ -47,6 +53,7 @@ def command(
     fail_on: str | None,
     require: str | None,
     base: str | None,
+    signers: Path | None,
     only: tuple[str, ...],
     output_format: str,
     **given: Any,
@@ -66,7 +73,9 @@ def command(
     settings = SettingsOptions(**given).settings(folder)
     try:
         policy = read_policy(settings.gate, settings.source)
-        policy = replace(policy, require=require or policy.require, base=base or policy.base)
+        policy = replace(
+            policy, require=require or policy.require, base=base or policy.base, signers=signers or policy.signers
+        )
         if policy.base.startswith("-"):
             raise GateError("--base must name a branch or commit of git, as origin/main")
         level = fail_on or policy.fail_on or settings.fail_on

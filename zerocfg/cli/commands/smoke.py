@@ -52,6 +52,12 @@ if TYPE_CHECKING:
 @click.option(
     "--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep weights, log and reduced configs here."
 )
+@click.option(
+    "--sign",
+    metavar="KEY",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Sign the certificate with this OpenSSH key (a public one: with the agent's).",
+)
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     runs: tuple[Path, ...],
@@ -72,6 +78,7 @@ def command(
     memory_limit: float | None,
     fail_fast: bool,
     keep: Path | None,
+    sign: Path | None,
     output_format: str,
     **given: Any,
 ) -> None:
@@ -126,6 +133,7 @@ def command(
         name=name,
         share_gpu=share_gpu,
         nodes=nodes,
+        sign=sign,
         memory_limit=int(memory_limit * smoke_measure.GIB) if memory_limit else None,
     )
     if ways is None and not find_max_batch:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.emit.lenient_json import integer, items, mapping, mappings, number, numbers, text, texts
 from zerocfg.emit.lock import sha256
+from zerocfg.smoke.certify.signature import signature_of
 from zerocfg.smoke.model.certificate import (
     NAME,
     VERSION,
@@ -48,16 +49,24 @@ class CertificateError(ValueError):
 
 
 def write(
-    folder: Path, seen: SmokeResult, *, steps: int, versions: dict[str, str], files: dict[str, str], lock: Lock
+    folder: Path,
+    seen: SmokeResult,
+    *,
+    steps: int,
+    versions: dict[str, str],
+    files: dict[str, str],
+    lock: Lock,
+    code: dict[str, str] | None = None,
 ) -> Path:
     """Write the certificate of the run in ``folder``. Raises OSError when it cannot be written there.
 
-    ``files``: the hashes of what was tested.
+    ``files``, ``code``: the hashes of what was tested (`code_hashes`). The signature of an earlier one goes away.
     """
     now = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
     own = {"zerocfg": __version__, **versions}
-    certificate = Certificate(seen, now, steps, own, dict(sorted(files.items())), values_hash(lock))
+    certificate = Certificate(seen, now, steps, own, dict(sorted(files.items())), values_hash(lock), code)
     path = folder / NAME
+    signature_of(path).unlink(missing_ok=True)
     write_atomic(path, (json.dumps(certificate.data(), indent=2) + "\n").encode())
     return path
 
@@ -112,6 +121,7 @@ def _certificate(content: dict[str, object]) -> Certificate:
         _needed_texts(content, "versions"),
         _needed_texts(content, "files"),
         text(content.get("values")),
+        _needed_texts(content, "code") if "code" in content else None,
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.catalogue import find_accelerator
+from zerocfg.smoke.model.certificate import STEPS
 from zerocfg.smoke.model.reduction import Kind
 from zerocfg.smoke.model.size import GIB
 from zerocfg.smoke.prepare.device import Device
@@ -49,8 +50,8 @@ def _proven(verdict: Verdict) -> list[str]:
     found: list[str] = []
     if engine is None:
         return found
-    if "optimizer steps, loss finite" in held:
-        steps = held["optimizer steps, loss finite"].planned
+    if STEPS in held:
+        steps = held[STEPS].planned
         falls = ", and the loss falls" if "loss falls" in held else ""
         found.append(f"{engine} trains {steps} optimizer steps in {seen.get('dtype')} on {_where(verdict)}{falls}")
     parts = [name.removesuffix(PART) for name in held if name.endswith(PART) and held[name].planned.startswith("1/")]

@@ -13,7 +13,7 @@ from zerocfg.emit.lock import Lock
 from zerocfg.smoke.judge import settings
 from zerocfg.smoke.judge.verdict import run_checks
 from zerocfg.smoke.launch.command import WRITTEN, launch
-from zerocfg.smoke.model.certificate import Check, Command
+from zerocfg.smoke.model.certificate import WORLD_SIZE, Check, Command
 from zerocfg.smoke.model.reduction import Kind, Reduced, Reduction
 from zerocfg.smoke.prepare.folder import RunFolder
 
@@ -110,7 +110,7 @@ def _checks(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -> l
     checks = [replace(one, ok=None) if one.name == "loss falls" and one.ok is False else one for one in checks]
     if run.plan:
         return checks
-    noted = {one.name for one in settings.check(run, reduced, reports)} - {"world size"}
+    noted = {one.name for one in settings.check(run, reduced, reports)} - {WORLD_SIZE}
     return [replace(one, planned="-", ok=None) if one.name in noted else one for one in checks]
 
 

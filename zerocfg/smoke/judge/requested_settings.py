@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from zerocfg.smoke.judge.settings import show, together
-from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.model.certificate import ENGINE, STAGE, Check
 from zerocfg.smoke.model.reduction import Kind
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 # By the name that the ranks report.
 NAMES = {
-    "engine": "engine",
-    "stage": "ZeRO stage",
+    "engine": ENGINE,
+    "stage": STAGE,
     "micro_batch": "micro batch per rank",
     "gradient_accumulation_steps": "gradient accumulation",
     "gradient_clipping": "gradient clipping",

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from zerocfg.smoke.judge.expected_settings import ZERO, expected, optimizer_class
-from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.model.certificate import ENGINE, STAGE, WORLD_SIZE, Check
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Settings that have a row of their own, by their names.
 SHOWN = {
-    f"{ZERO}stage": "ZeRO stage",
+    f"{ZERO}stage": STAGE,
     "train_micro_batch_size_per_gpu": "micro batch per rank",
     "gradient_accumulation_steps": "gradient accumulation",
     "gradient_clipping": "gradient clipping",
@@ -53,15 +53,15 @@ def _rows(run: RunFolder, reduced: Reduced, planned: dict[str, object]) -> list[
         kind = "single"
     dtype = next((name for name in ("bf16", "fp16") if _asked(reduced, name)), "fp32")
     found = [
-        ("engine", kind, "engine"),
-        ("world size", reduced.ranks, "world_size"),
+        (ENGINE, kind, "engine"),
+        (WORLD_SIZE, reduced.ranks, "world_size"),
         ("micro batch per rank", planned.get("train_micro_batch_size_per_gpu"), "micro_batch"),
         ("gradient accumulation", planned.get("gradient_accumulation_steps"), "gradient_accumulation_steps"),
         ("gradient clipping", planned.get("gradient_clipping"), "gradient_clipping"),
         ("precision", dtype, "dtype"),
     ]
     if deepspeed:
-        found[1:1] = [("ZeRO stage", planned.get(f"{ZERO}stage"), "stage")]
+        found[1:1] = [(STAGE, planned.get(f"{ZERO}stage"), "stage")]
         for part in ("offload_optimizer", "offload_param"):
             name = f"{ZERO}{part}.device"
             found.append((SHOWN[name], planned.get(name) or "none", part))

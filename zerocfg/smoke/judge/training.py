@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.model.certificate import STEPS, Check
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def check(reports: list[RankReport], steps: int) -> list[Check]:
     finite = bool(losses) and all(math.isfinite(loss) for loss in losses)
     own = reports[0].get("losses", [])
     seen = f"{done}; loss {own[0]:.4g} to {own[-1]:.4g}" if own else str(done)
-    checks = [Check("optimizer steps, loss finite", str(steps), seen, finite and done == steps)]
+    checks = [Check(STEPS, str(steps), seen, finite and done == steps)]
     if finite and done == steps:
         checks += _falls(reports, done)
     checks += _parameters(reports)

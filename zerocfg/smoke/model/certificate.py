@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 NAME = "smoke.json"
 VERSION = 1
+ENGINE, WORLD_SIZE, STAGE, STEPS = "engine", "world size", "ZeRO stage", "optimizer steps, loss finite"
+"""Names of the checks without which no smoke-run passes; the stage under DeepSpeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,8 @@ class Certificate:
 
     ``date`` is in UTC; ``steps``: optimizer steps. ``versions`` are the releases that ran, ``files`` the SHA-256 of the
     files that were tested, by name; ``values`` that of what the lock said (`values_hash`), None where it was not
-    recorded.
+    recorded. ``code``: the SHA-256 of the script and of what it imports of the repository, by path from the spec's
+    folder; None where it was not recorded.
     """
 
     result: SmokeResult
@@ -208,6 +211,7 @@ class Certificate:
     versions: dict[str, str]
     files: dict[str, str]
     values: str | None = None
+    code: dict[str, str] | None = None
 
     def data(self) -> dict[str, object]:
         """As JSON."""
@@ -217,4 +221,5 @@ class Certificate:
             "versions": self.versions,
             "files": self.files,
             "values": self.values,
+            **({} if self.code is None else {"code": self.code}),
         }
