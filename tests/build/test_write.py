@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,56 @@ def test_a_failing_run_writes_nothing(workplace: Workplace) -> None:
     assert not (workplace.folder / "out").exists()
     assert workplace.build(workplace.folder / "zerocfg.yaml", "--run", "a").exit_code == 0
     assert [path.name for path in (workplace.folder / "out").iterdir()] == ["a"]
+
+
+KILLED = """
+import os, sys
+from zerocfg.source import write
+
+left = int(sys.argv.pop(1))
+put = write._put
+
+def counting(staged, target):
+    global left
+    if left == 0:
+        os._exit(9)
+    left -= 1
+    put(staged, target)
+
+write._put = counting
+from zerocfg.cli.main import run
+sys.exit(run())
+"""
+
+
+@pytest.mark.parametrize("written", range(6))
+def test_a_killed_build_is_healed_by_the_next(workplace: Workplace, out: Path, written: int) -> None:
+    """Killed before its first file, between any two, and before the lock: journal, three files, lock."""
+    spec = workplace.write(job({"per_device_train_batch_size": 4}, ZERO_2))
+    words = [sys.executable, "-c", KILLED, str(written), "build", str(spec), "-o", str(workplace.folder / "out")]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=workplace.folder)
+    assert done.returncode == (9 if written < 5 else 0), done.stderr
+    assert all(path.read_bytes() for path in out.iterdir())
+    workplace.built(job({"per_device_train_batch_size": 8}, ZERO_2))
+    names = ["accelerate.yaml", "ds_config.json", "launch.sh", "zerocfg.lock"]
+    assert sorted(path.name for path in out.iterdir() if not path.name.endswith(".zerocfg")) == names
+    assert '"per_device_train_batch_size"' in (out / "zerocfg.lock").read_text()
+
+
+def test_a_first_build_that_was_killed(workplace: Workplace) -> None:
+    spec = workplace.write(job(deepspeed=ZERO_2))
+    words = [sys.executable, "-c", KILLED, "3", "build", str(spec), "-o", str(workplace.folder / "out")]
+    assert subprocess.run(words, capture_output=True, cwd=workplace.folder).returncode == 9
+    assert not (workplace.folder / "out" / "a" / "zerocfg.lock").exists()
+    workplace.built(job(deepspeed=ZERO_2))
+
+
+def test_what_was_edited_after_a_kill_is_the_users(workplace: Workplace, out: Path) -> None:
+    spec = workplace.write(job({"per_device_train_batch_size": 4}, ZERO_2))
+    words = [sys.executable, "-c", KILLED, "4", "build", str(spec), "-o", str(workplace.folder / "out")]
+    subprocess.run(words, capture_output=True, cwd=workplace.folder)
+    (out / "launch.sh").write_text("mine\n")
+    result = workplace.build(spec)
+    assert result.exit_code == 2
+    assert "launch.sh" in result.output and "was changed since zerocfg wrote it" in result.output
+    assert (out / "launch.sh").read_text() == "mine\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,36 @@ def test_what_was_written_is_taken_back(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(OSError, match="no space"):
         write_together(changes)
     assert content(tmp_path) == before
+
+
+def test_hard_links_stay_one_file(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_bytes(b"a longer text than the next")
+    two.hardlink_to(one)
+    write_atomic(one, b"new")
+    assert content(tmp_path) == {"one": b"new", "two": b"new"}
+    assert one.stat().st_ino == two.stat().st_ino
+    write_together([Change(two, b"new", b"newer")])
+    assert content(tmp_path) == {"one": b"newer", "two": b"newer"}
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives files away")
+def test_root_leaves_a_file_its_owner(tmp_path: Path) -> None:
+    target = tmp_path / "ds.json"
+    target.write_bytes(b"old")
+    os.chown(target, 1234, 4321)
+    write_atomic(target, b"new")
+    write_together([Change(target, b"new", b"newer")])
+    assert (target.stat().st_uid, target.stat().st_gid, target.read_bytes()) == (1234, 4321, b"newer")
+
+
+def test_what_killed_processes_left_is_swept(tmp_path: Path) -> None:
+    """Only of this file, only with the suffix of zerocfg, and only what no running process can still be writing."""
+    mine, young = tmp_path / ".ds.json.abcd1234.zerocfg", tmp_path / ".ds.json.efgh5678.zerocfg"
+    others = [tmp_path / ".ds.json.swp", tmp_path / ".other.json.abcd1234.zerocfg", tmp_path / "ds.json.zerocfg"]
+    for path in (mine, young, *others):
+        path.write_bytes(b"")
+    for path in (mine, *others):
+        os.utime(path, (1, 1))
+    write_atomic(tmp_path / "ds.json", b"new")
+    assert set(content(tmp_path)) == {"ds.json", young.name, *(path.name for path in others)}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.emit import lock as lockfile
+from zerocfg.emit.lenient_json import mapping
+from zerocfg.source.write import write_atomic
 
 if TYPE_CHECKING:
     from zerocfg.emit.files import Emitted
 
 EXECUTABLE = (".sh", ".sbatch")
+JOURNAL = ".zerocfg.building"
+"""The SHA-256 of what a build is about to write, by name. It is there while files are written and the lock still speaks
+of others, so that the next build knows what one that was killed has written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ def check(emitted: list[Emitted], *, force: bool = False) -> None:
                 break
             if parent.exists() or parent.is_symlink():
                 raise RefusedError(parent, "is not a folder")
-        lock = lockfile.read(folder)
+        lock, begun = lockfile.read(folder), _begun(folder)
         for name, data in one.files.items():
             path = folder / name
             if path.is_dir():
@@ -47,7 +51,11 @@ def check(emitted: list[Emitted], *, force: bool = False) -> None:
                 old = path.read_bytes()
             except OSError as error:
                 raise RefusedError(path, error.strerror or str(error)) from None
-            if old == data or (lock is not None and _is_ours(lock, name, old)):
+            if (
+                old == data
+                or (lock is not None and _is_ours(lock, name, old))
+                or begun.get(name) == lockfile.sha256(old)
+            ):
                 continue
             why = "was changed since zerocfg wrote it" if lock and name in lock.files else "was not written by zerocfg"
             raise RefusedError(path, f"{why}; --force replaces it")
@@ -60,6 +68,7 @@ def _is_ours(lock: lockfile.Lock, name: str, data: bytes) -> bool:
 def write(emitted: list[Emitted]) -> list[Path]:
     """Write every file, the locks last, so that a lock never speaks of files that are not there yet.
 
+    A build that is killed leaves old and new files, each of them whole; the next one replaces both.
     Files that an earlier build wrote, that nobody changed since and that are no longer emitted go away: a batch script
     of before would still start the job, for another number of nodes.
     """
@@ -67,13 +76,25 @@ def write(emitted: list[Emitted]) -> list[Path]:
     for one in emitted:
         one.folder.mkdir(parents=True, exist_ok=True)
         outdated = _outdated(one)
+        journal = one.folder / JOURNAL
+        hashes = {name: lockfile.sha256(data) for name, data in one.files.items()}
+        write_atomic(journal, json.dumps({**_begun(one.folder), **hashes}).encode())
         for name in sorted(one.files, key=lambda name: (name == lockfile.NAME, name)):
             path = one.folder / name
-            _replace(path, one.files[name], 0o755 if name.endswith(EXECUTABLE) else 0o644)
+            write_atomic(path, one.files[name], 0o755 if name.endswith(EXECUTABLE) else 0o644)
             written.append(path)
         for path in outdated:
             path.unlink(missing_ok=True)
+        journal.unlink()
     return written
+
+
+def _begun(folder: Path) -> dict[str, object]:
+    """What a build that did not end was about to write."""
+    try:
+        return mapping(json.loads((folder / JOURNAL).read_bytes()))
+    except (OSError, ValueError, RecursionError):
+        return {}
 
 
 def _outdated(emitted: Emitted) -> list[Path]:
@@ -87,20 +108,3 @@ def _outdated(emitted: Emitted) -> list[Path]:
         if path.name == name and path.is_file() and not path.is_symlink() and _is_ours(lock, name, path.read_bytes()):
             found.append(path)
     return found
-
-
-def _replace(path: Path, data: bytes, mode: int) -> None:
-    """Atomic: a temporary file in the same folder, flushed to disk, renamed over the old one."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(mode & ~umask)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

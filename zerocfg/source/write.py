@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+_SUFFIX = ".zerocfg"
+_ABANDONED = 600
+"""Seconds after which a temporary file is one of a process that was killed."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -35,7 +42,7 @@ def write_together(changes: Iterable[Change]) -> None:
             staged.append((_stage(target, change.after), target, change))
         for name, target, change in staged:
             _check_unchanged(target, change)
-            name.replace(target)
+            _put(name, target)
             done.append((target, change))
     except BaseException:
         for target, change in reversed(done):
@@ -61,37 +68,72 @@ def _check_unchanged(target: Path, change: Change) -> None:
         raise OSError(errno.EBUSY, "the file changed while zerocfg worked; nothing was written", str(target))
 
 
-def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
+def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int | None = None) -> None:
     """Replace a file's content so that a reader sees the old or the new bytes, never a part. Raises OSError.
 
-    The mode is kept; of a symbolic link the target is replaced.
+    Owner and mode are kept, unless a ``mode`` is given, of which the process's mask is taken; of a symbolic link the
+    target is replaced. A file with several hard links is written in place instead, so that all of them get the content.
     """
     target = Path(os.path.realpath(path))
-    name = _stage(target, data)
+    name = _stage(target, data, mode)
     try:
-        name.replace(target)
+        _put(name, target)
     except BaseException:
         name.unlink(missing_ok=True)
         raise
 
 
-def _stage(target: Path, data: bytes) -> Path:
-    """The content in a temporary file beside the target, safely on the disk and with the target's mode."""
+def _put(staged: Path, target: Path) -> None:
+    if not target.exists() or target.stat().st_nlink == 1:
+        staged.replace(target)
+        return
+    data = staged.read_bytes()
+    with target.open("r+b") as file:
+        file.write(data)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+    staged.unlink()
+
+
+def _stage(target: Path, data: bytes, mode: int | None = None) -> Path:
+    """The content in a temporary file beside the target, safely on the disk, with the target's owner and mode."""
     import tempfile
 
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
+    prefix = f".{target.name[:100]}."
+    _sweep(target.parent, prefix)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=_SUFFIX)
     try:
         with open(handle, "wb") as file:  # noqa: PTH123
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         if target.exists():
-            Path(name).chmod(target.stat().st_mode & 0o7777)
+            about = target.stat()
+            if hasattr(os, "chown"):
+                with contextlib.suppress(PermissionError):  # only root may give a file away
+                    os.chown(name, about.st_uid, about.st_gid)
+            kept = about.st_mode & 0o7777
         else:
-            mask = os.umask(0)
-            os.umask(mask)
-            Path(name).chmod(0o666 & ~mask)
+            kept = _masked(0o666)
+        Path(name).chmod(kept if mode is None else _masked(mode))
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
     return Path(name)
+
+
+def _masked(mode: int) -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mode & ~mask
+
+
+def _sweep(folder: Path, prefix: str) -> None:
+    """Remove what killed processes left of this file."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if path.name.startswith(prefix) and path.name.endswith(_SUFFIX):
+                with contextlib.suppress(OSError):
+                    if time.time() - path.stat().st_mtime > _ABANDONED:
+                        path.unlink()
