@@ -58,11 +58,13 @@ def giving(fix: Fix | None, name: str, value: object) -> Fix | None:
     return fix if fix is None or value is UNKNOWN else replace(fix, gives=(*fix.gives, Intent(name, value)))
 
 
-def put(file: SourceFile | None, path: Path, text: str, *, why: str, safe: bool = False) -> Fix | None:
+def put(
+    file: SourceFile | None, path: Path, text: str, *, why: str, safe: bool = False, after: str | None = None
+) -> Fix | None:
     """A fix that gives a key a value, whether the key is there or not; the mapping around it has to be."""
     if present(file, path):
         return edited(replace_value, file, path, text, why=why, safe=safe)
-    return edited(insert_entry, file, path[:-1], str(path[-1]), text, why=why, safe=safe)
+    return edited(insert_entry, file, path[:-1], str(path[-1]), text, why=why, safe=safe, after=after)
 
 
 def without(file: SourceFile | None, paths: Iterable[Path], why: str, *, safe: bool = True) -> Fix | None:
