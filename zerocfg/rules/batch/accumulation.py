@@ -39,7 +39,7 @@ def accumulation_absent(run: Run) -> Iterator[Finding]:
     asked = trainer_argument(run, STEPS)
     if not lacks_accumulation(run) or asked.number in (None, 1):
         return
-    if deepspeed(run).get(TRAIN) == "auto" or any(True for _ in failures(run, "ZC203")):
+    if deepspeed(run).get(TRAIN) == "auto" or any(failures(run, "ZC203")):
         yield _without_steps(run, " and counts as 1", asked, "DeepSpeed refuses the batch sizes that come of it")
 
 

@@ -72,7 +72,7 @@ def batch_product(run: Run) -> Iterator[Finding]:
             f"{' * '.join(factors)}; DeepSpeed stops at it",
             fix=_without_total(run),
         )
-    if not any(True for _ in failures(run, "ZC201", "ZC203", "ZC204")):
+    if not any(failures(run, "ZC201", "ZC203", "ZC204")):
         yield from _never_fits(run)
 
 
@@ -119,7 +119,7 @@ def batch_zero(run: Run) -> Iterator[Finding]:
             f"{false.name} is false, which counts as 0: DeepSpeed stops at it, and the Trainer at the difference",
             _batch_help(run),
         )
-    if any(True for _ in failures(run, "ZC204", "ZC201", "ZC203")):
+    if any(failures(run, "ZC204", "ZC201", "ZC203")):
         return
     total, micro = ds[TRAIN], ds[MICRO]
     if total.whole is not None and _below_micro_batch(run) and STEPS not in ds:
