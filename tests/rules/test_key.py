@@ -23,6 +23,7 @@ DEEPSPEED = """{
   "modules": ["a", "b"]
 }
 """
+RECIPE = "output_dir: out\nmax_steps: 100\nwarmup_steps: 20\n"
 ACCELERATE = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n"
 
 
@@ -59,6 +60,10 @@ def test_what_is_written() -> None:
     assert "stage" in ds["zero_optimization"] and ds["zero_optimization"].get("stage") == 2
     assert ds["fp16"]["loss_scale"].number is None, "no machine holds it"
     assert ds["fp16"]["hysteresis"].number is None, "true is no number"
+    assert ds["steps_per_print"].whole == 0 and ds["zero_optimization"]["stage"].whole == 2
+    assert ds["fp16"]["hysteresis"].whole is None and ds["fp16"]["loss_scale"].whole is None and ds["no"].whole is None
+    assert (ds["fp16"]["loss_scale"].raw, ds["fp16"].raw, ds["no"].raw) == ("1e400", "", "")
+    assert (ds["fp16"].file_name, key.recipe(ds.run).file_name) == ("deepspeed.json", "")
     assert ds["steps_per_print"]["inside"].value is None and ds["steps_per_print"].section == {}
     assert [(one.path, one.value) for one in ds["modules"]] == [(("modules", 0), "a"), (("modules", 1), "b")]
     assert [one.name for one in ds["zero_optimization"]] == ["stage", "reduce_scatter"]
@@ -98,6 +103,7 @@ def test_fixes() -> None:
     assert applied(zero["stage"].replace("3", "w"))["zero_optimization"]["stage"] == 3
     assert applied(zero["stage"].set("3", "w"))["zero_optimization"]["stage"] == 3
     assert applied(zero["overlap_comm"].set("true", "w"))["zero_optimization"]["overlap_comm"] is True
+    assert list(applied(zero["overlap_comm"].set("true", "w", after="stage"))["zero_optimization"])[1] == "overlap_comm"
     assert applied(ds["fp16"].rename("bf16", "w"))["bf16"]["enabled"] is True
     assert applied(key.accelerate(run(accelerate=ACCELERATE), "deepspeed_config", "zero_stage").set("2", "w")) == {
         "distributed_type": "DEEPSPEED",
@@ -127,6 +133,16 @@ def test_an_effective_setting_is_where_it_comes_from() -> None:
     assert (stage.value, stage.file, shown(stage.at("value"))) == (2, both.deepspeed, "2")
     assert (count.value, count.file) == (4, both.accelerate)
     assert applied(stage.replace("3", "w"))["zero_optimization"]["stage"] == 3
+
+
+def test_a_training_argument_is_written_where_somebody_asks_for_it() -> None:
+    parts = {"recipe": file("recipe", RECIPE), "deepspeed": file("deepspeed", "{}")}
+    trained = with_settings(Run("run", consumer="transformers", **parts))
+    asked, default = key.trainer_argument(trained, "warmup_steps"), key.trainer_argument(trained, "max_grad_norm")
+    assert (bool(asked), asked.value, shown(asked.at("value"))) == (True, 20, "20")
+    assert (bool(default), default.value) == (False, 1.0), "the Trainer clips at 1.0 unless it is told otherwise"
+    own = with_settings(Run("run", consumer="transformers", deepspeed=parts["deepspeed"]))
+    assert not key.trainer_argument(own, "warmup_steps"), "the script decides"
 
 
 def test_a_default_has_no_place_of_its_own() -> None:

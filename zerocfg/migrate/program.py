@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import Edit
+from zerocfg.source.python_spans import PythonSpans
 from zerocfg.source.text import BOM, Span
 
 _LONG = {"u": 6}
@@ -28,13 +29,12 @@ class Program:
     file: str
     text: str
     at: Sequence[int] | None
-    starts: Sequence[int]
+    spans: PythonSpans
     tree: ast.Module
 
     def span(self, node: ast.expr | ast.keyword) -> Span:
         """Where something stands in the code."""
-        start = self._offset(node.lineno, node.col_offset)
-        return Span(start, self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset))
+        return self.spans.span(node)
 
     def stands_at(self, node: ast.expr, offset: int) -> bool:
         """Whether an expression begins there in the file."""
@@ -119,14 +119,6 @@ class Program:
             return here + 1
         return here + (_PAIR if ord(self.text[offset]) > 0xFFFF else _LONG.get(self.file[here + 1], 2))
 
-    def _offset(self, line: int, column: int) -> int:
-        """Python counts columns in bytes of UTF-8."""
-        start = self.starts[line - 1]
-        text = self.text[start : start + column]
-        if text.isascii():
-            return start + column
-        return start + len(self.text[start:].encode()[:column].decode("utf-8", "ignore"))
-
 
 @lru_cache(maxsize=16)
 def program_of(file: SourceFile) -> Program | None:
@@ -138,15 +130,11 @@ def program_of(file: SourceFile) -> Program | None:
         from zerocfg.source.launch.notebook import python_of  # few scripts are notebooks
 
         text, at = python_of(file.source)
-    mark = len(text) - len(text.removeprefix(BOM))
     try:
-        tree = ast.parse(text[mark:])
+        tree = ast.parse(text.removeprefix(BOM))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    starts = [mark]
-    while (end := text.find("\n", starts[-1])) >= 0:
-        starts.append(end + 1)
-    return Program(file.source.text, text, at, starts, tree)
+    return Program(file.source.text, text, at, PythonSpans(text), tree)
 
 
 def literal(value: object) -> str:

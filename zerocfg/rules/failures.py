@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from zerocfg.rules.api import Finding, Location, at
+from zerocfg.rules.api import Finding, Fix, Location, at
 from zerocfg.run.model import Failure, Ignored, Origin, Run
 
 RULE_FOR_FAILURE: dict[str, str] = {
@@ -113,7 +113,9 @@ def primary_location(run: Run, origins: Iterable[Origin], where: str = "entry") 
     raise ValueError("a run without files")
 
 
-def reported(run: Run, failure: Failure, help_text: str = "", where: str = "entry") -> Finding:
-    """A failure in its own words, at its first place."""
+def reported(
+    run: Run, failure: Failure, help_text: str = "", where: str = "entry", *, message: str = "", fix: Fix | None = None
+) -> Finding:
+    """A failure at its first place, in its own words where no ``message`` tells it better."""
     location, related = primary_location(run, failure.places, where)
-    return Finding(location, failure.message, help_text, related)
+    return Finding(location, message or failure.message, help_text, related, fix)

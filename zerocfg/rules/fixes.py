@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from zerocfg.rules.api import Fix, Intent
 from zerocfg.rules.intents import meant, written_at
-from zerocfg.run.model import UNKNOWN, Origin, SourceFile
+from zerocfg.run.model import UNKNOWN, SourceFile
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Path
@@ -87,13 +87,6 @@ def without(file: SourceFile | None, paths: Iterable[Path], why: str, *, safe: b
 def _alike(one: str, other: str) -> int:
     """How many characters two texts begin with in common."""
     return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(other))
-
-
-def replace_at(origin: Origin, text: str, why: str, *, safe: bool = True) -> Fix | None:
-    """Another plain value where an origin points into a file; ``text`` as it stands there."""
-    if origin.kind != "file":
-        return None
-    return edited(replace_value, origin.file, origin.path, text, why=why, safe=safe)
 
 
 def present(file: SourceFile | None, path: Path) -> bool:

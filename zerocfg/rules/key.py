@@ -12,9 +12,10 @@ from zerocfg.rules.effects import accelerate_data, deepspeed_data, recipe_data
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited, put, without
 from zerocfg.run.model import Origin, Run, SourceFile
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
-from zerocfg.source.node import Path
+from zerocfg.source.node import Path, Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,28 @@ class Key:
         return str(self.path[-1])
 
     @property
+    def file_name(self) -> str:
+        """Its file as messages name it; empty where the run has none."""
+        return self.file.name if self.file is not None else ""
+
+    @property
+    def raw(self) -> str:
+        """A plain value as it stands in the file; empty where it stands in none."""
+        document = self.file.document if self.file is not None else None
+        node = document.get(self.path) if document is not None else None
+        return node.raw if isinstance(node, Scalar) else ""
+
+    @property
     def number(self) -> int | float | None:
         """The value when it is a plain number that a float can hold."""
         if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
             return None
         return self.value if abs(self.value) < sys.float_info.max else None
+
+    @property
+    def whole(self) -> int | None:
+        """The value when it is a whole number."""
+        return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
 
     def is_number(self, number: float) -> bool:
         return self.number == number
@@ -117,8 +135,8 @@ class Key:
         return edited(replace_value, self._file, self.path, text, why=why, safe=safe)
 
     def set(self, text: str, why: str, *, safe: bool = True, after: str | None = None) -> Fix | None:
-        """As `replace`, and writes the key where it is absent, behind the key ``after`` or at the end of its section,
-        which has to be there."""
+        """As `replace`, and writes the key where it is absent, behind the key ``after`` or last; the section around it
+        has to be there."""
         return put(self._file, self.path, text, why=why, safe=safe, after=after) if self.path else None
 
     def rename(self, new: str, why: str, *, safe: bool = True) -> Fix | None:
@@ -180,6 +198,14 @@ def setting(run: Run, name: str) -> Key:
     """An effective setting by its dotted name, where it comes from."""
     found = run.effective.get(name)
     return Key(run, None, (), None, False, NOWHERE) if found is None else from_origin(run, found.origin, found.value)
+
+
+def trainer_argument(run: Run, name: str) -> Key:
+    """A training argument as the Trainer holds it, where it comes from; written where somebody asks for it, and not
+    where it is the default, or the script's own."""
+    held = arguments_of(run).setting(name)
+    asked = held.origin.kind not in ("default", "computed")
+    return Key(run, held.origin.file, held.origin.path, held.value, asked, held.origin)
 
 
 def from_origin(run: Run, origin: Origin, value: Any = None) -> Key:

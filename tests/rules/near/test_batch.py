@@ -91,6 +91,11 @@ SIZES = (
     near("ZC204", "the accumulation is written", ('": 4', '": 4, "gradient_accumulation_steps": 1')),
     near("ZC204", "no reader is known", consumer=None).finds("error", TOTAL % 2, 2, 4, 0, also=(SIZE % 4,)),
     near("ZC205", "the total alone", ('{"grad', '{"train_batch_size": "auto", "grad')),
+    near(
+        "ZC205", "null counts as absent, and is replaced", ('{"grad', '{"train_micro_batch_size_per_gpu": null, "grad')
+    )
+    .finds("error", "ds.json")
+    .becomes('{"train_micro_batch_size_per_gpu": "auto", "grad', safe=True),
     near("ZC205", "no reader is known", consumer=None, files=ALONE).finds("error", "ds.json"),
     near("ZC205", "no reader, and a total", ('{"grad', '{"train_batch_size": 8, "grad'), consumer=None, files=ALONE),
     near("ZC205", "no reader, and an empty file", consumer=None, files={"recipe.yaml": None, "ds.json": "{}\n"}),

@@ -1,4 +1,4 @@
-"""ZC2xx: how micro batches and steps are counted."""
+"""ZC2xx: gradient accumulation: who counts the steps, and how many."""
 
 from __future__ import annotations
 
@@ -7,105 +7,144 @@ from math import isfinite
 
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.batch.hyperparameters import number
-from zerocfg.rules.batch.sizes import lacks_accumulation
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, deepspeed_data, describe_origin, effective_value, stage_of
-from zerocfg.rules.failures import failures, primary_location
-from zerocfg.rules.fixes import edited, giving, present
-from zerocfg.run.model import Origin, Run, SourceFile
+from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.arguments import under_deepspeed
+from zerocfg.rules.batch.sizes import disagreement, lacks_accumulation, mismatches
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value, stage_of
+from zerocfg.rules.failures import failures, reported
+from zerocfg.rules.fixes import giving
+from zerocfg.rules.key import Key, accelerate, deepspeed, finding_at, from_origin, recipe, setting, trainer_argument
+from zerocfg.run.model import Run
 from zerocfg.run.script import accelerator
-from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.run.stages.batches import STEPS, TRAIN
-from zerocfg.source.edit import delete_entry, insert_entry, replace_value
-from zerocfg.source.node import Path, Scalar
+
+_TO_THE_SCRIPT = "leave it to the script's option"
+
+
+@rule("ZC201", "accumulation-disagrees", Severity.ERROR, consumers=TRAINERS)
+def accumulation_disagrees(run: Run) -> Iterator[Finding]:
+    for difference in mismatches(run):
+        if difference.key != STEPS:
+            continue
+        if difference.written.origin.kind == "computed" and run.deepspeed is not None:
+            counted = f", for which accelerate puts {show(difference.written.value)}"
+            asked = from_origin(run, difference.asked.origin, difference.asked.value)
+            yield _without_steps(run, counted, asked, "train() stops at the difference")
+        else:
+            yield disagreement(run, difference)
 
 
 @rule("ZC206", "accumulation-absent", Severity.ERROR, consumers=TRAINERS)
 def accumulation_absent(run: Run) -> Iterator[Finding]:
-    if not lacks_accumulation(run) or run.deepspeed is None:
+    asked = trainer_argument(run, STEPS)
+    if not lacks_accumulation(run) or asked.number in (None, 1):
         return
-    steps = _trainer_value(run, STEPS)
-    if steps is None or steps[0] == 1:
-        return
-    if deepspeed_data(run).get(TRAIN) != "auto" and not any(True for _ in failures(run, "ZC203")):
-        return
-    value, place = steps
-    location, related = primary_location(run, [place])
-    yield Finding(
-        Location(run.deepspeed),
-        f"{run.deepspeed.name} has no `{STEPS}` and counts as 1, but the Trainer's is {show(value)} "
-        f"({describe_origin(place)}); "
-        "DeepSpeed refuses the batch sizes that come of it",
-        f'add `"{STEPS}": "auto"` to {run.deepspeed.name}',
-        [location, *related],
-        giving(
-            edited(insert_entry, run.deepspeed, (), STEPS, '"auto"', why="let the Trainer fill it in"), STEPS, value
-        ),
+    if deepspeed(run).get(TRAIN) == "auto" or any(failures(run, "ZC203")):
+        yield _without_steps(run, " and counts as 1", asked, "DeepSpeed refuses the batch sizes that come of it")
+
+
+def _without_steps(run: Run, counted: str, asked: Key, consequence: str) -> Finding:
+    """A DeepSpeed config that says nothing where the Trainer is asked for something."""
+    ds = deepspeed(run)
+    return ds.finding(
+        f"{ds.file_name} has no `{STEPS}`{counted}, but the Trainer's is {show(asked.value)} "
+        f"({describe_origin(asked.origin)}); {consequence}",
+        f'add `"{STEPS}": "auto"` to {ds.file_name}',
+        [asked],
+        giving(ds[STEPS].set('"auto"', "let the Trainer fill it in"), STEPS, asked.value),
     )
 
 
-def _trainer_value(run: Run, name: str) -> tuple[object, Origin] | None:
-    """A number that the recipe or the command line gives to the Trainer."""
-    setting = arguments_of(run).values.get(name)
-    if setting is None or not isinstance(setting.value, (int, float)):
-        return None
-    return setting.value, setting.origin
+@rule("ZC207", "accumulation-auto-without-trainer", Severity.ERROR, consumers={"accelerate"})
+def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
+    key = accelerate(run, "deepspeed_config", STEPS)
+    if isinstance(key.value, float):
+        return  # ZC104 says it
+    for failure in failures(run, "ZC207"):
+        yield reported(
+            run,
+            failure,
+            "write a whole number, or leave the key out: the script's own number then counts",
+            message=f"{failure.message} and stops: only the Trainer fills an accumulation that is no whole number",
+            fix=key.delete("leave it to the script") if key.value == "auto" else None,
+        )
+
+
+@rule("ZC208", "accumulation-two-numbers", Severity.WARNING)
+def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
+    stated = accelerator.accumulation(run)
+    if run.consumer == "accelerate" and stated.known and stated.origin.file is not None:
+        return  # ZC249
+    if run.consumer == "accelerate" and run.deepspeed_route == "accelerate":
+        yield from _beaten_by_file(run)
+    if run.consumer in TRAINERS or run.accelerate is None:
+        return
+    key, given = accelerate(run, "deepspeed_config", STEPS), run.arguments.get(STEPS)
+    exported = run.effective.environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")
+    if given is None or exported is None or exported.origin.file is not run.accelerate:
+        return
+    if not str(given.value).isdigit() or not str(key.value).isdigit() or int(str(key.value)) == int(given.value):
+        return
+    yield finding_at(
+        run,
+        (from_origin(run, exported.origin), from_origin(run, given.origin)),
+        f"`{STEPS}` is {key.value} here but {given.value} on the launch line; with its own Accelerator() the script "
+        "silently gets the first, and the Trainer stops at the difference",
+        "keep one of the two",
+        key.delete(_TO_THE_SCRIPT, safe=False),
+    )
+
+
+def _beaten_by_file(run: Run) -> Iterator[Finding]:
+    """The number of a DeepSpeed file, or the 1 that accelerate puts in for it."""
+    given, ds = run.arguments.get(STEPS), deepspeed(run)
+    if given is None or not ds.section or not str(given.value).isdigit():
+        return
+    key = ds[STEPS]
+    written = key.whole if key else 1
+    if written is None or written == int(given.value):
+        return
+    yield (key or ds).finding(
+        f"`{STEPS}` is {written} here{'' if key else ', because the key is absent,'} but {given.value} on the "
+        "launch line; accelerate takes this file's and logs a warning",
+        f'write `"{STEPS}": "auto"`: the script\'s number then counts',
+        [from_origin(run, given.origin)],
+        key.set('"auto"', _TO_THE_SCRIPT, safe=False),
+    )
 
 
 @rule("ZC240", "accumulation-null", Severity.ERROR, consumers=WITH_ACCELERATE)
 def accumulation_null(run: Run) -> Iterator[Finding]:
-    data = deepspeed_data(run)
-    if run.deepspeed is None or data.get(STEPS, "") is not None or effective_value(run, "engine") != "deepspeed":
+    key = deepspeed(run, STEPS)
+    if not key or key.value is not None or not under_deepspeed(run):
         return
-    if run.deepspeed_route not in ("accelerate", "trainer"):
-        return
-    yield Finding(
-        Location(run.deepspeed, (STEPS,)),
-        f"`{STEPS}` is null; accelerate multiplies with it and stops in prepare()",
-        'write "auto"',
-        fix=edited(replace_value, run.deepspeed, (STEPS,), '"auto"', why='write "auto"'),
-    )
-
-
-_WHOLE_IN_JSON: tuple[Path, ...] = (
-    ("scheduler", "params", "warmup_num_steps"),
-    ("scheduler", "params", "lr_range_test_step_size"),
-)
-_WHOLE_IN_RECIPE = (STEPS, "per_device_train_batch_size")
+    if run.deepspeed_route in ("accelerate", "trainer"):
+        yield key.finding(
+            f"`{STEPS}` is null; accelerate multiplies with it and stops in prepare()",
+            'write "auto"',
+            fix=key.replace('"auto"', 'write "auto"'),
+        )
 
 
 @rule("ZC241", "count-with-a-dot", Severity.ERROR)
 def count_with_a_dot(run: Run) -> Iterator[Finding]:
-    places: list[tuple[SourceFile | None, Path]] = []
+    keys: list[Key] = []
     if run.consumer in TRAINERS:
-        places += [(run.recipe, (name,)) for name in _WHOLE_IN_RECIPE]
+        keys += [recipe(run, name) for name in (STEPS, "per_device_train_batch_size")]
     if run.deepspeed_route in ("accelerate", "trainer") and not only_below(run.versions.get("deepspeed"), "0.19.3"):
-        places += [(run.deepspeed, path) for path in _WHOLE_IN_JSON]
-    for file, path in places:
-        node = file.document.get(path) if file is not None and file.document is not None else None
-        if file is None or not isinstance(node, Scalar) or not isinstance(node.value, float):
+        params = deepspeed(run, "scheduler", "params")
+        keys += [params[name] for name in ("warmup_num_steps", "lr_range_test_step_size")]
+    for key in keys:
+        if not isinstance(key.value, float) or not isfinite(key.value):
             continue
-        value = node.value
-        if not isfinite(value) or (file is run.deepspeed and not value.is_integer()):
-            continue
-        fix = None
-        if value.is_integer():
-            fix = edited(replace_value, file, path, str(int(value)), why="write a whole number")
-        yield Finding(
-            Location(file, path, "value"),
-            f"`{path[-1]}: {node.raw}` is no whole number to its reader, which stops at it",
-            "write it without the dot" if fix else "write a whole number",
-            fix=fix,
-        )
-
-
-def _unmanaged(run: Run) -> bool:
-    data = deepspeed_data(run)
-    if only_below(run.versions.get("deepspeed"), "0.19.4"):
-        return False  # the key is not read there
-    value = data.get("managed_gradient_accumulation", True)
-    return run.deepspeed is not None and value in (False, None) and "managed_gradient_accumulation" in data
+        whole = key.value.is_integer()
+        if whole or key.file is run.recipe:
+            yield key.finding(
+                f"`{key.name}: {key.raw}` is no whole number to its reader, which stops at it",
+                "write it without the dot" if whole else "write a whole number",
+                fix=key.replace(str(int(key.value)), "write a whole number") if whole else None,
+                where="value",
+            )
 
 
 @rule(
@@ -116,48 +155,41 @@ def _unmanaged(run: Run) -> bool:
     versions="deepspeed>=0.19.4",
 )
 def unmanaged_accumulation_with_overlap(run: Run) -> Iterator[Finding]:
-    stage = stage_of(run)
-    if not _unmanaged(run) or run.deepspeed is None or stage not in (0, 1):
+    managed, stage = deepspeed(run, "managed_gradient_accumulation"), stage_of(run)
+    overlap = deepspeed(run, "zero_optimization", "overlap_comm")
+    if not managed or managed.value not in (False, None) or stage not in (0, 1):
         return
-    path: Path = ("zero_optimization", "overlap_comm")
-    if effective_value(run, "zero_optimization.overlap_comm") is not True or not present(run.deepspeed, path):
-        return
-    yield Finding(
-        Location(run.deepspeed, path),
-        f"`overlap_comm` at ZeRO stage {stage} without managed accumulation; DeepSpeed stops when the engine is built",
-        "switch overlap_comm off, or use stage 2",
-        [Location(run.deepspeed, ("managed_gradient_accumulation",), label="the other key")],
-        edited(replace_value, run.deepspeed, path, "false", why="switch overlap_comm off", safe=False),
-    )
+    if overlap and effective_value(run, "zero_optimization.overlap_comm") is True:
+        yield overlap.finding(
+            f"`overlap_comm` at ZeRO stage {stage} without managed accumulation; DeepSpeed stops when the engine is "
+            "built",
+            "switch overlap_comm off, or use stage 2",
+            [managed.at(label="the other key")],
+            overlap.replace("false", "switch overlap_comm off", safe=False),
+        )
 
 
 @rule("ZC248", "steps-per-print-zero", Severity.ERROR, consumers={"deepspeed"})
 def steps_per_print_zero(run: Run) -> Iterator[Finding]:
-    value = deepspeed_data(run).get("steps_per_print")
-    if run.deepspeed is None or not number(value) or value != 0:
-        return
-    yield Finding(
-        Location(run.deepspeed, ("steps_per_print",)),
-        "`steps_per_print: 0` is a divisor: the first optimizer step stops",
-        "leave it out: then nothing is printed",
-        fix=edited(delete_entry, run.deepspeed, ("steps_per_print",), why="remove the key"),
-    )
+    key = deepspeed(run, "steps_per_print")
+    if key.is_number(0):
+        yield key.finding(
+            "`steps_per_print: 0` is a divisor: the first optimizer step stops",
+            "leave it out: then nothing is printed",
+            fix=key.delete("remove the key"),
+        )
 
 
 @rule("ZC249", "accelerator-steps-beaten", Severity.ERROR, consumers={"accelerate"})
 def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
-    if accelerator.is_open_option(run, STEPS):
+    stated, used = accelerator.accumulation(run), setting(run, STEPS)
+    if accelerator.is_open_option(run, STEPS) or stated.origin.file is None or not stated.known:
         return
-    asked = accelerator.accumulation(run)
-    used = run.effective.get(STEPS)
-    if not (asked.origin.file and asked.known and used is not None and used.known and number(used.value)):
-        return
-    if used.value == asked.value:
-        return
-    location, related = primary_location(run, (asked.origin, used.origin))
-    yield Finding(
-        location,
-        f"`Accelerator(gradient_accumulation_steps={asked.value})` is beaten: the job accumulates {used.value} steps",
-        f"write {asked.value} in the config as well, or {used.value} here",
-        related,
-    )
+    if used.number not in (None, stated.value):
+        yield finding_at(
+            run,
+            (from_origin(run, stated.origin), used),
+            f"`Accelerator(gradient_accumulation_steps={stated.value})` is beaten: the job accumulates {used.value} "
+            "steps",
+            f"write {stated.value} in the config as well, or {used.value} here",
+        )

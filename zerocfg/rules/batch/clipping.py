@@ -1,82 +1,113 @@
-"""ZC2xx: gradient clipping, by whoever asks for it. See also :mod:`overridden`."""
+"""ZC2xx: gradient clipping, by whoever asks for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.batch.hyperparameters import number
-from zerocfg.rules.effects import TRAINERS, accelerate_section, deepspeed_data, describe_origin
-from zerocfg.rules.failures import primary_location
-from zerocfg.rules.fixes import edited, replace_at
+from zerocfg.catalog.versions import Release, text
+from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.arguments import under_deepspeed
+from zerocfg.rules.effects import TRAINERS, admitted, admitting, describe_origin
+from zerocfg.rules.fixes import giving
+from zerocfg.rules.key import accelerate, deepspeed, finding_at, from_origin, setting, trainer_argument
 from zerocfg.run.model import Run
-from zerocfg.source.edit import insert_entry, replace_value
-from zerocfg.source.node import Path
+from zerocfg.run.stages.parser import parser_of
 
 _CLIP = "gradient_clipping"
 
 
+@rule("ZC209", "clipping-not-passed-on", Severity.ERROR, consumers=TRAINERS)
+def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
+    ds = deepspeed(run)
+    if not ds.section or _CLIP in ds or not under_deepspeed(run):
+        return
+    asked, defaults = trainer_argument(run, "max_grad_norm"), parser_of(run).defaults(_CLIP)
+    if not asked or not isinstance(asked.value, (int, float)) or any(asked.value == value for _, value in defaults):
+        return
+    older = not all(value for _, value in defaults)  # a release before the default was a number
+    because = f" ({admitted(run, 'deepspeed')})" if older else ""
+    yield asked.finding(
+        f"max_grad_norm {asked.value} does not reach DeepSpeed: {ds.file_name} has no `{_CLIP}`, "
+        f"so the engine silently {_clips(defaults)}{because}",
+        f'add "{_CLIP}": "auto" to {ds.file_name}',
+        [ds, *(admitting(run, "deepspeed") if older else ())],
+        giving(ds[_CLIP].set('"auto"', "let the Trainer pass it on"), _CLIP, asked.value),
+    )
+
+
+def _clips(defaults: Sequence[tuple[Release, float]]) -> str:
+    """What an engine does that is told nothing, in each of the admitted releases that differ."""
+    told = ""
+    for since, value in defaults:
+        told += f", and from DeepSpeed {text(since)} on " if told else ""
+        told += f"clips at its default, {value}" if value else f"clips nothing, as its default is {value}"
+    return told
+
+
+@rule("ZC210", "clipping-cannot-be-switched-off-here", Severity.ERROR, versions="deepspeed>=0.19.3")
+def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
+    exported = run.effective.environment.get("ACCELERATE_GRADIENT_CLIPPING")
+    in_json = run.deepspeed is not None or "ACCELERATE_DEEPSPEED_CONFIG_FILE" in run.effective.environment
+    if exported is None or in_json or not under_deepspeed(run):
+        return
+    if _float(exported.value) == 0:
+        key = from_origin(run, exported.origin)
+        yield key.finding(
+            f"`gradient_clipping: {exported.value}` counts as not set; DeepSpeed silently clips at its default, 1.0",
+            'write -1, or put "gradient_clipping": 0 into a DeepSpeed JSON named in `deepspeed_config_file`',
+            fix=key.replace("-1", "write -1, no clipping") if run.consumer == "accelerate" else None,
+        )
+
+
 @rule("ZC237", "clipping-null", Severity.ERROR)
 def clipping_null(run: Run) -> Iterator[Finding]:
-    if run.deepspeed is None or deepspeed_data(run).get(_CLIP, "") is not None:
+    key = deepspeed(run, _CLIP)
+    if not key or key.value is not None:
         return
-    text = '"auto"' if run.consumer in TRAINERS else "0"
-    yield Finding(
-        Location(run.deepspeed, (_CLIP,)),
+    value = '"auto"' if run.consumer in TRAINERS else "0"
+    yield key.finding(
         "`gradient_clipping` is null; DeepSpeed compares it with a number in the first step and stops",
         'write "auto" and set max_grad_norm' if run.consumer in TRAINERS else "write 0 for no clipping, or a number",
-        fix=edited(replace_value, run.deepspeed, (_CLIP,), text, why=f"write {text}", safe=False)
-        if run.consumer is not None
-        else None,
+        fix=key.replace(value, f"write {value}", safe=False) if run.consumer is not None else None,
     )
 
 
 @rule("ZC238", "clipping-negative", Severity.NOTE)
 def clipping_negative(run: Run) -> Iterator[Finding]:
-    setting = run.effective.get(_CLIP)
-    if setting is None or not number(setting.value) or not setting.value < 0 or setting.origin.file is None:
-        return
-    if setting.origin.file is run.accelerate:
-        return  # there 0 counts as not set, and a negative number is the only way to say it
-    location, related = primary_location(run, [setting.origin])
-    yield Finding(
-        location,
-        f"a clipping of {show(setting.value)} counts as no clipping",
-        "write 0 where no clipping is meant",
-        related,
-        replace_at(setting.origin, "0.0", "write 0, no clipping"),
-    )
+    key = setting(run, _CLIP)
+    # In the YAML of accelerate 0 counts as not set, and a negative number is the only way to say it.
+    if key.number is not None and key.number < 0 and key.file not in (None, run.accelerate):
+        yield key.finding(
+            f"a clipping of {show(key.value)} counts as no clipping",
+            "write 0 where no clipping is meant",
+            fix=key.replace("0.0", "write 0, no clipping"),
+        )
 
 
 @rule("ZC239", "clipping-of-script-without-effect", Severity.WARNING, consumers={"accelerate"})
 def clipping_of_script_without_effect(run: Run) -> Iterator[Finding]:
-    given, setting = run.arguments.get("max_grad_norm"), run.effective.get(_CLIP)
-    if given is None or setting is None or not number(setting.value) or run.effective.value("engine") != "deepspeed":
+    given, used = run.arguments.get("max_grad_norm"), setting(run, _CLIP)
+    if given is None or used.number is None or not under_deepspeed(run):
         return
-    try:
-        asked = float(given.value)
-    except (TypeError, ValueError):
+    asked = _float(given.value)
+    if asked is None or asked == used.number:
         return
-    if asked == setting.value:
-        return
-    location, related = primary_location(run, [given.origin, setting.origin])
-    yield Finding(
-        location,
+    key = deepspeed(run, _CLIP) if run.deepspeed is not None else accelerate(run, "deepspeed_config", _CLIP)
+    yield finding_at(
+        run,
+        (from_origin(run, given.origin), used),
         f"`--max_grad_norm {show(given.value).strip(chr(34))}` has no effect under DeepSpeed, which clips at "
-        f"{show(setting.value)} ({describe_origin(setting.origin)})",
+        f"{show(used.value)} ({describe_origin(used.origin)})",
         "write the number as `gradient_clipping` into the config",
-        related,
-        _told(run, str(given.value)) if asked > 0 else None,
+        key.set(str(given.value), f"clip at {given.value}", safe=False) if asked > 0 else None,
     )
 
 
-def _told(run: Run, text: str) -> Fix | None:
-    """The script's number in the file that DeepSpeed's config comes from."""
-    why = f"clip at {text}"
-    in_json = run.deepspeed is not None
-    file = run.deepspeed if in_json else run.accelerate
-    parent: Path = () if in_json else ("deepspeed_config",)
-    if _CLIP in (deepspeed_data(run) if in_json else accelerate_section(run)):
-        return edited(replace_value, file, (*parent, _CLIP), text, why=why, safe=False)
-    return edited(insert_entry, file, parent, _CLIP, text, why=why, safe=False)
+def _float(value: Any) -> float | None:
+    """A word as its reader converts it."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None

@@ -6,49 +6,48 @@ from collections.abc import Iterator
 from functools import cache
 
 from zerocfg.catalog.counterparts import paths
-from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.batch.optimizer import optimizer_type
-from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, section
-from zerocfg.rules.failures import primary_location
-from zerocfg.rules.fixes import edited, giving
-from zerocfg.run.model import UNKNOWN, Run, Setting
-from zerocfg.run.stages.arguments import arguments_of
-from zerocfg.source.edit import insert_entry
+from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.batch.optimizer import optimizer_params, optimizer_type
+from zerocfg.rules.batch.sections import known_types
+from zerocfg.rules.effects import TRAINERS, describe_origin
+from zerocfg.rules.fixes import giving
+from zerocfg.rules.key import Key, deepspeed, finding_at, trainer_argument
+from zerocfg.run.model import Run
 
-_PARAMS = ("optimizer", "params")
 _SAID = ("lr", "weight_decay", "betas", "eps")
 """The parameters of an optimizer that training arguments say as well."""
-
-
-def number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+_BELOW_0 = {
+    "lr": "the loss is climbed instead of descended",
+    "eps": "the update can divide by zero",
+    "weight_decay": "weights grow instead of shrinking",
+}
 
 
 @rule("ZC218", "optimizer-number-out-of-range", Severity.ERROR)
 def optimizer_number_out_of_range(run: Run) -> Iterator[Finding]:
-    if optimizer_type(run) is None or run.deepspeed is None:
+    if optimizer_type(run) is None:
         return
-    for name, value in section(run, "optimizer", "params").items():
-        wrong = ""
-        if name in ("lr", "eps", "weight_decay") and number(value) and value < 0:
-            wrong = f"`{name}` is {show(value)}: below 0 " + {
-                "lr": "the loss is climbed instead of descended",
-                "eps": "the update can divide by zero",
-                "weight_decay": "weights grow instead of shrinking",
-            }.get(name, "")
-        elif name == "betas" and isinstance(value, list):
-            if len(value) != 2:
-                wrong = f"`betas` has {len(value)} entries; the first step stops, because it takes two"
-            elif any(number(beta) and not 0 <= beta < 1 for beta in value):
-                wrong = f"`betas` is {show(value)}: with a beta outside of 0 to 1 (1 excluded) the loss becomes NaN"
+    for key in optimizer_params(run):
+        wrong = _out_of_range(key)
         if wrong:
-            yield Finding(
-                Location(run.deepspeed, (*_PARAMS, name)),
+            yield key.finding(
                 f"{wrong}; DeepSpeed's own optimizers do not check it",
                 "usual values are `betas: [0.9, 0.999]`, `eps: 1e-8`, and a learning rate and weight decay from 0 on",
             )
+
+
+def _out_of_range(key: Key) -> str:
+    """What is wrong with the value of a parameter, and what comes of it; empty where nothing is."""
+    if key.name in _BELOW_0 and key.number is not None and key.number < 0:
+        return f"`{key.name}` is {show(key.value)}: below 0 {_BELOW_0[key.name]}"
+    if key.name != "betas" or not isinstance(key.value, list):
+        return ""
+    if len(key.value) != 2:
+        return f"`betas` has {len(key.value)} entries; the first step stops, because it takes two"
+    if any(beta.number is not None and not 0 <= beta.number < 1 for beta in key):
+        return f"`betas` is {show(key.value)}: with a beta outside of 0 to 1 (1 excluded) the loss becomes NaN"
+    return ""
 
 
 @cache
@@ -59,83 +58,69 @@ def _arguments(name: str) -> tuple[str, ...]:
     return tuple(said[setting][-1] for setting in names if setting in said)
 
 
-def schedule_sets_rate(run: Run) -> bool:
+def _schedule_sets_rate(run: Run) -> bool:
     """Whether a schedule of the DeepSpeed config replaces the optimizer's learning rate by numbers of its own."""
-    kind, params = section(run, "scheduler").get("type"), section(run, "scheduler", "params")
-    if kind in ("OneCycle", "LRRangeTest", "WarmupDecayLR"):
-        return kind != "WarmupDecayLR" or params.get("warmup_max_lr", "") is not None
-    return kind == "WarmupLR" and params.get("warmup_max_lr") is not None
+    kind, peak = deepspeed(run, "scheduler", "type"), deepspeed(run, "scheduler", "params", "warmup_max_lr")
+    if kind.value == "WarmupDecayLR":
+        return not peak or peak.value is not None
+    return kind.value in ("OneCycle", "LRRangeTest") or (kind.value == "WarmupLR" and peak.value is not None)
 
 
-def _defaults(run: Run) -> dict[str, object]:
-    """What the constructor takes for an absent parameter; empty for a type that nothing is known of."""
-    kind = optimizer_type(run)
-    if kind is None or section(run, "optimizer", "params").get("torch_adam"):
+def _missing(run: Run) -> dict[str, object]:
+    """The parameters that the optimizer lacks, with what its constructor takes for them; none for a type that nothing
+    is known of, and no learning rate where the schedule sets it."""
+    kind, params = optimizer_type(run), optimizer_params(run)
+    if kind is None or params.get("torch_adam") or (params and not isinstance(params.value, dict)):
         return {}
-    schema = load_schema("deepspeed")
-    params = schema.find(_PARAMS)
-    known = params.variant(kind, schema) if params else None
+    known = known_types("optimizer").get(kind.value.lower())
     # Muon has several rates and no default for them: what its other numbers mean depends on them.
     if known is None or known.keys["lr"].default is None:
         return {}
-    defaults = {name: known.keys[name].default for name in _SAID if name in known.keys}
+    given = {*params.section, "lr"} if _schedule_sets_rate(run) else params.section
+    defaults = {name: known.keys[name].default for name in _SAID if name in known.keys and name not in given}
     return {name: default for name, default in defaults.items() if default is not None}
 
 
 def _filled(run: Run, name: str) -> Fix | None:
     """The parameter as "auto", in a section of parameters that may be absent."""
-    why = f'add "{name}": "auto"'
-    if "params" not in section(run, "optimizer"):
-        return edited(insert_entry, run.deepspeed, _PARAMS[:1], "params", f'{{"{name}": "auto"}}', why=why)
-    return edited(insert_entry, run.deepspeed, _PARAMS, name, '"auto"', why=why)
+    params, why = optimizer_params(run), f'add "{name}": "auto"'
+    return params[name].set('"auto"', why) if params else params.set(f'{{"{name}": "auto"}}', why)
 
 
 @rule("ZC219", "argument-not-passed-to-optimizer", Severity.ERROR, consumers=TRAINERS)
 def argument_not_passed_to_optimizer(run: Run) -> Iterator[Finding]:
-    params = section(run, "optimizer").get("params", {})
-    if run.deepspeed is None or not isinstance(params, dict):
-        return
-    arguments = arguments_of(run)
-    for name, default in _defaults(run).items():
-        if name in params or (name == "lr" and schedule_sets_rate(run)):
+    params = optimizer_params(run)
+    for name, default in _missing(run).items():
+        asked = {argument: trainer_argument(run, argument) for argument in _arguments(name)}
+        numbers = [key.number for key in asked.values()]
+        value = numbers if name == "betas" else numbers[0]
+        # The Trainer's own learning rate counts as asked for.
+        if None in numbers or value == default or not (name == "lr" or any(asked.values())):
             continue
-        asked = [arguments.setting(argument) for argument in _arguments(name)]
-        value = [item.value for item in asked] if name == "betas" else asked[0].value
-        if not _asked_for(asked, name) or value == default:
-            continue
-        location, related = primary_location(run, [item.origin for item in asked if item.origin.kind != "default"])
-        argument = _arguments(name)[0] if asked[0].origin.kind != "default" else _arguments(name)[-1]
-        shown = asked[_arguments(name).index(argument)]
-        yield Finding(
-            location,
+        given = {argument: key for argument, key in asked.items() if key.origin.kind != "default"}
+        argument, shown = next(iter((given or asked).items()))
+        finding = finding_at(
+            run,
+            given.values(),
             f"`{argument}: {show(shown.value)}` ({describe_origin(shown.origin)}) does not reach the optimizer of "
-            f"{run.deepspeed.name}, which has no `{name}` and silently takes its default, {show(default)}",
+            f"{params.file_name}, which has no `{name}` and silently takes its default, {show(default)}",
             f'add `"{name}": "auto"` to `optimizer.params`',
-            [*related, Location(run.deepspeed, _PARAMS, label="no such key here")],
             giving(_filled(run, name), f"optimizer.params.{name}", value),
         )
-
-
-def _asked_for(asked: list[Setting], name: str) -> bool:
-    """Known numbers, of which somebody wrote one; the Trainer's own learning rate counts as asked for."""
-    if not all(number(item.value) for item in asked):
-        return False
-    return name == "lr" or any(item.origin.kind in ("file", "flag", "environment") for item in asked)
+        finding.related.append(params.at(label="no such key here"))
+        yield finding
 
 
 @rule("ZC220", "learning-rate-missing", Severity.WARNING)
 def learning_rate_missing(run: Run) -> Iterator[Finding]:
-    defaults = _defaults(run)
-    params = section(run, "optimizer").get("params", {})
-    if run.deepspeed is None or run.consumer in TRAINERS or "lr" not in defaults or not isinstance(params, dict):
-        return
-    if "lr" in params or schedule_sets_rate(run) or effective_value(run, "engine") not in (None, UNKNOWN, "deepspeed"):
+    missing = _missing(run)
+    if run.consumer in TRAINERS or "lr" not in missing:
         return
     own_script = run.consumer == "accelerate"
-    yield Finding(
-        Location(run.deepspeed, ("optimizer",), "key"),
-        f"the optimizer has no `lr`: DeepSpeed takes its default, {show(defaults['lr'])}"
+    yield deepspeed(run, "optimizer").finding(
+        f"the optimizer has no `lr`: DeepSpeed takes its default, {show(missing['lr'])}"
         + (", whatever the script's DummyOptim says" if own_script else ""),
         'add `"lr": "auto"`, which accelerate fills from DummyOptim' if own_script else "write the learning rate",
         fix=_filled(run, "lr") if own_script else None,
+        where="key",
     )

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from math import prod
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, changed_before, deepspeed_data, describe_origin, tuned
-from zerocfg.rules.failures import failures, primary_location
-from zerocfg.rules.fixes import edited, giving, replace_at
+from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, changed_before, describe_origin, tuned
+from zerocfg.rules.failures import failures, reported
+from zerocfg.rules.fixes import giving
+from zerocfg.rules.key import Key, deepspeed, finding_at, from_origin
 from zerocfg.run.model import Difference, Run
-from zerocfg.run.stages.batches import MICRO, TRAIN
-from zerocfg.source.edit import delete_entry, insert_entry
+from zerocfg.run.stages.batches import MICRO, STEPS, TRAIN
 
-_STEPS = "gradient_accumulation_steps"
-_PRECISION = ("fp16.enabled", "bf16.enabled")
-_OWN_BATCH = (*_PRECISION, _STEPS)
+_OWN_RULE = ("fp16.enabled", "bf16.enabled", STEPS)
+"""What ZC201 and ZC302 tell."""
 
 
 def mismatches(run: Run) -> Iterator[Difference]:
@@ -25,51 +24,32 @@ def mismatches(run: Run) -> Iterator[Difference]:
         yield from failure.differences
 
 
-def disagreement(run: Run, one: Difference) -> Finding:
+def disagreement(run: Run, difference: Difference) -> Finding:
     """A difference, at the place of the DeepSpeed side."""
-    ds, hf = one.written.origin, one.asked.origin
-    location, related = primary_location(run, (ds, hf))
-    return Finding(
-        location,
-        f"`{one.key}` is {show(one.written.value)} ({describe_origin(ds)}) but the Trainer's `{one.argument}` is "
-        f"{show(one.asked.value)} ({describe_origin(hf)}); train() stops at the difference, after the model was loaded",
+    written, asked = difference.written, difference.asked
+    key = from_origin(run, written.origin)
+    return finding_at(
+        run,
+        (key, from_origin(run, asked.origin)),
+        f"`{difference.key}` is {show(written.value)} ({describe_origin(written.origin)}) but the Trainer's "
+        f"`{difference.argument}` is {show(asked.value)} ({describe_origin(asked.origin)}); train() stops at the "
+        "difference, after the model was loaded",
         'write "auto": the Trainer then fills in its own value, which is kept in one place only',
-        related,
-        giving(replace_at(ds, '"auto"', 'let the Trainer fill it in: "auto"', safe=False), one.key, one.asked.value),
+        giving(key.replace('"auto"', 'let the Trainer fill it in: "auto"', safe=False), difference.key, asked.value),
     )
-
-
-@rule("ZC201", "accumulation-disagrees", Severity.ERROR, consumers=TRAINERS)
-def accumulation_disagrees(run: Run) -> Iterator[Finding]:
-    for one in mismatches(run):
-        if one.key != _STEPS:
-            continue
-        finding = disagreement(run, one)
-        if one.written.origin.kind == "computed" and run.deepspeed is not None:
-            finding.related = [finding.location, *finding.related]
-            finding.location = Location(run.deepspeed)
-            finding.message = (
-                f"{run.deepspeed.name} has no `{_STEPS}`, for which accelerate puts {show(one.written.value)}, but "
-                f"the Trainer's is {show(one.asked.value)} ({describe_origin(one.asked.origin)}); train() stops "
-                "at the difference"
-            )
-            finding.help = f'add `"{_STEPS}": "auto"` to {run.deepspeed.name}'
-            added = edited(insert_entry, run.deepspeed, (), _STEPS, '"auto"', why="let the Trainer fill it in")
-            finding.fix = giving(added, _STEPS, one.asked.value)
-        yield finding
 
 
 @rule("ZC202", "disagrees-with-trainer", Severity.ERROR, consumers=TRAINERS)
 def disagrees_with_trainer(run: Run) -> Iterator[Finding]:
-    for one in mismatches(run):
-        if one.key not in _OWN_BATCH:
-            yield disagreement(run, one)
+    for difference in mismatches(run):
+        if difference.key not in _OWN_RULE:
+            yield disagreement(run, difference)
 
 
 def lacks_accumulation(run: Run) -> bool:
     """Whether accelerate puts an accumulation of 1 into the Trainer's DeepSpeed config."""
-    data = deepspeed_data(run)
-    return run.consumer in TRAINERS and run.deepspeed_route == "trainer" and bool(data) and _STEPS not in data
+    ds = deepspeed(run)
+    return run.consumer in TRAINERS and run.deepspeed_route == "trainer" and bool(ds.section) and STEPS not in ds
 
 
 def _batch_help(run: Run) -> str:
@@ -82,50 +62,47 @@ def _batch_help(run: Run) -> str:
 def batch_product(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC203"):
         if lacks_accumulation(run):
-            continue  # ZC206 knows the reason
-        location, related = primary_location(run, failure.places)
+            break  # ZC206 knows the reason
         train, *factors = failure.about
-        sizes = f"{train} != {' * '.join(factors)}"
-        yield Finding(
-            location,
-            f"train_batch_size is not micro batch * accumulation * processes: {sizes}; DeepSpeed stops at it",
+        yield reported(
+            run,
+            failure,
             _batch_help(run),
-            related,
-            _without_total(run),
+            message=f"train_batch_size is not micro batch * accumulation * processes: {train} != "
+            f"{' * '.join(factors)}; DeepSpeed stops at it",
+            fix=_without_total(run),
         )
-    if not any(True for _ in failures(run, "ZC201", "ZC203", "ZC204")):
+    if not any(failures(run, "ZC201", "ZC203", "ZC204")):
         yield from _never_fits(run)
 
 
 def _without_total(run: Run) -> Fix | None:
     """train_batch_size left out, where the other two are numbers and nobody compares it."""
-    data = deepspeed_data(run)
-    if run.consumer in TRAINERS or not all(_whole(data.get(name)) for name in (TRAIN, MICRO, _STEPS)):
+    ds = deepspeed(run)
+    if run.consumer in TRAINERS or not all(positive(ds[name]) for name in (TRAIN, MICRO, STEPS)):
         return None
-    return edited(delete_entry, run.deepspeed, (TRAIN,), why="it follows from the other two", safe=False)
+    return ds[TRAIN].delete("it follows from the other two", safe=False)
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+def positive(key: Key) -> int:
+    """A size that is written as a number, else 0."""
+    return max(key.whole or 0, 0)
 
 
 def _never_fits(run: Run) -> Iterator[Finding]:
     """Sizes that fit no number of processes at all."""
-    data = deepspeed_data(run)
-    if run.deepspeed is None or "sequence_parallel_size" in data or not _whole(data.get(TRAIN)):
+    ds = deepspeed(run)
+    total, others = ds[TRAIN], [ds[name] for name in (MICRO, STEPS) if ds.get(name) is not None]
+    names, product = [key.name for key in others], prod(map(positive, others))
+    if not positive(total) or not others or not product or "sequence_parallel_size" in ds:
         return
-    others = [name for name in (MICRO, _STEPS) if data.get(name) is not None]
-    if not others or not all(_whole(data[name]) for name in others):
-        return
-    total, product = data[TRAIN], prod(data[name] for name in others)
-    if total % product and (total > product or others != [MICRO]):  # else ZC204 says it
-        yield Finding(
-            Location(run.deepspeed, (TRAIN,)),
-            f"train_batch_size {total} is no multiple of {' * '.join(others)}, "
-            f"{' * '.join(str(data[name]) for name in others)}: "
+    if total.value % product and (total.value > product or names != [MICRO]):  # else ZC204 says it
+        yield total.finding(
+            f"train_batch_size {total.value} is no multiple of {' * '.join(names)}, "
+            f"{' * '.join(str(key.value) for key in others)}: "
             "DeepSpeed stops at it, whatever the number of processes",
             _batch_help(run),
-            [Location(run.deepspeed, (name,)) for name in others],
+            others,
             _without_total(run),
         )
 
@@ -133,68 +110,63 @@ def _never_fits(run: Run) -> Iterator[Finding]:
 @rule("ZC204", "batch-zero", Severity.ERROR)
 def batch_zero(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC204"):
-        location, related = primary_location(run, failure.places)
-        yield Finding(location, f"{failure.message}; DeepSpeed stops at it", _batch_help(run), related, _smaller(run))
-    data = deepspeed_data(run)
-    total, micro = data.get("train_batch_size"), data.get("train_micro_batch_size_per_gpu")
-    if run.consumer is None and run.deepspeed is not None and (total is False or micro is False):
-        name = MICRO if micro is False else TRAIN
-        yield Finding(
-            Location(run.deepspeed, (name,)),
-            f"{name} is false, which counts as 0: DeepSpeed stops at it, and the Trainer at the difference",
+        message = f"{failure.message}; DeepSpeed stops at it"
+        yield reported(run, failure, _batch_help(run), message=message, fix=_smaller(run))
+    ds = deepspeed(run)
+    false = next((key for key in (ds[MICRO], ds[TRAIN]) if key.value is False), None)
+    if run.consumer is None and false is not None:
+        yield false.finding(
+            f"{false.name} is false, which counts as 0: DeepSpeed stops at it, and the Trainer at the difference",
             _batch_help(run),
         )
-    if any(True for _ in failures(run, "ZC204", "ZC201", "ZC203")) or run.deepspeed is None:
+    if any(failures(run, "ZC204", "ZC201", "ZC203")):
         return
-    if (
-        isinstance(total, int)
-        and isinstance(micro, int)
-        and 0 <= total < micro
-        and not isinstance(total, bool)
-        and "gradient_accumulation_steps" not in data
-    ):
-        yield Finding(
-            Location(run.deepspeed, ("train_batch_size",)),
-            f"train_batch_size {total} is less than one micro batch of {micro}: the accumulation that DeepSpeed "
-            "works out is "
-            "0, at which it stops, whatever the number of processes",
+    total, micro = ds[TRAIN], ds[MICRO]
+    if total.whole is not None and _below_micro_batch(run) and STEPS not in ds:
+        yield total.finding(
+            f"train_batch_size {total.value} is less than one micro batch of {micro.value}: the accumulation that "
+            "DeepSpeed works out is 0, at which it stops, whatever the number of processes",
             _batch_help(run),
-            [Location(run.deepspeed, (MICRO,), label="the micro batch")],
+            [micro.at(label="the micro batch")],
             _smaller(run),
         )
 
 
+def _below_micro_batch(run: Run) -> bool:
+    """Whether train_batch_size, of which false counts as 0, is less than one micro batch."""
+    total, micro = deepspeed(run).get(TRAIN), deepspeed(run).get(MICRO)
+    return isinstance(total, int) and isinstance(micro, int) and 0 <= total < micro
+
+
 def _smaller(run: Run) -> Fix | None:
     """train_batch_size left out where it is less than one micro batch."""
-    data = deepspeed_data(run)
-    total, micro = data.get(TRAIN), data.get(MICRO)
-    if run.consumer in TRAINERS or not isinstance(total, int) or not isinstance(micro, int) or not 0 <= total < micro:
+    if run.consumer in TRAINERS or not _below_micro_batch(run):
         return None
-    return edited(delete_entry, run.deepspeed, (TRAIN,), why="let it follow from the micro batch", safe=False)
+    return deepspeed(run, TRAIN).delete("let it follow from the micro batch", safe=False)
 
 
 @rule("ZC205", "batch-missing", Severity.ERROR)
 def batch_missing(run: Run) -> Iterator[Finding]:
     if tuned(run) or changed_before(run):
         return
-    if run.consumer is None and run.deepspeed is not None:
-        keys = deepspeed_data(run)
-        if keys and all(keys.get(name) is None for name in (TRAIN, MICRO)):
-            there = next((name for name in (MICRO, TRAIN) if name in keys), None)
-            yield Finding(
-                Location(run.deepspeed, (there,) if there else ()),
-                (f"`{there}` is null and counts as absent" if there else f"neither {TRAIN} nor {MICRO} is there")
-                + "; DeepSpeed stops unless the program adds one",
-                'add `train_micro_batch_size_per_gpu`: a number, or "auto" for the Trainer and accelerate',
-            )
-    for failure in failures(run, "ZC205"):
-        location, related = primary_location(run, failure.places)
-        auto = run.consumer in WITH_ACCELERATE
-        value = '"auto"' if auto else "the batch size of one process"
-        yield Finding(
-            Location(run.deepspeed) if run.deepspeed is not None else location,
-            "neither train_batch_size nor train_micro_batch_size_per_gpu is there; DeepSpeed stops",
-            f"add `train_micro_batch_size_per_gpu`: {value}",
-            related,
-            edited(insert_entry, run.deepspeed, (), MICRO, '"auto"', why="let the caller fill it in") if auto else None,
+    ds = deepspeed(run)
+    if run.consumer is None and ds.section and ds.get(TRAIN) is None and ds.get(MICRO) is None:
+        null = next((ds[name] for name in (MICRO, TRAIN) if name in ds), None)
+        yield (null or ds).finding(
+            (f"`{null.name}` is null and counts as absent" if null else f"neither {TRAIN} nor {MICRO} is there")
+            + "; DeepSpeed stops unless the program adds one",
+            'add `train_micro_batch_size_per_gpu`: a number, or "auto" for the Trainer and accelerate',
         )
+    for failure in failures(run, "ZC205"):
+        filled = run.consumer in WITH_ACCELERATE
+        value = '"auto"' if filled else "the batch size of one process"
+        finding = reported(
+            run,
+            failure,
+            f"add `train_micro_batch_size_per_gpu`: {value}",
+            message="neither train_batch_size nor train_micro_batch_size_per_gpu is there; DeepSpeed stops",
+            fix=ds[MICRO].set(value, "let the caller fill it in") if filled else None,
+        )
+        if run.deepspeed is not None:
+            finding.location = ds.at()
+        yield finding

@@ -5,133 +5,109 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.batch.hyperparameters import number
-from zerocfg.rules.batch.scheduler import PARAMS, parameters, scheduler_type
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value, section
-from zerocfg.rules.failures import primary_location
-from zerocfg.rules.fixes import edited
+from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.batch.scheduler import schedule_params
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin
+from zerocfg.rules.key import deepspeed, setting, trainer_argument
 from zerocfg.run.model import Run
-from zerocfg.run.stages.arguments import arguments_of
-from zerocfg.source.edit import insert_entry, replace_value
-from zerocfg.source.node import Path
-
-_WARMUPS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
-_RATE: Path = ("optimizer", "params", "lr")
 
 
 @rule("ZC229", "warmup-longer-than-schedule", Severity.WARNING)
 def warmup_longer_than_schedule(run: Run) -> Iterator[Finding]:
-    kind, params = scheduler_type(run), parameters(run)
-    if kind not in ("WarmupDecayLR", "WarmupCosineLR") or params is None or run.deepspeed is None:
+    params = schedule_params(run, "WarmupDecayLR", "WarmupCosineLR")
+    if params is None:
         return
-    total = effective_value(run, "scheduler.params.total_num_steps")
-    steps = effective_value(run, "scheduler.params.warmup_num_steps") if "warmup_num_steps" in params else 1000
-    if not number(total) or not number(steps) or total >= steps or total <= 0:
+    key = params["warmup_num_steps"]
+    total = setting(run, "scheduler.params.total_num_steps").number
+    steps = setting(run, "scheduler.params.warmup_num_steps").number if key else 1000
+    if total is None or steps is None or not 0 < total < steps:
         return
-    written = "warmup_num_steps" in params
-    yield Finding(
-        Location(run.deepspeed, (*PARAMS, "warmup_num_steps") if written else PARAMS, "entry" if written else "key"),
-        f"the warm-up takes {show(steps)} steps{'' if written else ', by default,'} but the schedule ends after "
+    yield (key or params).finding(
+        f"the warm-up takes {show(steps)} steps{'' if key else ', by default,'} but the schedule ends after "
         f"{show(total)}: the learning rate never reaches its peak",
         "write a `warmup_num_steps` below total_num_steps",
-        [Location(run.deepspeed, (*PARAMS, "total_num_steps"), label="the end")],
+        [params["total_num_steps"].at(label="the end")],
+        where="entry" if key else "key",
     )
 
 
 @rule("ZC230", "peak-ignores-learning-rate", Severity.ERROR)
 def peak_ignores_learning_rate(run: Run) -> Iterator[Finding]:
-    params = parameters(run)
-    if scheduler_type(run) != "WarmupDecayLR" or params is None or "warmup_max_lr" in params or run.deepspeed is None:
+    params = schedule_params(run, "WarmupDecayLR")
+    if params is None or "warmup_max_lr" in params:
         return
-    rate = section(run, "optimizer", "params").get("lr")
-    if run.consumer in TRAINERS:
-        rate = arguments_of(run).setting("learning_rate").value
-    if number(rate) and rate == 1e-3:
+    trainer = run.consumer in TRAINERS
+    rate = (trainer_argument(run, "learning_rate") if trainer else deepspeed(run, "optimizer", "params", "lr")).number
+    if rate == 1e-3:
         return
-    filler = run.consumer in WITH_ACCELERATE
-    text = '"auto"' if filler else "null"
-    known = f" although the optimizer's learning rate is {show(rate)}" if number(rate) else ""
-    yield Finding(
-        Location(run.deepspeed, PARAMS, "key"),
+    text = '"auto"' if run.consumer in WITH_ACCELERATE else "null"
+    known = "" if rate is None else f" although the optimizer's learning rate is {show(rate)}"
+    yield params.finding(
         f"WarmupDecayLR has no `warmup_max_lr` and silently climbs to its own default, 0.001{known}",
         f'add `"warmup_max_lr": {text}`: the learning rate of the optimizer',
-        fix=edited(insert_entry, run.deepspeed, PARAMS, "warmup_max_lr", text, why="climb to the optimizer's rate"),
-        severity=None if number(rate) else Severity.WARNING,
+        fix=params["warmup_max_lr"].set(text, "climb to the optimizer's rate"),
+        where="key",
+        severity=Severity.WARNING if rate is None else None,
     )
 
 
 @rule("ZC231", "peak-beats-learning-rate", Severity.WARNING)
 def peak_beats_learning_rate(run: Run) -> Iterator[Finding]:
-    params, rate = parameters(run), section(run, "optimizer", "params").get("lr")
-    if scheduler_type(run) not in ("WarmupLR", "WarmupDecayLR") or params is None or run.deepspeed is None:
+    params, rate = schedule_params(run, "WarmupLR", "WarmupDecayLR"), deepspeed(run, "optimizer", "params", "lr")
+    if params is None or run.consumer in TRAINERS:
         return
-    peak = params.get("warmup_max_lr")
-    if run.consumer in TRAINERS or not number(rate) or not number(peak) or rate == peak:
+    peak = params["warmup_max_lr"]
+    if rate.number is None or peak.number is None or rate.number == peak.number:
         return
-    document = run.deepspeed.document
-    node = document.get(_RATE) if document is not None else None
-    text = document.source.text[node.span.start : node.span.end] if document is not None and node is not None else None
-    path: Path = (*PARAMS, "warmup_max_lr")
-    yield Finding(
-        Location(run.deepspeed, path),
-        f"the schedule climbs to {show(peak)}, the optimizer's `lr` is {show(rate)} and never used",
+    yield peak.finding(
+        f"the schedule climbs to {show(peak.value)}, the optimizer's `lr` is {show(rate.value)} and never used",
         "write one number in both places",
-        [Location(run.deepspeed, _RATE, label="without effect")],
-        edited(replace_value, run.deepspeed, path, text, why="climb to the optimizer's rate", safe=False)
-        if text
-        else None,
+        [rate.at(label="without effect")],
+        peak.replace(rate.raw, "climb to the optimizer's rate", safe=False),
     )
 
 
 @rule("ZC232", "warmup-type-unknown", Severity.ERROR)
 def warmup_type_unknown(run: Run) -> Iterator[Finding]:
-    params = parameters(run)
-    if scheduler_type(run) not in _WARMUPS or params is None or run.deepspeed is None:
+    params = schedule_params(run, "WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
+    key = params["warmup_type"] if params is not None else None
+    if key is None or not isinstance(key.value, str) or key.value in ("log", "linear", "auto"):
         return
-    kind = params.get("warmup_type", "log")
-    if kind in ("log", "linear", "auto") or not isinstance(kind, str):
-        return
-    path: Path = (*PARAMS, "warmup_type")
-    meant = "log" if kind.lower().startswith("log") else "linear"
-    same = kind.strip().lower() == meant
-    yield Finding(
-        Location(run.deepspeed, path, "value"),
-        f"`warmup_type: {show(kind)}` is unknown: DeepSpeed logs that and warms up logarithmically",
+    meant = "log" if key.value.lower().startswith("log") else "linear"
+    yield key.finding(
+        f"`warmup_type: {show(key.value)}` is unknown: DeepSpeed logs that and warms up logarithmically",
         'write "linear" or "log", in lower case',
-        fix=edited(replace_value, run.deepspeed, path, f'"{meant}"', why=f'write "{meant}"', safe=same),
+        fix=key.replace(f'"{meant}"', f'write "{meant}"', safe=key.value.strip().lower() == meant),
+        where="value",
     )
 
 
 @rule("ZC233", "warmup-not-passed-on", Severity.ERROR, consumers=TRAINERS)
 def warmup_not_passed_on(run: Run) -> Iterator[Finding]:
-    params, kind = parameters(run), scheduler_type(run)
-    if kind not in _WARMUPS or params is None or "warmup_num_steps" in params or run.deepspeed is None:
+    params = schedule_params(run, "WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
+    if params is None or "warmup_num_steps" in params:
         return
-    asked = arguments_of(run).setting("warmup_steps")
-    if asked.origin.kind in ("default", "computed") or not number(asked.value) or asked.value == 1000:
+    asked = trainer_argument(run, "warmup_steps")
+    if not asked or asked.number in (None, 1000):
         return
-    location, related = primary_location(run, [asked.origin])
-    yield Finding(
-        location,
-        f"`warmup_steps: {show(asked.value)}` ({describe_origin(asked.origin)}) does not reach {kind} of "
-        f"{run.deepspeed.name}, which has no `warmup_num_steps` and silently warms up for 1000 steps",
+    yield asked.finding(
+        f"`warmup_steps: {show(asked.value)}` ({describe_origin(asked.origin)}) does not reach "
+        f"{deepspeed(run, 'scheduler').get('type')} of {params.file_name}, which has no `warmup_num_steps` and "
+        "silently warms up for 1000 steps",
         'add `"warmup_num_steps": "auto"` to `scheduler.params`',
-        [*related, Location(run.deepspeed, PARAMS, label="no such key here")],
-        edited(insert_entry, run.deepspeed, PARAMS, "warmup_num_steps", '"auto"', why="let the Trainer fill it in"),
+        [params.at(label="no such key here")],
+        params["warmup_num_steps"].set('"auto"', "let the Trainer fill it in"),
     )
 
 
 @rule("ZC236", "decay-without-interval", Severity.ERROR)
 def decay_without_interval(run: Run) -> Iterator[Finding]:
-    params = parameters(run)
-    if scheduler_type(run) != "OneCycle" or params is None or run.deepspeed is None:
+    params = schedule_params(run, "OneCycle")
+    if params is None:
         return
-    rate, interval = params.get("decay_lr_rate"), params.get("decay_step_size", 0)
-    if not number(rate) or rate == 0 or not number(interval) or interval != 0:
-        return
-    yield Finding(
-        Location(run.deepspeed, (*PARAMS, "decay_lr_rate")),
-        f"`decay_lr_rate: {show(rate)}` has no effect: `decay_step_size` is 0, which switches the decay off",
-        "add `decay_step_size`, the number of steps between two decays",
-    )
+    rate, interval = params["decay_lr_rate"], params["decay_step_size"]
+    if rate.number and (interval.is_number(0) or not interval):
+        yield rate.finding(
+            f"`decay_lr_rate: {show(rate.value)}` has no effect: `decay_step_size` is 0, which switches the decay off",
+            "add `decay_step_size`, the number of steps between two decays",
+        )

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from zerocfg.rules.files import ignores, misread, reading
+from zerocfg.rules.files import ignores, misread, reading, yaml_words
 
-MODULES = (ignores, reading, misread)
+MODULES = (ignores, reading, yaml_words, misread)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.failures import primary_location
 from zerocfg.rules.issues import PYTHON_WORDS, issues, python_word
+from zerocfg.rules.key import from_origin
 from zerocfg.run.model import Run
 from zerocfg.run.templates import has_placeholders, is_template, placeholder, placeholder_in
 from zerocfg.source.edit import Edit
@@ -18,17 +18,16 @@ from zerocfg.source.text import Span
 @rule("ZC009", "python-word-in-json", Severity.ERROR)
 def python_word_in_json(run: Run) -> Iterator[Finding]:
     file = run.deepspeed
-    root = file.document.root if file is not None and file.document is not None else None
-    if file is None or root is None:
+    if file is None or file.document is None or file.document.root is None:
         return
-    for path, node, _ in walk(root):
+    for path, node, _ in walk(file.document.root):
         word = python_word(run, file, node)
         if word is None or not isinstance(node, Scalar):
             continue
         right = PYTHON_WORDS[word]
         span = Span(node.span.start, node.span.start + len(word))
-        swallowed = node.value != word
-        harmless = not swallowed and not any(key.path == path for key in issues(run, "type", "raw-type"))
+        alone = node.value == word  # and has not swallowed what follows
+        harmless = alone and not any(key.path == path for key in issues(run, "type", "raw-type"))
         yield Finding(
             Location(file, path, "value", span=span),
             f"`{word}` is no word of JSON: `{dotted(path)}` is the text {show(node.value)}",
@@ -41,17 +40,17 @@ def python_word_in_json(run: Run) -> Iterator[Finding]:
 @rule("ZC012", "number-that-json-lacks", Severity.ERROR)
 def number_that_json_lacks(run: Run) -> Iterator[Finding]:
     file = run.deepspeed
-    problems = file.document.problems if file is not None and file.document is not None else []
-    for problem in problems:
-        if file is None or problem.kind != "readers-differ":
-            continue
-        severity = None if run.consumer == "deepspeed" else Severity.NOTE if run.consumer else Severity.WARNING
-        yield Finding(
-            Location(file, problem.path, span=problem.span),
-            f"`{dotted(problem.path)}`: {problem.message}",
-            "write a number that JSON has",
-            severity=severity,
-        )
+    if file is None or file.document is None:
+        return
+    severity = None if run.consumer == "deepspeed" else Severity.NOTE if run.consumer else Severity.WARNING
+    for problem in file.document.problems:
+        if problem.kind == "readers-differ":
+            yield Finding(
+                Location(file, problem.path, span=problem.span),
+                f"`{dotted(problem.path)}`: {problem.message}",
+                "write a number that JSON has",
+                severity=severity,
+            )
 
 
 @rule("ZC013", "placeholder-not-filled", Severity.ERROR)
@@ -88,20 +87,19 @@ _KINDS = {
     "recipe": "a recipe of training arguments",
     "neighbour": "a recipe of a training framework",
 }
+_TAKES = {
+    "accelerate": "give it to `accelerate launch --config_file`",
+    "deepspeed": "give it to `--deepspeed_config_file`, or to the training script",
+}
 
 
 @rule("ZC014", "file-of-another-kind", Severity.ERROR)
 def file_of_another_kind(run: Run) -> Iterator[Finding]:
-    for one in run.misplaced:
-        location, related = primary_location(run, [one.named])
-        by = f"`{one.named.note}`" if one.named.kind == "flag" else "this key"
-        advice = {
-            "accelerate": "give it to `accelerate launch --config_file`",
-            "deepspeed": "give it to `--deepspeed_config_file`, or to the training script",
-        }.get(one.file.kind, "give it to the training script")
-        yield Finding(
-            location,
-            f"{one.file.name} is {_KINDS[one.file.kind]}; {by} wants {_KINDS[one.wanted]}",
-            advice,
-            [*related, Location(one.file)],
+    for misplaced in run.misplaced:
+        file, named = misplaced.file, misplaced.named
+        by = f"`{named.note}`" if named.kind == "flag" else "this key"
+        yield from_origin(run, named).finding(
+            f"{file.name} is {_KINDS[file.kind]}; {by} wants {_KINDS[misplaced.wanted]}",
+            _TAKES.get(file.kind, "give it to the training script"),
+            [Location(file)],
         )

@@ -18,7 +18,7 @@ _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].
 
 @rule("ZC301", "fp16-and-bf16", Severity.ERROR)
 def fp16_and_bf16(run: Run) -> Iterator[Finding]:
-    conflict = any(True for _ in failures(run, "ZC303"))
+    conflict = any(failures(run, "ZC303"))
     for failure in failures(run, "ZC301"):
         if conflict and failure.kind.startswith("ds-"):
             continue  # accelerate stops before DeepSpeed reads its config

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 from zerocfg.run.model import SourceFile
 from zerocfg.run.script.code import Code, code_of
+from zerocfg.source.python_spans import PythonSpans
 from zerocfg.source.text import BOM, Span
 
 LIBRARIES = frozenset(
@@ -62,29 +62,21 @@ def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
 
 @dataclass(slots=True, eq=False)
 class Module:
-    """One parsed file. ``body``: what runs when it is started or imported, definitions aside. ``text``: its code, and
-    ``at`` where each character of it stands in the file, None where the file is the code."""
+    """One parsed file. ``body``: what runs when it is started or imported, definitions aside. ``spans``: places in its
+    code, and ``at`` where each character of that stands in the file, None where the file is the code."""
 
     file: SourceFile
     path: Path
+    spans: PythonSpans
     definitions: dict[str, Definition] = field(default_factory=dict)
     imports: dict[str, Imported] = field(default_factory=dict)
     stars: list[Imported] = field(default_factory=list)
     body: list[ast.stmt] = field(default_factory=list)
-    text: str = ""
     at: Sequence[int] | None = None
-    known_starts: list[int] = field(default_factory=list)
     codes: dict[Definition | bool, Code] = field(default_factory=dict)
     """By definition; by whether the module is started where it is its own lines."""
     places: dict[tuple[Imported, str], tuple[Path, str] | None] = field(default_factory=dict)
     heads: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def starts(self) -> list[int]:
-        """Offset of each line's first character; computed lazily, because few modules have a reported place."""
-        if not self.known_starts:
-            self.known_starts = _starts(self.text)
-        return self.known_starts
 
     def code(self, of: Definition | None, *, started: bool = True) -> Code:
         """What stands in a function, in a class outside of its methods, or in the module's own lines (None); looked at
@@ -156,7 +148,7 @@ def parse(file: SourceFile, path: Path) -> Module | None:
         tree = ast.parse(text.removeprefix(BOM))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    module = Module(file, path, text=text, at=at)
+    module = Module(file, path, PythonSpans(text), at=at)
     for statement in _flat(tree.body):
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             module.definitions[statement.name] = statement
@@ -191,12 +183,6 @@ def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _main(statement: ast.If) -> bool:
     return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))
-
-
-def _starts(text: str) -> list[int]:
-    """Where the lines start, as Python counts them."""
-    first = len(text) - len(text.removeprefix(BOM))
-    return [first, *(match.end() for match in re.finditer(r"\r\n|\r|\n", text))]
 
 
 def located(module: Module, imported: Imported, root: Path) -> tuple[Path, str] | None:
@@ -242,16 +228,6 @@ def _file(module: str) -> str | None:
 
 
 def span_of(module: Module, node: ast.expr) -> Span:
-    """Where an expression stands, in code points of the text."""
-    start = _offset(module, node.lineno, node.col_offset)
-    end = _offset(module, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
-    return Span(start, end) if module.at is None else Span(module.at[start], module.at[end - 1] + 1)
-
-
-def _offset(module: Module, line: int, column: int) -> int:
-    """Python counts columns in bytes of UTF-8."""
-    start = module.starts[min(line, len(module.starts)) - 1]
-    text = module.text[start : start + column]
-    if text.isascii():
-        return start + column
-    return start + len(module.text[start:].encode()[:column].decode("utf-8", "ignore"))
+    """Where an expression stands in the file, in code points."""
+    span = module.spans.span(node)
+    return span if module.at is None else Span(module.at[span.start], module.at[span.end - 1] + 1)

@@ -24,19 +24,18 @@ def commands_of(source: SourceText) -> Iterator[list[Word] | Chars]:
     """The words of each list, and each shell text. A word that code computes has no known value."""
     if not may_start(source.text):
         return
-    lead = len(source.text) - len(source.text.removeprefix(BOM))
     try:
-        tree = ast.parse(source.text[lead:])
+        tree = ast.parse(source.text.removeprefix(BOM))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
-    places = _Places(source.text, lead)
+    places = _Places(source.text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and node.args and _starts(node):
             given = node.args[0]
             if isinstance(given, (ast.List, ast.Tuple)):
                 yield [places.word(one) for one in given.elts]
             elif isinstance(given, ast.Constant) and isinstance(given.value, str) and _in_shell(node):
-                text = places.text(given)
+                text = places.chars(given)
                 if text is not None:
                     yield text
 
@@ -61,10 +60,10 @@ class _Places(PythonSpans):
     def word(self, node: ast.expr) -> Word:
         span = self.span(node)
         value = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
-        return Word(self.whole[span.start : span.end], value, span)
+        return Word(self.text[span.start : span.end], value, span)
 
-    def text(self, node: ast.Constant) -> Chars | None:
+    def chars(self, node: ast.Constant) -> Chars | None:
         """The characters of a plain text; None of one with escapes, or of several side by side."""
         span = self.span(node)
-        start = self.whole.find(str(node.value), span.start, span.end)
+        start = self.text.find(str(node.value), span.start, span.end)
         return None if start < 0 else Chars(str(node.value), range(start, start + len(str(node.value))))

@@ -22,15 +22,14 @@ _ADDS = frozenset(("append", "extend", "add", "update", "insert"))
 
 def read_setup_script(text: str) -> Read:
     """What is always installed, then what an extra adds."""
-    lead = len(text) - len(text.removeprefix(BOM))
     try:
-        tree = ast.parse(text[lead:])
+        tree = ast.parse(text.removeprefix(BOM))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return [], []
     given = next(filter(None, map(_setup, ast.walk(tree))), None)
     if given is None:
         return [], []
-    places = PythonSpans(text, lead)
+    places = PythonSpans(text)
     made = _made_of(tree)
     whole = [part.value.id for part in given if part.arg is None and isinstance(part.value, ast.Name)]
     for held in whole:  # setup(**arguments)

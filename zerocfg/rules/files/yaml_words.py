@@ -1,0 +1,127 @@
+"""ZC005 to ZC007: unquoted words of a YAML file that YAML 1.1 takes for something else than they look like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from zerocfg.catalog.schema import load_schema
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.run.model import Run, SourceFile
+from zerocfg.source.edit import Edit
+from zerocfg.source.node import Path, Scalar, dotted, walk
+
+_SCIENTIFIC = re.compile(r"[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+")
+_WORDS = frozenset(("no", "off", "yes", "on"))
+
+
+def _unquoted(*files: SourceFile | None) -> Iterator[tuple[SourceFile, Path, Scalar]]:
+    """The values of YAML files that are written without quotes."""
+    for file in files:
+        document = file.document if file is not None else None
+        if file is None or document is None or document.format != "yaml" or document.root is None:
+            continue
+        for path, node, _ in walk(document.root):
+            if isinstance(node, Scalar) and not node.quoted:
+                yield file, path, node
+
+
+_DEEPEST_READ = 2
+"""`deepspeed_config.gradient_clipping`: accelerate has no sections within its sections, and reads nothing there."""
+
+
+@rule("ZC005", "number-read-as-string", Severity.WARNING)
+def number_read_as_string(run: Run) -> Iterator[Finding]:
+    recipe = None if run.recipe_reader == "trl" else run.recipe
+    for file, path, node in _unquoted(run.accelerate, recipe):
+        if not isinstance(node.value, str) or not _SCIENTIFIC.fullmatch(node.raw):
+            continue
+        if file is run.accelerate and len(path) > _DEEPEST_READ:
+            continue
+        severity, certain = None, True
+        if file is run.recipe:
+            certain = run.recipe_reader == "hf" and _numeric(path)
+            severity = Severity.ERROR if certain else Severity.NOTE
+        number = _with_dot(node.raw)
+        yield Finding(
+            Location(file, path, "value"),
+            f"`{dotted(path)}: {node.raw}` is read as the string '{node.raw}', not as a number "
+            "(YAML 1.1 wants a dot and a signed exponent)",
+            f"write {number}",
+            fix=Fix(f"write {number}", ((file, Edit(node.span, number)),)) if certain else None,
+            severity=severity,
+        )
+
+
+def _with_dot(raw: str) -> str:
+    mantissa, _, exponent = raw.lower().partition("e")
+    mantissa = mantissa if "." in mantissa else f"{mantissa}.0"
+    mantissa = f"{mantissa}0" if mantissa.endswith(".") else mantissa
+    return f"{mantissa}e{exponent if exponent[0] in '+-' else '+' + exponent}"
+
+
+def _numeric(path: Path) -> bool:
+    key = load_schema("training-arguments").root.names.get(str(path[0])) if len(path) == 1 else None
+    return key is not None and any(branch.get("type") in ("number", "integer") for branch in key.scalars)
+
+
+@rule("ZC006", "word-read-as-boolean", Severity.ERROR)
+def word_read_as_boolean(run: Run) -> Iterator[Finding]:
+    for file, path, node in _unquoted(run.accelerate, run.recipe):
+        if not isinstance(node.value, bool) or node.raw.lower() not in _WORDS:
+            continue
+        if any(isinstance(part, int) for part in path):
+            continue
+        key = load_schema("accelerate" if file is run.accelerate else "training-arguments").find(tuple(map(str, path)))
+        if key is None or any(_takes_bool(branch) for branch in key.scalars):
+            continue
+        word = _meant(node.raw, key.scalars)
+        stays = _false_stays_since(run, path) if file is run.accelerate and node.value is False else ""
+        if word is not None and stays is not None:
+            yield Finding(
+                Location(file, path, "value"),
+                f"`{dotted(path)}: {node.raw}` is read as {str(node.value).lower()}, "
+                f"not as the word '{node.raw}' (YAML 1.1)",
+                f"quote it: '{word}'",
+                fix=Fix("quote the word", ((file, Edit(node.span, f"'{word}'")),)),
+                versions=f"accelerate>={stays}" if stays else "",
+            )
+
+
+def _false_stays_since(run: Run, path: Path) -> str | None:
+    from zerocfg.run.stages.admitted import admitted_of  # few files have such a word
+
+    return admitted_of(run, "accelerate").false_stays_since(str(path[0])) if len(path) == 1 else ""
+
+
+def _takes_bool(branch: Mapping[str, Any]) -> bool:
+    if "enum" in branch:
+        return True in branch["enum"] or False in branch["enum"]
+    kinds = branch.get("type", "boolean")
+    return kinds == "boolean" or (isinstance(kinds, list) and "boolean" in kinds)
+
+
+def _meant(raw: str, branches: Iterable[Mapping[str, Any]]) -> str | None:
+    """The spelling that the key takes for a word such as NO; None when it takes no such word."""
+    choices = (choice for branch in branches for choice in branch.get("enum", ()) if isinstance(choice, str))
+    return next((choice for choice in choices if choice.lower() == raw.lower()), None)
+
+
+@rule("ZC007", "number-in-another-base", Severity.WARNING)
+def number_in_another_base(run: Run) -> Iterator[Finding]:
+    for file, path, node in _unquoted(run.accelerate, run.recipe):
+        digits = node.raw.lstrip("+-")
+        if isinstance(node.value, bool) or not isinstance(node.value, (int, float)) or not digits[:1].isdigit():
+            continue
+        octal = digits[0] == "0" and digits[1:2].isdigit() and isinstance(node.value, int)
+        if (octal and node.value != 0) or ":" in digits:
+            why, text = "quote it", f'"{node.raw}"'
+            if octal:
+                why, text = "drop the zeros", node.raw[: -len(digits)] + digits.lstrip("0")
+            yield Finding(
+                Location(file, path, "value"),
+                f"`{dotted(path)}: {node.raw}` is read as {node.value} ({'octal' if octal else 'base sixty'})",
+                "write the number without the leading zero, or quote it if it is a word",
+                fix=Fix(why, ((file, Edit(node.span, text)),), safe=False),
+            )
