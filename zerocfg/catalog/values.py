@@ -23,6 +23,9 @@ _INTEGER = re.compile(r"\s*[+-]?\d+(?:_\d+)*(?:\.0+)?\s*")
 _FLOAT = re.compile(r"\s*[+-]?(?:\d+(?:_\d+)*\.?(?:\d+(?:_\d+)*)?|\.\d+(?:_\d+)*)(?:[eE][+-]?\d+)?\s*")
 
 
+_MOST_DIGITS = 40
+
+
 class RefusedError(ValueError):
     """A value that the library does not accept; the message gives the reason."""
 
@@ -51,6 +54,13 @@ def as_int(value: object) -> int:
                 raise RefusedError("is too large for an integer") from None
         raise RefusedError("is a string that is not a whole number")
     raise RefusedError(f"is {kind_of(value)}, not a whole number")
+
+
+def whole_number(text: object) -> int | None:
+    """The number of a text of decimal digits alone; None for any other, and for more digits than any setting has, where
+    Python gives up."""
+    plain = text.strip() if isinstance(text, str) else ""
+    return int(plain) if plain.isdecimal() and len(plain) <= _MOST_DIGITS else None
 
 
 def yaml_number(value: object) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from zerocfg.catalog.values import whole_number
 from zerocfg.rules.api import Location, at
 from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -76,8 +77,8 @@ def stage_of(run: Run) -> int | None:
     An "auto" whose filler is unknown counts as unknown.
     """
     value = effective_value(run, "zero_optimization.stage")
-    if isinstance(value, str) and value.strip().isdigit():
-        return int(value)
+    if isinstance(value, str):
+        return whole_number(value)
     return int(value) if isinstance(value, (int, float)) and value in (0, 1, 2, 3) else None
 
 

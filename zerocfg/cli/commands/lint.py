@@ -25,6 +25,7 @@ from zerocfg.linter.engine import Result
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
 from zerocfg.run.model import CONSUMERS
+from zerocfg.source.load import MAX_BYTES
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -312,7 +313,10 @@ def _targets(paths: tuple[Path, ...], stdin_filename: str | None) -> tuple[list[
     for path in paths or (Path(),):
         if str(path) == "-":
             name = Path(stdin_filename or "stdin.yaml")
-            stdin[os.path.realpath(name)] = sys.stdin.buffer.read().decode("utf-8", "replace")
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+            if len(data) > MAX_BYTES:
+                raise click.UsageError(f"standard input is larger than {MAX_BYTES >> 20} MiB; not read")
+            stdin[os.path.realpath(name)] = data.decode("utf-8", "replace")
             targets.append(name)
         elif not path.exists():
             raise click.UsageError(f"there is no file or folder '{path}'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isfinite
 
-from zerocfg.catalog.values import show
+from zerocfg.catalog.values import show, whole_number
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
@@ -83,7 +83,8 @@ def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
     exported = run.effective.environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")
     if given is None or exported is None or exported.origin.file is not run.accelerate:
         return
-    if not str(given.value).isdigit() or not str(key.value).isdigit() or int(str(key.value)) == int(given.value):
+    numbers = whole_number(str(key.value)), whole_number(str(given.value))
+    if None in numbers or numbers[0] == numbers[1]:
         return
     yield finding_at(
         run,
@@ -98,11 +99,12 @@ def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
 def _beaten_by_file(run: Run) -> Iterator[Finding]:
     """The number of a DeepSpeed file, or the 1 that accelerate puts in for it."""
     given, ds = run.arguments.get(STEPS), deepspeed(run)
-    if given is None or not ds.section or not str(given.value).isdigit():
+    asked = None if given is None else whole_number(str(given.value))
+    if given is None or asked is None or not ds.section:
         return
     key = ds[STEPS]
     written = key.whole if key else 1
-    if written is None or written == int(given.value):
+    if written is None or written == asked:
         return
     yield (key or ds).finding(
         f"`{STEPS}` is {written} here{'' if key else ', because the key is absent,'} but {given.value} on the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from zerocfg.catalog.values import whole_number
 from zerocfg.rules.api import Fix
 from zerocfg.rules.effects import accelerate_data, effective_value, under_deepspeed_launcher
 from zerocfg.rules.key import Key, accelerate, from_origin
@@ -19,8 +20,8 @@ def launcher_option(run: Run, name: str) -> Key:
     top level of the config. No value where another launcher starts the job."""
     flag = run.flags.get(name)
     if flag is not None:
-        value = flag.value
-        return from_origin(run, flag.origin, int(value) if isinstance(value, str) and value.isdigit() else value)
+        number = whole_number(flag.value)
+        return from_origin(run, flag.origin, flag.value if number is None else number)
     top, inner = accelerate(run, name), accelerate(run, "deepspeed_config", name)
     key = top if inner.value is None else inner
     return key if run.launch is None or run.launch.launcher == "accelerate" else replace(key, value=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.catalog.values import FALSE_WORDS, RefusedError
+from zerocfg.catalog.values import FALSE_WORDS, RefusedError, whole_number
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import Argument, arguments, reader, type_of, word_type
 from zerocfg.rules.calls import given_in_calls, key_of_call
@@ -106,13 +106,18 @@ def _number(text: str) -> bool:
     return True
 
 
+def _signed(text: str) -> int | None:
+    number = whole_number(text.lstrip("+-"))
+    return None if number is None else -number if text.startswith("-") else number
+
+
 def _plain_number(key: Key) -> Fix | None:
     """A quoted number without its quotes, a list of one number without its brackets."""
     held = key.value
     if isinstance(held, list) and len(held) == 1:
         held = held[0]
     if isinstance(held, str) and _number(held):
-        held = float(held) if set("eE.") & set(held) else int(held, 10) if held.strip("+-").isdigit() else None
+        held = float(held) if set("eE.") & set(held) else _signed(held)
     if isinstance(held, bool) or not isinstance(held, (int, float)):
         return None
     text = plain_number(held)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zerocfg.catalog.values import RefusedError, env_bool
+from zerocfg.catalog.values import RefusedError, env_bool, whole_number
 from zerocfg.run.config import default_of, words
 from zerocfg.run.model import UNKNOWN, Origin, Setting
 
@@ -42,8 +42,9 @@ def _name_of(names: tuple[str, ...]) -> Callable[[str], Any]:
     """A name in any case, or its number from 1 on."""
 
     def read(text: str) -> Any:
-        if text.isdigit():
-            return names[int(text) - 1] if 0 < int(text) <= len(names) else UNKNOWN
+        number = whole_number(text)
+        if number is not None:
+            return names[number - 1] if 0 < number <= len(names) else UNKNOWN
         return text.upper() if text.upper() in names else UNKNOWN
 
     return read

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.catalog.values import OFF_WORDS, ON_WORDS
+from zerocfg.catalog.values import OFF_WORDS, ON_WORDS, whole_number
 from zerocfg.run.config import AUTO, Config, any_unknown, default_of, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 
@@ -90,7 +90,8 @@ def _variable(name: str, variable: str, default: object, environment: Environmen
         return setting
     value = text
     if name == "gradient_accumulation_steps":
-        value = int(text) if text.isdigit() else text
+        number = whole_number(text)
+        value = text if number is None else number
     elif name == GATHER:
         value = text.lower() == "true"
     elif name == STAGE or (name == "gradient_clipping" and text != AUTO):

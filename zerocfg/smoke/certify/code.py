@@ -53,7 +53,7 @@ def _modules(script: Path, root: Path) -> list[Path]:
         module = parse(files.open(path), path)
         if module is None:
             continue
-        for imported in _imports(module.text):
+        for imported in _imports(module.spans.text):
             place = located(module, imported, root)
             if place is not None and (file := place[0].resolve()) not in found:
                 found[file] = None
