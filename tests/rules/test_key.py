@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
+from zerocfg.catalog.release_range import ReleaseRange
 from zerocfg.rules import key
 from zerocfg.rules.api import Fix, Location, Severity
+from zerocfg.rules.arguments import written
+from zerocfg.rules.issues import KeyIssue, issues
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.edit import apply_edits
@@ -159,3 +163,50 @@ def test_a_word_of_a_launch_line_is_no_key_to_edit() -> None:
     word = key.from_origin(run(deepspeed=DEEPSPEED), Origin("flag", "--zero_stage", line, span=Span(18, 32)), 3)
     assert shown(word.at()) == "--zero_stage 3" and word.value == 3
     assert word.delete("w") is None and word.set("2", "w") is None
+
+
+WRONG = """{
+  "steps_per_print": "three",
+  "gradient_accumulation_steps": {"a": 1},
+  "zero_optimization": {"stagee": 2, "stage": 7}
+}
+"""
+
+
+def wrong(**versions: str) -> dict[str, KeyIssue]:
+    """The keys of WRONG that the catalog has an issue with, by name."""
+    kinds = ("type", "raw-type", "range", "choice", "unknown-crash", "unknown-ignored")
+    held = replace(run(deepspeed=WRONG), versions=versions)
+    return {key.name: key for key in issues(held, *kinds)}
+
+
+def test_an_issue_is_at_what_it_is_about() -> None:
+    keys = wrong()
+    assert {name: shown(key.finding("m").location) for name, key in keys.items()} == {
+        "steps_per_print": '"three"',
+        "gradient_accumulation_steps": '"gradient_accumulation_steps"',  # not the whole section
+        "stagee": '"stagee"',
+        "stage": "7",
+    }
+    assert shown(keys["stage"].at("key")) == '"stage"' and keys["stage"].at(label="here").label == "here"
+    assert {key.library for key in keys.values()} == {"DeepSpeed"}
+
+
+def test_an_issue_of_some_admitted_releases_says_which() -> None:
+    key = wrong(deepspeed=">=0.14")["stagee"]
+    everywhere = key.finding("m", fix=key.delete("w"), severity=Severity.ERROR)
+    assert (everywhere.message, everywhere.severity, everywhere.fix) == ("m", Severity.ERROR, key.delete("w"))
+    some = replace(key, issue=replace(key.issue, releases=ReleaseRange("deepspeed", since=(0, 19, 3))))
+    found = some.finding("m", fix=some.delete("w"), severity=Severity.ERROR)
+    assert found.message == "m (from DeepSpeed 0.19.3 on; declared: >=0.14)"
+    assert (found.severity, found.fix) == (Severity.WARNING, None)
+
+
+def test_arguments_are_at_the_first_that_is_written() -> None:
+    held = run(recipe="save_steps: 3\neval_steps: 2\nmax_steps: 5\n")
+    found = written(held, "logging_steps", "eval_steps", "save_steps").finding("m", "h", versions="trl>=1.0")
+    assert shown(found.location) == "eval_steps: 2" and [shown(one) for one in found.related] == ["save_steps: 3"]
+    assert (found.message, found.help, found.fix, found.versions) == ("m", "h", None, "trl>=1.0")
+    assert shown(written(held, "max_steps", where="value").location) == "5"
+    nowhere = written(held, "logging_steps")
+    assert (nowhere.location.file, nowhere.location.path, nowhere.related) == (held.recipe, (), [])

@@ -13,7 +13,7 @@ from zerocfg.catalog.older import WALKED, differing, schema_at
 from zerocfg.catalog.release_range import range_where
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import LIBRARY_NAMES, Bounds, Release, bounds, release
-from zerocfg.rules.api import Finding, Fix, Location, Severity
+from zerocfg.rules.api import Finding, Location
 from zerocfg.rules.key import Key
 from zerocfg.rules.release_scope import limited
 from zerocfg.run.config import VERSIONS
@@ -22,6 +22,7 @@ from zerocfg.run.templates import placeholder_in
 from zerocfg.source.node import Mapping, Path, Scalar
 
 _OF_VALUES = frozenset(("type", "range", "choice", "null", "section-type", "raw-type"))
+"""The kinds of issues that are about the value; the others are about the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +34,21 @@ class KeyIssue(Key):
     library: str = field(kw_only=True)
 
     def at(self, where: str = "entry", label: str = "") -> Location:
-        """Its place; a whole section would be underlined otherwise, so its key alone says where."""
+        """The place of what the issue is about, the key or its value; of a section, which would be underlined as a
+        whole, the key alone."""
         entry = self.issue.entry
-        of_value = where == "value" and not isinstance(entry.value, Mapping)
-        return Location(self.file, self.path, where, entry.value.span if of_value else entry.key_span, label)
+        if where == "entry":
+            where = "value" if self.issue.kind in _OF_VALUES else "key"
+        span = entry.key_span if where == "key" or isinstance(entry.value, Mapping) else entry.value.span
+        return Location(self.file, self.path, where, span, label)
 
-    def finding(
-        self,
-        message: str,
-        help_text: str = "",
-        related: Iterable[Key | Location] = (),
-        fix: Fix | None = None,
-        *,
-        where: str = "",
-        severity: Severity | None = None,
-        versions: str = "",
-    ) -> Finding:
-        """At what the issue is about, the key or its value; where only some of the admitted releases have it, it says
-        so."""
-        where = where or ("value" if self.issue.kind in _OF_VALUES else "key")
-        # slots make another class of this one, which super() does not know
-        finding = Key.finding(self, message, help_text, related, fix, where=where, severity=severity, versions=versions)
-        held = self.issue.releases
-        if held is None:
-            finding.assumes |= _assumed(self)
-            return finding
-        return limited(self.run, finding, held.library, held.words)
+    def _told(self, finding: Finding) -> Finding:
+        """Where only some of the admitted releases have the issue, the finding says so."""
+        releases = self.issue.releases
+        if releases is not None:
+            return limited(self.run, finding, releases.library, releases.words)
+        finding.assumes |= _assumed(self)
+        return finding
 
     @property
     def unfilled(self) -> bool:

@@ -123,7 +123,11 @@ class Key:
         versions: str = "",
     ) -> Finding:
         places = [one.at() if isinstance(one, Key) else one for one in related]
-        return Finding(self.at(where), message, help_text, places, fix, severity, versions=versions)
+        return self._told(Finding(self.at(where), message, help_text, places, fix, severity, versions=versions))
+
+    def _told(self, finding: Finding) -> Finding:
+        """A finding with what a kind of key adds to all of its own."""
+        return finding
 
     # fixes: None where the file leaves no room for the edit, or the value stands in no file
 

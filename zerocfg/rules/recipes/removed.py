@@ -10,6 +10,7 @@ from zerocfg.catalog.versions import library_name
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import Argument, arguments, dropped, own_option, reader, renamed
 from zerocfg.rules.fixes import rewritten
+from zerocfg.rules.recipes.trainer_types import number_in
 from zerocfg.rules.taken import declares, lets_through, newer, removed, said_for, what_happens
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
@@ -81,7 +82,7 @@ def _modernized(run: Run, held: Argument, instead: str, safe: bool) -> Fix | Non
     names = {other.name for other in arguments(run)}
     if name == "warmup_ratio":
         # a ratio of 1 would become one step
-        ratio = _fraction(said) if held.on_line else said
+        ratio = number_in(said) if held.on_line else said
         fits = isinstance(ratio, float) and 0 <= ratio < 1 and "warmup_steps" not in names
         return renamed(run, held, "warmup_steps", "write warmup_steps", safe=safe) if fits else None
     if name in _TURNED and isinstance(said, bool) and not held.on_line:
@@ -114,11 +115,3 @@ def _left_out(run: Run, held: Argument, instead: str, safe: bool) -> Fix | None:
     if not instead.endswith("delete the line"):
         return None
     return dropped(run, held, "remove the option" if held.on_line else "remove the line", safe=safe)
-
-
-def _fraction(text: object) -> float | None:
-    """The number that a word of a launch line says."""
-    try:
-        return float(text) if isinstance(text, str) else None
-    except ValueError:
-        return None

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import cache, partial
 
 from zerocfg.catalog.check import refusal
-from zerocfg.catalog.counterparts import Counterpart, translated
+from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import (
     Argument,
     arguments,
@@ -21,9 +21,11 @@ from zerocfg.rules.arguments import (
 )
 from zerocfg.rules.calls import ever_taken, given_in_calls, taken_by
 from zerocfg.rules.effects import admitted
+from zerocfg.rules.key import Key, from_origin
 from zerocfg.rules.moving import as_json, moved, text_at
+from zerocfg.rules.renaming import said_in
 from zerocfg.rules.taken import OF_TRL_PARSER, dropped_silently, former, lets_through, named
-from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model import Run
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.node import dotted
@@ -32,27 +34,25 @@ from zerocfg.source.node import dotted
 @rule("ZC841", "argument-misspelled", Severity.WARNING)
 def argument_misspelled(run: Run) -> Iterator[Finding]:
     yield from _slips_in_calls(run)
-    found = list(arguments(run))
-    if not found or reader(run) is None:
+    if reader(run) is None:
         return
     known = load_schema("training-arguments").root.names
     others = load_schema("trl").root.names
-    present = {held.name for held in found}
+    present = {held.name for held in arguments(run)}
     taken = cache(partial(_taken, run))  # the same for all arguments that are as sure
-    for held in found:
-        name = held.name
+    for held in arguments(run):
+        name, key = held.name, from_origin(run, held.origin, held.held)
         if name in known or name in others or own_option(run, name):
             continue
         if held.on_line and (not _spells(run, name) or lets_through(run, held)):
             continue
-        if run.recipe is not None and held.origin.file is run.recipe and held.origin.path:
-            said = translated(name, held.held, "training-arguments")
-            if said.places and not said.lost:
-                yield _called_otherwise(run.recipe, name, held.held, said.places)
-                continue
+        said = said_in(key, "training-arguments") if key.file is run.recipe and key.path else None
+        if said is not None and said.places and not said.lost:
+            yield _called_otherwise(key, said.places)
+            continue
         strict = _in_call(run, held) or _sure(run, held)
-        one, many = name.removesuffix("s"), f"{name}s"
-        if not strict and (len(name) < 9 or any(other in known or other in others for other in (one, many))):
+        numbers = (name.removesuffix("s"), f"{name}s")  # singular and plural
+        if not strict and (len(name) < 9 or any(other in known or other in others for other in numbers)):
             continue
         near = closest(name, taken(strict))
         # short words are near each other by chance: lora_rank is no local_rank
@@ -118,7 +118,7 @@ def _all_known(classes: frozenset[str]) -> bool:
     """Whether the catalog knows the fields of all these dataclasses: TRL has had others."""
     keys = load_schema("trl").root.names.values()
     known = {f"trl.{name}" for key in keys for name in key.facts.get("in", ())}
-    return bool(classes) and all(one.startswith("transformers.") or one in known for one in classes)
+    return bool(classes) and all(name.startswith("transformers.") or name in known for name in classes)
 
 
 def _in_call(run: Run, held: Argument) -> bool:
@@ -135,19 +135,19 @@ def _taken(run: Run, strict: bool) -> list[str]:
     then = named(run)
     inherited = load_schema("training-arguments").root.names
     today = [name for name, key in inherited.items() if strict or "removed" not in key.facts]
-    found = then if then is not None else today
+    names = then if then is not None else today
     others = load_schema("trl").root.names
     if strict and run.script is not None and run.script.options is not None:
-        found += sorted(name for name in run.script.options if name not in inherited and name not in others)
+        names += sorted(name for name in run.script.options if name not in inherited and name not in others)
     if reader(run) != "trl" or then is not None:
-        return found
+        return names
     configs = methods(run)
     trainers = trainer_configs()
     for name, key in others.items():
         inside = frozenset(key.facts.get("in", ()))
         if "removed" not in key.facts and inside and (inside & configs or not inside & trainers):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _spells(run: Run, name: str) -> bool:
@@ -159,26 +159,28 @@ def _spells(run: Run, name: str) -> bool:
     return not any(other.startswith((name, f"no_{name}")) or f"no_{other}" == name for other in every)
 
 
-def _called_otherwise(file: SourceFile, name: str, said: object, own: Sequence[Counterpart]) -> Finding:
+def _called_otherwise(key: Key, own: Sequence[Counterpart]) -> Finding:
     """A setting as DeepSpeed or accelerate calls it."""
-    names = " and ".join(f"`{dotted(one.path)}`" for one in own)
-    text = as_json(own[0].value) if own[0].value != said else text_at(file, (name,))
+    assert key.file is not None
+    names = " and ".join(f"`{dotted(place.path)}`" for place in own)
+    first = own[0]
+    text = as_json(first.value) if first.value != key.value else text_at(key.file, key.path)
     fix = None
-    if len(own) == 1 and own[0].fits and text is not None:
-        fix = moved(file, (name,), file, own[0].path, text, f"write {dotted(own[0].path)}")
-    return Finding(
-        Location(file, (name,), "key"),
-        f"there is no argument `{name}`; the Trainer calls it {names}, and the parser stops at the other",
+    if len(own) == 1 and first.fits and text is not None:
+        fix = moved(key.file, key.path, key.file, first.path, text, f"write {dotted(first.path)}")
+    return key.finding(
+        f"there is no argument `{key.name}`; the Trainer calls it {names}, and the parser stops at the other",
         f"write {names}",
         fix=fix,
+        where="key",
     )
 
 
 def _distance(a: str, b: str) -> int:
     """Letters to insert, delete or replace on the way from one word to the other."""
     row = list(range(len(b) + 1))
-    for i, one in enumerate(a, 1):
+    for i, letter in enumerate(a, 1):
         last, row[0] = row[0], i
         for j, other in enumerate(b, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (one != other))
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (letter != other))
     return row[-1]

@@ -25,10 +25,10 @@ def _schedule_arguments(run: Run) -> dict[str, object] | None:
     changed = passed(run).get("lr_scheduler_kwargs")
     if changed is not None and changed.value is UNKNOWN:
         return None
-    found = argument(run, "lr_scheduler_kwargs")
-    if found is None:
+    stated = argument(run, "lr_scheduler_kwargs")
+    if stated is None:
         return {} if run.recipe is not None or parsed(run) else None
-    return mapping_of(found.held) if found.held is not None else {}
+    return mapping_of(stated.held) if stated.held is not None else {}
 
 
 @rule("ZC234", "schedule-of-trainer-with-zero", Severity.ERROR, consumers=TRAINERS, versions="transformers>=5.1")

@@ -75,7 +75,7 @@ def _in_the_recipe(run: Run, held: Argument, place: Location) -> Iterator[Findin
             yield Finding(place, f"{held.name}: {text!r} is no yes or no", f"write {_WANTED[kind]}")
         return
     node = run.recipe.document.get(place.path) if run.recipe is not None and run.recipe.document is not None else None
-    if not isinstance(node, Scalar) or (_number(text) and not node.quoted):
+    if not isinstance(node, Scalar) or (number_in(text) is not None and not node.quoted):
         return  # ZC005 knows how such a number is written
     if run.recipe_reader == "hf":
         yield Finding(
@@ -98,12 +98,12 @@ def _refused(kind: str, text: str) -> bool:
     return False
 
 
-def _number(text: str) -> bool:
+def number_in(text: object) -> float | None:
+    """The number that a text says."""
     try:
-        float(text)
+        return float(text) if isinstance(text, str) else None
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _signed(text: str) -> int | None:
@@ -116,7 +116,7 @@ def _plain_number(key: Key) -> Fix | None:
     held = key.value
     if isinstance(held, list) and len(held) == 1:
         held = held[0]
-    if isinstance(held, str) and _number(held):
+    if isinstance(held, str) and number_in(held) is not None:
         held = float(held) if set("eE.") & set(held) else _signed(held)
     if isinstance(held, bool) or not isinstance(held, (int, float)):
         return None

@@ -40,7 +40,7 @@ def argument_word_unknown(run: Run) -> Iterator[Finding]:
         if said is None:
             yield from _no_text(run, name)
         elif (missed := _missed(run, name, said)) is not None:
-            yield _limited(run, _unknown_word(run, name, said, missed.known), name, said, missed)
+            yield _limited(run, _unknown_word(run, name, said, missed.known), missed)
     trackers = value(run, "report_to")
     for tracker in trackers if isinstance(trackers, list) else [trackers]:
         if isinstance(tracker, str) and tracker not in _TRACKERS:
@@ -58,7 +58,7 @@ def _no_text(run: Run, name: str) -> Iterator[Finding]:
         return
     place = written(run, name, where="value")
     if not isinstance(held, bool) or _raw(place.location) not in missed.known:
-        words = ", ".join(repr(one) if one == "no" else one for one in missed.known[:12])
+        words = ", ".join(repr(known) if known == "no" else known for known in missed.known[:12])
         yield place.finding(
             f"`{name}` is {show(held)}, which is no word; the training stops at it", f"write one of {words}"
         )
@@ -72,10 +72,11 @@ def _raw(location: Location) -> str:
 @dataclass(frozen=True, slots=True)
 class _Missed:
     """A word that some admitted releases do not have: ``releases`` says which, "" where none has it. ``known``: the
-    words of the newest of them."""
+    words of the newest of them. ``newest_has_it``: the newest admitted release does."""
 
     releases: str
     known: list[str]
+    newest_has_it: bool = False
 
 
 def _missed(run: Run, name: str, said: str) -> _Missed | None:
@@ -89,24 +90,22 @@ def _missed(run: Run, name: str, said: str) -> _Missed | None:
     if among is None:
         return None
 
-    def lacks(one: Release) -> bool:
-        words = choices(name, one)
+    def lacks(release: Release) -> bool:
+        words = choices(name, release)
         return bool(words) and said not in words
 
     releases = releases_where(lacks, among, "transformers")
     if releases is None or (among.below and said in ever(name)):
         return None
-    return _Missed(releases, choices(name, next(one for one in reversed(among.releases) if lacks(one))))
+    newest = next(release for release in reversed(among.releases) if lacks(release))
+    return _Missed(releases, choices(name, newest), newest_has_it=said in choices(name, among.newest))
 
 
-def _limited(run: Run, finding: Finding, name: str, said: str, missed: _Missed) -> Finding:
-    """The finding; a note where the newest admitted release has the word, so that only older ones stop at it."""
-    if not missed.releases:
-        return finding
-    among = admitted("transformers", run.versions.get("transformers"))
-    if among is not None and said in choices(name, among.newest):
+def _limited(run: Run, finding: Finding, missed: _Missed) -> Finding:
+    """The finding; a note where only older releases than the newest that is admitted stop at the word."""
+    if missed.newest_has_it:
         finding.severity = Severity.NOTE
-    return limited(run, finding, "transformers", missed.releases)
+    return limited(run, finding, "transformers", missed.releases) if missed.releases else finding
 
 
 _RENAMED = {"evaluation_strategy": "eval_strategy"}
@@ -122,7 +121,7 @@ def _words_in_calls(run: Run) -> Iterator[Finding]:
         if missed is not None:
             message = f"`{stated.name}` knows no `{stated.value}`; {stated.of} stops at it"
             finding = stated.finding(message, _advice(closest(stated.value, missed.known), missed.known))
-            yield _limited(run, finding, stated.name, stated.value, missed)
+            yield _limited(run, finding, missed)
 
 
 _TRACKERS = (

@@ -27,8 +27,8 @@ def _generations(run: Run) -> int | None:
 
 def _whole(run: Run, name: str, default: int | None) -> int | None:
     """The value of an argument when it is a whole number from 1 on."""
-    found = number(run, name, default)
-    return int(found) if found is not None and found % 1 == 0 and found >= 1 else None
+    count = number(run, name, default)
+    return int(count) if count is not None and count % 1 == 0 and count >= 1 else None
 
 
 def _of_processes(run: Run, name: str) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""ZC8xx: TRL's recipes: options of SFT and DPO that do not go together. See also :mod:`trl_batches`."""
+"""ZC8xx: TRL's recipes: options that do not go together. See also :mod:`trl_batches`."""
 
 from __future__ import annotations
 
@@ -61,6 +61,17 @@ def reference_precomputed_and_moving(run: Run) -> Iterator[Finding]:
             "stops at it",
             "switch one of the two off",
             set_argument(run, "precompute_ref_log_probs", "false", "compute the reference at each step"),
+        )
+
+
+@rule("ZC847", "two-quantizations", Severity.ERROR)
+def two_quantizations(run: Run) -> Iterator[Finding]:
+    names = ("load_in_8bit", "load_in_4bit")
+    if reader(run) == "trl" and all(value(run, name) is True for name in names):
+        yield written(run, *names).finding(
+            "`load_in_4bit` and `load_in_8bit` exclude each other; TRL stops at it",
+            "keep one of the two",
+            set_argument(run, "load_in_8bit", "false", "load in 4 bit"),
         )
 
 

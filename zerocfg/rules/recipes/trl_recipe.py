@@ -1,4 +1,4 @@
-"""ZC8xx: TRL's recipes: names and words that TRL does not take. See also :mod:`trl_options`."""
+"""ZC8xx: TRL's recipes: how a line names one, and words that TRL does not take. See also :mod:`trl_options`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import only_from
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.arguments import methods, reader, set_argument, value, written
+from zerocfg.rules.arguments import methods, set_argument, value, written
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
@@ -65,14 +65,3 @@ def trl_word_unknown(run: Run) -> Iterator[Finding]:
                 severity=Severity.NOTE if item in _FORMER and not certain else None,
                 versions="trl>=0.23" if name == "loss_type" and configs == {"SFTConfig"} else "",
             )
-
-
-@rule("ZC847", "two-quantizations", Severity.ERROR)
-def two_quantizations(run: Run) -> Iterator[Finding]:
-    names = ("load_in_8bit", "load_in_4bit")
-    if reader(run) == "trl" and all(value(run, name) is True for name in names):
-        yield written(run, *names).finding(
-            "`load_in_4bit` and `load_in_8bit` exclude each other; TRL stops at it",
-            "keep one of the two",
-            set_argument(run, "load_in_8bit", "false", "load in 4 bit"),
-        )
