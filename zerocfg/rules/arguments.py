@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from zerocfg.catalog import fields
 from zerocfg.catalog.admitted import admitted
@@ -17,20 +17,15 @@ from zerocfg.rules import line
 from zerocfg.rules.api import Fix, Intent, Location, at
 from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
 from zerocfg.rules.failures import primary_location
-from zerocfg.rules.fixes import edited
+from zerocfg.rules.fixes import edited, put
+from zerocfg.rules.key import recipe
 from zerocfg.run.frameworks import FRAMEWORKS, has_defaults
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.stages.arguments import converted, mapping_of, parsed, recipe_untold
-from zerocfg.source.edit import Edit, delete_entry, insert_entry, rename_key, replace_value
+from zerocfg.source.edit import Edit, delete_entry, rename_key
 from zerocfg.source.node import Path
-from zerocfg.source.text import Span
-
-if TYPE_CHECKING:
-    from zerocfg.source.launch.line import Option
 
 _LARGEST = 10**15
-RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
-"""A sound recipe that examples start from."""
 
 _FOREIGN = frozenset(
     "base_model micro_batch_size sequence_len num_epochs tuner_type train_type split_dataset_ratio rlhf_type "
@@ -39,15 +34,8 @@ _FOREIGN = frozenset(
 """Keys of programs (axolotl, ms-swift, diffusers, verl, Megatron) that give the names of TrainingArguments a meaning or
 a default of their own."""
 
-_METHODS = {
-    "sft": "SFTConfig",
-    "dpo": "DPOConfig",
-    "kto": "KTOConfig",
-    "grpo": "GRPOConfig",
-    "rloo": "RLOOConfig",
-    "reward": "RewardConfig",
-    "distillation": "DistillationConfig",
-}
+_CONFIGS = frozenset("SFTConfig DPOConfig KTOConfig GRPOConfig RLOOConfig RewardConfig DistillationConfig".split())
+_METHODS = {name.removesuffix("Config").lower(): name for name in _CONFIGS}
 _SCRIPT = rf"(?:^|[/_-])({'|'.join(_METHODS)})(?:[_-]\w+)?(?:\.py)?\Z"
 
 
@@ -133,8 +121,8 @@ def argument(run: Run, name: str) -> Argument | None:
     setting = passed(run).get(name)
     if setting is not None:
         return Argument(name, setting.value, setting.origin) if setting.origin.file is not None else None
-    data = recipe_data(run)
-    return Argument(name, data[name], Origin("file", file=run.recipe, path=(name,))) if name in data else None
+    key = recipe(run, name)
+    return Argument(name, key.value, key.origin) if key else None
 
 
 def entries(run: Run, name: str) -> Entries | None:
@@ -177,19 +165,19 @@ def key_of(run: Run, name: str) -> Key | None:
 def _trainers_with(name: str) -> frozenset[str]:
     """TRL's trainer configs that have an argument of their own by this name."""
     key = load_schema("trl").root.names.get(name)
-    return frozenset(key.facts.get("in", ()) if key is not None else ()) & frozenset(_METHODS.values())
+    return frozenset(key.facts.get("in", ()) if key is not None else ()) & _CONFIGS
 
 
 def trainer_configs() -> frozenset[str]:
     """The TRL configs that belong to a trainer; others are for the script or the model, whichever trainer it is."""
-    return frozenset(_METHODS.values())
+    return _CONFIGS
 
 
 def methods(run: Run) -> frozenset[str]:
     """The TRL configs that this recipe can be for, by its keys and the name of the script; empty when unknown."""
     if reader(run) != "trl":
         return frozenset()
-    found = frozenset(_METHODS.values())
+    found = _CONFIGS
     stated = {f"trl.{name}" for name in found} & parsed(run)
     if stated:
         return frozenset(name.removeprefix("trl.") for name in stated)
@@ -205,12 +193,10 @@ def methods(run: Run) -> frozenset[str]:
 def given(run: Run, name: str) -> Setting | None:
     """What is written for an argument: the command line before the recipe; None where neither says anything, UNKNOWN
     where somebody else may."""
-    data = recipe_data(run)
-    flag = run.arguments.get(name)
+    key, flag = recipe(run, name), run.arguments.get(name)
     found = None
-    if name in data:
-        words = reader(run) == "trl"
-        found = Setting(_converted(run, name, data[name], words), Origin("file", file=run.recipe, path=(name,)))
+    if key:
+        found = Setting(_converted(run, name, key.value, reader(run) == "trl"), key.origin)
     if flag is not None:
         words = flag.origin.kind == "flag"
         found = Setting(_converted(run, name, flag.value, words), flag.origin, (found,) if found else ())
@@ -290,12 +276,10 @@ def set_argument(
     run: Run, name: str, text: str, why: str, *, safe: bool = False, after: str | None = None
 ) -> Fix | None:
     """Write an argument into the recipe, or give it another value where it stands and counts."""
-    if name in run.arguments:
-        held = argument(run, name)
-        return _reworded(run, held, text, why, safe) if held is not None else None
-    if name in recipe_data(run):
-        return edited(replace_value, run.recipe, (name,), text, why=why, safe=safe)
-    return edited(insert_entry, run.recipe, (), name, text, why=why, safe=safe, after=after)
+    if name not in run.arguments:
+        return put(run.recipe, (name,), text, why=why, safe=safe, after=after)
+    held = argument(run, name)
+    return _reworded(run, held, text, why, safe) if held is not None else None
 
 
 def drop_argument(run: Run, name: str, why: str, *, safe: bool = False) -> Fix | None:
@@ -307,19 +291,16 @@ def drop_argument(run: Run, name: str, why: str, *, safe: bool = False) -> Fix |
 def dropped(run: Run, held: Argument, why: str, *, safe: bool = False) -> Fix | None:
     """Take an argument out of the recipe or off the launch line."""
     if held.on_line:
-        option = _option(run, held)
-        return None if option is None else line.line_fix(run, why, line.without(run, option), safe=safe)
+        return line.option_at(run, held.origin).delete(why, safe=safe)
     return edited(delete_entry, run.recipe, (held.name,), why=why, safe=safe) if _in_recipe(run, held) else None
 
 
 def renamed(run: Run, held: Argument, new: str, why: str, *, safe: bool = True) -> Fix | None:
     """Give an argument another name in the recipe or on the launch line."""
     if held.on_line:
-        option = _option(run, held)
-        if option is None or line.written(run, option) is None:
-            return None
-        name = Span(option.span.start, option.span.start + len(option.name))
-        return line.line_fix(run, why, [Edit(name, f"--{new}")], safe=safe, gives=_says(run, new, held.held))
+        option = line.option_at(run, held.origin)
+        words = option.reworded(f"--{new}{(option.words or '').removeprefix(option.name)}")
+        return line.line_fix(run, why, words, safe=safe, gives=_says(run, new, held.held))
     return edited(rename_key, run.recipe, (held.name,), new, why=why, safe=safe) if _in_recipe(run, held) else None
 
 
@@ -327,22 +308,13 @@ def _in_recipe(run: Run, held: Argument) -> bool:
     return held.origin.file is run.recipe and bool(held.origin.path)
 
 
-def _option(run: Run, held: Argument) -> Option | None:
-    """The option of the launch line that an argument is."""
-    if run.launch is None or held.origin.file is not run.launch_file:
-        return None
-    return next((one for one in run.launch.script_options if one.span == held.origin.span), None)
-
-
 def _reworded(run: Run, held: Argument, text: str, why: str, safe: bool) -> Fix | None:
     """Another plain word as the value of an option."""
     text = text[1:-1] if text[:1] == text[-1:] == '"' else text
-    option = _option(run, held) if held.on_line else None
-    if option is None or option.value is None or line.written(run, option) is None:
+    if not held.on_line or not all(one.isalnum() or one in "._-+/" for one in text):
         return None
-    if not all(one.isalnum() or one in "._-+/" for one in text):
-        return None
-    return line.line_fix(run, why, [Edit(option.value.span, text)], safe=safe, gives=_says(run, held.name, text))
+    value = line.option_at(run, held.origin).with_value(text)
+    return line.line_fix(run, why, value, safe=safe, gives=_says(run, held.name, text))
 
 
 def _says(run: Run, name: str, held: object) -> tuple[Intent, ...]:

@@ -15,7 +15,7 @@ from zerocfg.rules.effects import accelerate_section, describe_origin
 from zerocfg.rules.failures import RULE_FOR_FAILURE, failures, ignored, primary_location, reported
 from zerocfg.rules.key import accelerate, deepspeed, delete_all, finding_at, from_origin
 from zerocfg.rules.launch.options import listed, machines_of
-from zerocfg.rules.line import from_option, is_page, line_fix, plain, says, written
+from zerocfg.rules.line import is_page, line_fix, line_option, option_at, plain, says
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.linking.missing_files import has_similar_files, launches_other_checkout
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
@@ -148,12 +148,10 @@ def launch_option_refused(run: Run) -> Iterator[Finding]:
 
 def _meant(run: Run, failure: Failure) -> Fix | None:
     """The refused option as the launcher takes it."""
-    span = failure.places[0].span if failure.places else None
-    word = next((one for one in run.launch.options if one.span == span), None) if run.launch is not None else None
-    text = written(run, word) if word is not None else None
-    if word is None or text is None:
+    option = option_at(run, failure.places[0]) if failure.places else line_option(run)
+    text, name = option.words, plain(option.name)
+    if text is None:
         return None
-    option, name = from_option(run, word), plain(word.name)
     value, means, new = option.text, option.text, None
     if failure.kind == "flag-unknown":
         near = closest(name, OPTIONS)
