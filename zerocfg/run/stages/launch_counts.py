@@ -6,11 +6,12 @@ Follows accelerate/utils/launch.py; where they cannot calculate, the launch fail
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.config import any_unknown, describe
 from zerocfg.run.model import UNKNOWN, Origin, Setting
-from zerocfg.run.stages.namespace import ranks
+from zerocfg.run.stages.namespace import ranks, whole
 
 if TYPE_CHECKING:
     from zerocfg.run.stages.namespace import Namespace
@@ -25,7 +26,7 @@ def started_processes(arguments: Namespace, launcher: str) -> Setting:
     setting = arguments.setting("num_processes")
     if launcher == "simple":
         if arguments.get("mpirun_hostfile") is not None:
-            return setting
+            return setting if whole(setting.value) else replace(setting, value=UNKNOWN)
         return Setting(1, Origin("computed", "accelerate's simple launcher starts one process"), (setting,))
     machines = arguments.get("num_machines")
     total = ranks(arguments)
