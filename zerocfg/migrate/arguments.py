@@ -12,7 +12,8 @@ from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Drop, Left, Put, Rename, Step, editable
 from zerocfg.migrate.successors import SAME, Becomes, Gone, Outcome, Unclear, successor
 from zerocfg.rules import line
-from zerocfg.rules.arguments import Argument, arguments, guessed, methods, own_option, reader
+from zerocfg.rules.argument_reader import guessed, methods, reader
+from zerocfg.rules.arguments import Argument, arguments, own_option
 from zerocfg.rules.effects import recipe_data
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.stages.arguments import converted

@@ -14,7 +14,8 @@ from zerocfg.migrate.program import literal, program_of
 from zerocfg.migrate.steps import Left, Put, Step, editable
 from zerocfg.rules import line
 from zerocfg.rules.api import Location
-from zerocfg.rules.arguments import arguments, guessed, reader, trainer_configs
+from zerocfg.rules.argument_reader import guessed, reader, trainer_configs
+from zerocfg.rules.arguments import arguments
 from zerocfg.run.model import Call, Run
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.stages.arguments import parsed

@@ -10,9 +10,9 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, bounds, only_below, only_from, text
 from zerocfg.rules.api import Finding
-from zerocfg.rules.arguments import Argument, methods, reader
+from zerocfg.rules.argument_reader import methods, reader
+from zerocfg.rules.arguments import Argument
 from zerocfg.rules.effects import admitted as said_of
-from zerocfg.rules.effects import admitting
 from zerocfg.rules.release_scope import limited
 from zerocfg.run.model import Call, Run
 from zerocfg.run.reader import reader_evidence
@@ -88,12 +88,8 @@ def former(name: str) -> bool:
 
 
 def said_for(run: Run, finding: Finding, lack: Lack) -> Finding:
-    """The finding of a lack: with the place that admits the releases; where they are only some, a warning."""
-    if lack.releases:
-        return limited(run, finding, lack.library, lack.releases)
-    finding.message += f" ({said_of(run, lack.library)})"
-    finding.related = [*finding.related, *admitting(run, lack.library)]
-    return finding
+    """The finding of a lack, with the releases that the project admits."""
+    return limited(run, finding, lack.library, lack.releases)
 
 
 def named(run: Run) -> list[str] | None:

@@ -115,14 +115,12 @@ def _looks_local(path: str) -> bool:
 
 @rule("ZC707", "two-deepspeed-files", Severity.ERROR)
 def two_deepspeed_files(run: Run) -> Iterator[Finding]:
+    named = run.effective.environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE")
+    if run.deepspeed is None or named is None:
+        return
+    if str(named.value).rpartition("/")[2] == run.deepspeed.name.rpartition("/")[2]:
+        return
     for item in ignored(run, "ZC707"):
-        named = run.effective.environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE")
-        if (
-            run.deepspeed is None
-            or named is None
-            or str(named.value).rpartition("/")[2] == run.deepspeed.name.rpartition("/")[2]
-        ):
-            continue
         key = from_origin(run, item.place)
         yield key.finding(
             f"{named.value} is silently not used: `deepspeed` of the training arguments names {run.deepspeed.name}",
@@ -142,8 +140,9 @@ def launch_option_refused(run: Run) -> Iterator[Finding]:
             if _PLACEHOLDER.search(text):
                 continue  # a line of a manual: the reader fills it in
         if code == "ZC711" or (on_line and code in _CATALOG):
-            location, related = primary_location(run, failure.places)
-            yield Finding(location, failure.message, related=related, fix=_meant(run, failure))
+            finding = reported(run, failure)
+            finding.fix = _meant(run, failure)
+            yield finding
 
 
 def _meant(run: Run, failure: Failure) -> Fix | None:
