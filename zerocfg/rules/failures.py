@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from zerocfg.rules.api import Finding, Location, at
+from zerocfg.rules.api import Finding, Fix, Location, at
 from zerocfg.run.model import Failure, Ignored, Origin, Run
 
 _KINDS = {
@@ -88,7 +88,9 @@ def primary_location(run: Run, origins: Iterable[Origin], where: str = "entry") 
     raise ValueError("a run without files")
 
 
-def reported(run: Run, failure: Failure, help_text: str = "", where: str = "entry") -> Finding:
+def reported(
+    run: Run, failure: Failure, help_text: str = "", fix: Fix | None = None, *, where: str = "entry"
+) -> Finding:
     """A failure in its own words, at its first place."""
     location, related = primary_location(run, failure.places, where)
-    return Finding(location, failure.message, help_text, related)
+    return Finding(location, failure.message, help_text, related, fix)

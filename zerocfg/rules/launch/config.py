@@ -140,9 +140,7 @@ def launch_option_refused(run: Run) -> Iterator[Finding]:
             if _PLACEHOLDER.search(text):
                 continue  # a line of a manual: the reader fills it in
         if code == "ZC711" or (on_line and code in _CATALOG):
-            finding = reported(run, failure)
-            finding.fix = _meant(run, failure)
-            yield finding
+            yield reported(run, failure, fix=_meant(run, failure))
 
 
 def _meant(run: Run, failure: Failure) -> Fix | None:
@@ -186,11 +184,10 @@ def flag_beats_file(run: Run) -> Iterator[Finding]:
 @rule("ZC714", "distributed-type-missing", Severity.ERROR)
 def distributed_type_missing(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC714"):
-        finding = reported(run, failure, "write `distributed_type: DEEPSPEED` (or FSDP, MULTI_GPU, NO)")
         kinds = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "megatron_lm_config": "MEGATRON_LM"}
         names = [kind for section, kind in kinds.items() if accelerate_section(run, section)]
+        fix = None
         if len(names) == 1:
-            after = next(iter(accelerate(run).section))
-            key = accelerate(run, "distributed_type")
-            finding.fix = key.set(names[0], f"write distributed_type: {names[0]}", safe=False, after=after)
-        yield finding
+            after, key = next(iter(accelerate(run).section)), accelerate(run, "distributed_type")
+            fix = key.set(names[0], f"write distributed_type: {names[0]}", safe=False, after=after)
+        yield reported(run, failure, "write `distributed_type: DEEPSPEED` (or FSDP, MULTI_GPU, NO)", fix)
