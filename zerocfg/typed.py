@@ -22,7 +22,7 @@ from zerocfg.models.deepspeed import DeepSpeedConfig
 from zerocfg.models.training_arguments import TrainingArguments
 from zerocfg.models.trl import Recipe
 from zerocfg.rules.api import Severity
-from zerocfg.rules.arguments import reader
+from zerocfg.rules.argument_reader import reader
 from zerocfg.run.discover import display_name
 from zerocfg.run.kinds import guess_unread, sniff
 from zerocfg.run.model import Run, SourceFile

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from zerocfg.cli.main import cli
-from zerocfg.resume.checkpoint import CheckpointError, read_checkpoint
+from zerocfg.resume.checkpoint import CheckpointError
+from zerocfg.resume.read import read_checkpoint
 from zerocfg.resume.target import Target
 from zerocfg.resume.torch_file import UnreadableError, facts
 from zerocfg.resume.verdict import judge

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from zerocfg.resume.checkpoint import read_checkpoint
+from zerocfg.resume.read import read_checkpoint
 from zerocfg.resume.target import Target
 from zerocfg.resume.verdict import Verdict, judge
 from zerocfg.resume.weights import read_weights

@@ -7,11 +7,11 @@ import shlex
 import pytest
 
 from zerocfg.rules.api import Fix
-from zerocfg.rules.line import line_fix, line_option
-from zerocfg.run.model import UNKNOWN, Run, SourceFile
+from zerocfg.rules.line import line_fix, line_option, option_at
+from zerocfg.run.model import UNKNOWN, Origin, Run, SourceFile
 from zerocfg.source.edit import apply_edits
 from zerocfg.source.launch.files import read_launch_lines
-from zerocfg.source.text import SourceText
+from zerocfg.source.text import SourceText, Span
 
 LINE = 'deepspeed -i localhost:0 --num_gpus 2 --include "0,1" --master-port $PORT --no_ssh --num_nodes=4 a.py --x 1\n'
 
@@ -72,7 +72,21 @@ def test_edits() -> None:
     assert deleted is not None and deleted.safe and unsafe is not None and not unsafe.safe
 
 
-def test_a_value_in_quotes_or_of_a_variable_is_not_written_anew() -> None:
-    """Quotes may be those of another language around the shell."""
-    for option in (line_option(started(), "include"), line_option(started(), "master_port")):
-        assert option.with_value("1") is None and option.raw in ('"0,1"', "$PORT")
+def test_what_comes_out_of_a_variable_is_not_edited() -> None:
+    option = line_option(started("N=gpus\ndeepspeed --num_$N 2 train.py\n"), "num_gpus")
+    assert option.count == 2 and option.words is None
+    assert option.delete("w") is None and option.with_value("1") is None and option.reworded("--y") is None
+
+
+def test_its_words_are_those_of_the_file() -> None:
+    run = started()
+    assert line_option(run, "include").words == '--include "0,1"' and line_option(run, "include").raw == '"0,1"'
+    assert line_option(run, "master_port").raw == "$PORT" and line_option(run, "no_ssh").raw == ""
+
+
+def test_an_option_is_found_by_its_place() -> None:
+    run = started()
+    for option in (line_option(run, "num_gpus"), line_option(run, "no_ssh")):
+        assert option_at(run, option.origin) == option
+    assert not option_at(run, Origin("flag", "--num_gpus", None, span=Span(0, 1)))
+    assert not option_at(run, Origin("flag", "--num_gpus", run.launch_file, span=Span(0, 1)))

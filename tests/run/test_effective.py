@@ -107,6 +107,15 @@ def test_launch_refusals() -> None:
         assert effective.failures[0].phase == "launch"
 
 
+def test_a_quoted_number_of_processes_for_mpirun() -> None:
+    config = "distributed_type: 'NO'\nnum_processes: '8'\n"
+    batch = '{"train_micro_batch_size_per_gpu": 1}'
+    line = LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0))
+    mpirun = run(consumer="deepspeed", accelerate=config, deepspeed=batch, launch=line, flags={"mpirun_hostfile": "h"})
+    effective = resolve_settings(mpirun)
+    assert "num-processes-type" in kinds(effective) and effective.value("num_processes") is UNKNOWN
+
+
 def test_mismatch_names_both_places() -> None:
     config = '{"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}'
     effective = resolve_settings(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerocfg.smoke import max_batch
+from zerocfg.smoke import max_batch, max_batch_text
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.prepare.folder import RunFolder, read
 from zerocfg.smoke.smoke import Options, launch_once
@@ -105,7 +105,7 @@ def test_the_table_names_largest_and_fastest(make_run: MakeRun, tmp_path: Path) 
     assert found.largest == 21 and found.certain and found.problem is None
     assert found.fastest is not None and found.fastest.batch == 21
     assert next(one for one in found.tries if one.batch == 21).peak == 221 * MIB, "of training, not of saving"
-    text = max_batch.render(found)
+    text = max_batch_text.render(found)
     assert "The largest micro batch that fits is 21." in text
     assert "rank 1 ran out of the host's memory" in text
     assert "not of the planned job" in text and "world size: 4 to 2" in text
@@ -115,18 +115,18 @@ def test_the_table_names_largest_and_fastest(make_run: MakeRun, tmp_path: Path) 
 def test_a_plan_that_runs_whole_gets_advice(make_run: MakeRun, tmp_path: Path) -> None:
     run = read(make_run(3))
     run.plan["num_processes"] = 2
-    text = max_batch.render(searched(run, tmp_path, 4, upper=64))
+    text = max_batch_text.render(searched(run, tmp_path, 4, upper=64))
     assert "Write per_device_train_batch_size: 4." in text
     assert "the global batch becomes 16 instead of 8; gradient_accumulation_steps: 1 would keep it" in text
 
 
 def test_ends_of_a_search(make_run: MakeRun, tmp_path: Path) -> None:
     run = read(make_run(3))
-    assert "Micro batch 16 fits; the search ends there" in max_batch.render(searched(run, tmp_path, 999, upper=16))
-    assert "Not even a micro batch of 1 fits." in max_batch.render(searched(run, tmp_path, 0, upper=16))
+    assert "Micro batch 16 fits; the search ends there" in max_batch_text.render(searched(run, tmp_path, 999, upper=16))
+    assert "Not even a micro batch of 1 fits." in max_batch_text.render(searched(run, tmp_path, 0, upper=16))
     cut = searched(run, tmp_path, 40, upper=64, launches=2)
     assert len(cut.tries) == 2 and not cut.certain
-    assert "what lies between was not tried" in max_batch.render(cut)
+    assert "what lies between was not tried" in max_batch_text.render(cut)
 
 
 def test_another_failure_ends_the_search(make_run: MakeRun, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_another_failure_ends_the_search(make_run: MakeRun, tmp_path: Path) -> N
 
     found = max_batch.find(run, Options(), broken)
     assert len(found.tries) == 1 and found.problem == "ValueError: no such key" and found.largest is None
-    assert "The search ended early: ValueError: no such key" in max_batch.render(found)
+    assert "The search ended early: ValueError: no such key" in max_batch_text.render(found)
 
 
 @pytest.mark.libs

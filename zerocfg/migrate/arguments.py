@@ -12,12 +12,11 @@ from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Drop, Left, Put, Rename, Step, editable
 from zerocfg.migrate.successors import SAME, Becomes, Gone, Outcome, Unclear, successor
 from zerocfg.rules import line
-from zerocfg.rules.arguments import Argument, arguments, guessed, methods, own_option, reader
+from zerocfg.rules.argument_reader import guessed, methods, reader
+from zerocfg.rules.arguments import Argument, arguments, own_option
 from zerocfg.rules.effects import recipe_data
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.stages.arguments import converted
-from zerocfg.source.edit import Edit
-from zerocfg.source.launch.line import Option
 
 
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
@@ -107,38 +106,27 @@ def _advice(outcome: Becomes | Gone) -> str:
 
 
 def _on_line(run: Run, held: Argument, outcome: Becomes | Gone, why: str) -> Step | Left:
-    option = _option(run, held)
+    option = line.option_at(run, held.origin)
     if guessed(run):
         return Left(held.at(), f"{why}: {_advice(outcome)}, if the script gives its options to the Trainer")
-    if option is None or run.launch_file is None or line.written(run, option) is None:
+    if option.words is None:
         return Left(held.at(), f"{why}: {_advice(outcome)}; the option is put together elsewhere")
     if isinstance(outcome, Gone):
-        edits = line.without(run, option) or []
-        return Step(held.at(), f"{why}; {outcome.why}", edits=tuple(edits))
+        return Step(held.at(), f"{why}; {outcome.why}", edits=tuple(option.removed() or ()))
     text = _reworded(run, option, outcome)
     if text is None:
         return Left(held.at(), f"{why}: {_advice(outcome)}")
     why = f"{why}; `{'.'.join(map(str, outcome.path))}` takes its place"
-    return Step(held.at(), why, edits=(Edit(option.span, text),))
+    return Step(held.at(), why, edits=tuple(option.reworded(text) or ()))
 
 
-def _reworded(run: Run, option: Option, outcome: Becomes) -> str | None:
+def _reworded(run: Run, option: line.LineOption, outcome: Becomes) -> str | None:
     """The option as the new releases read it; None for what stands within another one, or beside it."""
     if len(outcome.path) > 1 or outcome.path[0] in run.arguments:
         return None
+    rest = (option.words or "").removeprefix(option.name)
     if outcome.value is SAME:
-        return f"--{outcome.path[0]}" + line.written(run, option)[len(option.name) :]  # type: ignore[index]
+        return f"--{outcome.path[0]}{rest}"
     words = outcome.value if isinstance(outcome.value, list) else [outcome.value]
-    between = "=" if len(words) == 1 and option.value is not None and _joined(run, option) else " "
+    between = "=" if len(words) == 1 and option.raw and rest.startswith("=") else " "
     return f"--{outcome.path[0]}{between}{' '.join(map(str, words))}"
-
-
-def _joined(run: Run, option: Option) -> bool:
-    text = line.written(run, option) or ""
-    return text[len(option.name) :].startswith("=")
-
-
-def _option(run: Run, held: Argument) -> Option | None:
-    if run.launch is None or held.origin.file is not run.launch_file:
-        return None
-    return next((one for one in run.launch.script_options if one.span == held.origin.span), None)

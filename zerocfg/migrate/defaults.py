@@ -10,7 +10,7 @@ from typing import Any
 from zerocfg.catalog.history import State, histories
 from zerocfg.catalog.versions import Release
 from zerocfg.migrate.argument_history import since
-from zerocfg.rules.arguments import methods, reader, trainer_configs
+from zerocfg.rules.argument_reader import methods, reader, trainer_configs
 from zerocfg.rules.effects import recipe_data
 from zerocfg.run.model import Call, Run
 

@@ -17,7 +17,8 @@ from zerocfg.migrate.defaults import changed_arguments
 from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
 from zerocfg.migrate.releases import at_releases, pinned_release
 from zerocfg.rules.api import Location
-from zerocfg.rules.arguments import arguments, reader
+from zerocfg.rules.argument_reader import reader
+from zerocfg.rules.arguments import arguments
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.node import Mapping as Tree
 from zerocfg.source.node import dotted

@@ -14,7 +14,8 @@ from zerocfg.migrate.program import literal, program_of
 from zerocfg.migrate.steps import Left, Put, Step, editable
 from zerocfg.rules import line
 from zerocfg.rules.api import Location
-from zerocfg.rules.arguments import arguments, guessed, reader, trainer_configs
+from zerocfg.rules.argument_reader import guessed, reader, trainer_configs
+from zerocfg.rules.arguments import arguments
 from zerocfg.run.model import Call, Run
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.stages.arguments import parsed
@@ -69,7 +70,7 @@ def _last_option(run: Run, plan: Plan) -> Option | None:
     gone = {held.origin.span for held in arguments(run) if held.on_line and lacking(run, held, plan.target)}
     for option in reversed([one for one in options if one.span not in gone]):
         behind = next((word for word in run.launch.arguments if word.span.start >= option.span.end), None)
-        text = line.written(run, option)
+        text = line.from_option(run, option).words
         # A backslash at its end goes on with the next line, or would escape the blank.
         if text and not text.endswith("\\") and (behind is None or behind.span.start in starts):
             return option

@@ -1,54 +1,30 @@
-"""Training arguments as rules read them: what is written, converted as its reader converts it, and for whom."""
+"""Training arguments as rules read them: what is written, converted as its reader converts it, and edits of it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from zerocfg.catalog import fields
 from zerocfg.catalog.admitted import admitted
 from zerocfg.catalog.history import histories
-from zerocfg.catalog.schema import Key, load_schema
+from zerocfg.catalog.schema import Key
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.rules import line
 from zerocfg.rules.api import Finding, Fix, Intent, Location, Severity, at
+from zerocfg.rules.argument_reader import key_of, reader
 from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
 from zerocfg.rules.failures import primary_location
-from zerocfg.rules.fixes import edited
+from zerocfg.rules.fixes import edited, put
+from zerocfg.rules.key import recipe
 from zerocfg.run.frameworks import FRAMEWORKS, has_defaults
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.stages.arguments import converted, mapping_of, parsed, recipe_untold
-from zerocfg.source.edit import Edit, delete_entry, insert_entry, rename_key, replace_value
+from zerocfg.source.edit import Edit, delete_entry, rename_key
 from zerocfg.source.node import Path
-from zerocfg.source.text import Span
-
-if TYPE_CHECKING:
-    from zerocfg.source.launch.line import Option
 
 _LARGEST = 10**15
-RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
-"""A sound recipe that examples start from."""
-
-_FOREIGN = frozenset(
-    "base_model micro_batch_size sequence_len num_epochs tuner_type train_type split_dataset_ratio rlhf_type "
-    "max_train_steps lr_warmup_steps checkpointing_steps actor_rollout_ref tensor_model_parallel_size".split()
-)
-"""Keys of programs (axolotl, ms-swift, diffusers, verl, Megatron) that give the names of TrainingArguments a meaning or
-a default of their own."""
-
-_METHODS = {
-    "sft": "SFTConfig",
-    "dpo": "DPOConfig",
-    "kto": "KTOConfig",
-    "grpo": "GRPOConfig",
-    "rloo": "RLOOConfig",
-    "reward": "RewardConfig",
-    "distillation": "DistillationConfig",
-}
-_SCRIPT = rf"(?:^|[/_-])({'|'.join(_METHODS)})(?:[_-]\w+)?(?:\.py)?\Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +84,6 @@ def passed(run: Run) -> Mapping[str, Setting]:
     return {name: setting for name, setting in run.arguments.items() if setting.origin.kind != "flag"}
 
 
-def guessed(run: Run) -> bool:
-    """Whether nothing but the options of a launch line tells that a Trainer reads the arguments."""
-    seen = run.script is not None and run.script.reader is not None
-    return run.launch is not None and run.recipe is None and run.reader_evidence is None and not seen
-
-
 def own_option(run: Run, name: str) -> bool:
     """Whether the script declares an option of this name by itself."""
     return run.script is not None and name in run.script.own
@@ -133,8 +103,8 @@ def argument(run: Run, name: str) -> Argument | None:
     setting = passed(run).get(name)
     if setting is not None:
         return Argument(name, setting.value, setting.origin) if setting.origin.file is not None else None
-    data = recipe_data(run)
-    return Argument(name, data[name], Origin("file", file=run.recipe, path=(name,))) if name in data else None
+    key = recipe(run, name)
+    return Argument(name, key.value, key.origin) if key else None
 
 
 def entries(run: Run, name: str) -> Entries | None:
@@ -144,73 +114,13 @@ def entries(run: Run, name: str) -> Entries | None:
     return None if found is None or held is None else Entries(found, held)
 
 
-@lru_cache(maxsize=16)
-def reader(run: Run) -> Literal["transformers", "trl"] | None:
-    """Whose arguments the run has: TrainingArguments, one of TRL's configs, or nobody's that is known."""
-    keys = set(recipe_data(run))
-    if keys & _FOREIGN or (run.script is None and not _FOREIGN.isdisjoint(run.arguments)):
-        return None
-    if run.consumer == "trl":
-        return "trl"
-    if run.consumer not in (None, "transformers") or not (keys or run.consumer):
-        return None
-    if run.consumer is None and not _mostly_arguments(frozenset(map(str, keys))):
-        return None
-    own = run.recipe_reader != "hf" and any(_trainers_with(str(name)) for name in keys)
-    return "trl" if own else "transformers"
-
-
-@lru_cache(maxsize=64)
-def _mostly_arguments(keys: frozenset[str]) -> bool:
-    """Whether a file that nobody is known to read is a recipe: at least half of its keys are arguments of the Trainer
-    or of TRL. A program with a loop of its own has a few of their names, too."""
-    names = load_schema("training-arguments").root.names.keys() | load_schema("trl").root.names.keys()
-    return 2 * len(keys & names) >= len(keys)
-
-
-def key_of(run: Run, name: str) -> Key | None:
-    """What the catalog knows of an argument."""
-    return load_schema("trl" if reader(run) == "trl" else "training-arguments").root.names.get(name)
-
-
-@lru_cache(maxsize=1024)
-def _trainers_with(name: str) -> frozenset[str]:
-    """TRL's trainer configs that have an argument of their own by this name."""
-    key = load_schema("trl").root.names.get(name)
-    return frozenset(key.facts.get("in", ()) if key is not None else ()) & frozenset(_METHODS.values())
-
-
-def trainer_configs() -> frozenset[str]:
-    """The TRL configs that belong to a trainer; others are for the script or the model, whichever trainer it is."""
-    return frozenset(_METHODS.values())
-
-
-def methods(run: Run) -> frozenset[str]:
-    """The TRL configs that this recipe can be for, by its keys and the name of the script; empty when unknown."""
-    if reader(run) != "trl":
-        return frozenset()
-    found = frozenset(_METHODS.values())
-    stated = {f"trl.{name}" for name in found} & parsed(run)
-    if stated:
-        return frozenset(name.removeprefix("trl.") for name in stated)
-    for name in (*recipe_data(run), *run.arguments):
-        found &= _trainers_with(str(name)) or found
-    script = run.launch.script.value if run.launch is not None and run.launch.script is not None else None
-    match = re.search(_SCRIPT, script) if script else None
-    if match and _METHODS[match[1]] in found:
-        return frozenset((_METHODS[match[1]],))
-    return found
-
-
 def given(run: Run, name: str) -> Setting | None:
     """What is written for an argument: the command line before the recipe; None where neither says anything, UNKNOWN
     where somebody else may."""
-    data = recipe_data(run)
-    flag = run.arguments.get(name)
+    key, flag = recipe(run, name), run.arguments.get(name)
     found = None
-    if name in data:
-        words = reader(run) == "trl"
-        found = Setting(_converted(run, name, data[name], words), Origin("file", file=run.recipe, path=(name,)))
+    if key:
+        found = Setting(_converted(run, name, key.value, reader(run) == "trl"), key.origin)
     if flag is not None:
         words = flag.origin.kind == "flag"
         found = Setting(_converted(run, name, flag.value, words), flag.origin, (found,) if found else ())
@@ -312,12 +222,10 @@ def set_argument(
     run: Run, name: str, text: str, why: str, *, safe: bool = False, after: str | None = None
 ) -> Fix | None:
     """Write an argument into the recipe, or give it another value where it stands and counts."""
-    if name in run.arguments:
-        held = argument(run, name)
-        return _reworded(run, held, text, why, safe) if held is not None else None
-    if name in recipe_data(run):
-        return edited(replace_value, run.recipe, (name,), text, why=why, safe=safe)
-    return edited(insert_entry, run.recipe, (), name, text, why=why, safe=safe, after=after)
+    if name not in run.arguments:
+        return put(run.recipe, (name,), text, why=why, safe=safe, after=after)
+    held = argument(run, name)
+    return _reworded(run, held, text, why, safe) if held is not None else None
 
 
 def drop_argument(run: Run, name: str, why: str, *, safe: bool = False) -> Fix | None:
@@ -329,19 +237,16 @@ def drop_argument(run: Run, name: str, why: str, *, safe: bool = False) -> Fix |
 def dropped(run: Run, held: Argument, why: str, *, safe: bool = False) -> Fix | None:
     """Take an argument out of the recipe or off the launch line."""
     if held.on_line:
-        option = _option(run, held)
-        return None if option is None else line.line_fix(run, why, line.without(run, option), safe=safe)
+        return line.option_at(run, held.origin).delete(why, safe=safe)
     return edited(delete_entry, run.recipe, (held.name,), why=why, safe=safe) if _in_recipe(run, held) else None
 
 
 def renamed(run: Run, held: Argument, new: str, why: str, *, safe: bool = True) -> Fix | None:
     """Give an argument another name in the recipe or on the launch line."""
     if held.on_line:
-        option = _option(run, held)
-        if option is None or line.written(run, option) is None:
-            return None
-        name = Span(option.span.start, option.span.start + len(option.name))
-        return line.line_fix(run, why, [Edit(name, f"--{new}")], safe=safe, gives=_says(run, new, held.held))
+        option = line.option_at(run, held.origin)
+        words = option.reworded(f"--{new}{(option.words or '').removeprefix(option.name)}")
+        return line.line_fix(run, why, words, safe=safe, gives=_says(run, new, held.held))
     return edited(rename_key, run.recipe, (held.name,), new, why=why, safe=safe) if _in_recipe(run, held) else None
 
 
@@ -349,22 +254,13 @@ def _in_recipe(run: Run, held: Argument) -> bool:
     return held.origin.file is run.recipe and bool(held.origin.path)
 
 
-def _option(run: Run, held: Argument) -> Option | None:
-    """The option of the launch line that an argument is."""
-    if run.launch is None or held.origin.file is not run.launch_file:
-        return None
-    return next((one for one in run.launch.script_options if one.span == held.origin.span), None)
-
-
 def _reworded(run: Run, held: Argument, text: str, why: str, safe: bool) -> Fix | None:
     """Another plain word as the value of an option."""
     text = text[1:-1] if text[:1] == text[-1:] == '"' else text
-    option = _option(run, held) if held.on_line else None
-    if option is None or option.value is None or line.written(run, option) is None:
+    if not held.on_line or not all(one.isalnum() or one in "._-+/" for one in text):
         return None
-    if not all(one.isalnum() or one in "._-+/" for one in text):
-        return None
-    return line.line_fix(run, why, [Edit(option.value.span, text)], safe=safe, gives=_says(run, held.name, text))
+    value = line.option_at(run, held.origin).with_value(text)
+    return line.line_fix(run, why, value, safe=safe, gives=_says(run, held.name, text))
 
 
 def _says(run: Run, name: str, held: object) -> tuple[Intent, ...]:

@@ -7,83 +7,58 @@ from collections.abc import Iterable, Iterator
 from zerocfg.rules.api import Finding, Fix, Location, at
 from zerocfg.run.model import Failure, Ignored, Origin, Run
 
-RULE_FOR_FAILURE: dict[str, str] = {
+_KINDS = {
     # said by the reading and catalog rules when the value stands in a file, by ZC711 when on a launch line
-    "argument-type": "ZC802",
-    "batch-type": "ZC104",
-    "ds-batch-type": "ZC104",
-    "ds-not-a-mapping": "ZC008",
-    "ds-removed-key": "ZC110",
-    "ds-scale-power-type": "ZC104",
-    "ds-section-type": "ZC108",
-    "dead-sub-key": "ZC103",
-    "distributed-type": "ZC106",
-    "dynamo-backend": "ZC106",
-    "dynamo-mode-type": "ZC104",
-    "fp8-override-type": "ZC104",
-    "gpu-ids-type": "ZC104",
-    "gradient-clipping-type": "ZC104",
-    "machine-rank-type": "ZC104",
-    "main-process-ip-type": "ZC104",
-    "main-process-port-type": "ZC104",
-    "mixed-precision": "ZC106",
-    "mixed-precision-type": "ZC006",
-    "not-a-mapping": "ZC008",
-    "num-machines-type": "ZC104",
-    "num-processes-type": "ZC104",
-    "parallelism-type": "ZC104",
-    "sagemaker": "ZC716",
-    "section-type": "ZC108",
-    "unknown-top-key": "ZC101",
-    "newer-top-key": "ZC865",
-    "use-cpu-type": "ZC104",
-    "zero-stage-type": "ZC104",
-    "zero3-init-flag-type": "ZC104",
+    "ZC006": "mixed-precision-type",
+    "ZC008": "ds-not-a-mapping not-a-mapping",
+    "ZC101": "unknown-top-key",
+    "ZC103": "dead-sub-key",
+    "ZC104": "batch-type ds-batch-type ds-scale-power-type dynamo-mode-type fp8-override-type gpu-ids-type "
+    "gradient-clipping-type machine-rank-type main-process-ip-type main-process-port-type num-machines-type "
+    "num-processes-type parallelism-type use-cpu-type zero-stage-type zero3-init-flag-type",
+    "ZC106": "distributed-type dynamo-backend mixed-precision",
+    "ZC108": "ds-section-type section-type",
+    "ZC110": "ds-removed-key",
+    "ZC716": "sagemaker",
+    "ZC802": "argument-type",
+    "ZC865": "newer-top-key",
     # batch, accumulation, what the Trainer and the engine disagree about
-    "trainer-mismatch": "ZC201",  # split by key into ZC201, ZC202 and ZC302
-    "ds-batch-mismatch": "ZC203",
-    "ds-batch-zero": "ZC204",
-    "ds-batch-missing": "ZC205",
-    "gas-not-int": "ZC207",
+    "ZC201": "trainer-mismatch",  # split by key into ZC201, ZC202 and ZC302
+    "ZC203": "ds-batch-mismatch",
+    "ZC204": "ds-batch-zero",
+    "ZC205": "ds-batch-missing",
+    "ZC207": "gas-not-int",
     # precision
-    "ds-fp16-and-bf16": "ZC301",
-    "fp16-and-bf16": "ZC301",
-    "ds-precision-conflict": "ZC303",
-    "ds-master-weights-stage": "ZC306",
-    "ds-bf16-states": "ZC306",
-    "msamp-zero3": "ZC307",
-    "fp8-ignored": "ZC712",
+    "ZC301": "ds-fp16-and-bf16 fp16-and-bf16",
+    "ZC303": "ds-precision-conflict",
+    "ZC306": "ds-master-weights-stage ds-bf16-states",
+    "ZC307": "msamp-zero3",
     # ZeRO
-    "auto-unfilled": "ZC406",
-    "hidden-size-missing": "ZC407",
-    "ds-allreduce-sum": "ZC409",
-    "ds-zero-missing": "ZC411",
-    "save-only-model-best": "ZC412",
-    "auto-find-batch-size-zero3": "ZC412",
+    "ZC406": "auto-unfilled",
+    "ZC407": "hidden-size-missing",
+    "ZC409": "ds-allreduce-sum",
+    "ZC411": "ds-zero-missing",
+    "ZC412": "save-only-model-best auto-find-batch-size-zero3",
     # offload
-    "nvme-path-dead": "ZC506",
-    "offload-optimizer-null": "ZC511",
+    "ZC506": "nvme-path-dead",
+    "ZC511": "offload-optimizer-null",
     # FSDP and engines
-    "fsdp-ram-sync": "ZC601",
-    "section-not-used": "ZC604",
+    "ZC601": "fsdp-ram-sync",
+    "ZC604": "section-not-used",
     # launch
-    "num-processes-missing": "ZC701",
-    "ds-conflict-fields": "ZC702",
-    "main-process-missing": "ZC705",
-    "use-cpu-ignored": "ZC706",
-    "ds-file-beaten": "ZC707",
-    "dead-top-key": "ZC708",
-    "gpu-ids-count": "ZC710",
-    "flag-unknown": "ZC711",
-    "flag-type": "ZC711",
-    "flag-choice": "ZC711",
-    "flags-exclusive": "ZC711",
-    "multi-gpu-processes": "ZC711",
-    "parallelism-without-fsdp2": "ZC711",
-    "dynamo-ignored": "ZC712",
-    "flag-wins": "ZC713",
-    "distributed-type-missing": "ZC714",
+    "ZC701": "num-processes-missing",
+    "ZC702": "ds-conflict-fields",
+    "ZC705": "main-process-missing",
+    "ZC706": "use-cpu-ignored",
+    "ZC707": "ds-file-beaten",
+    "ZC708": "dead-top-key",
+    "ZC710": "gpu-ids-count",
+    "ZC711": "flag-unknown flag-type flag-choice flags-exclusive multi-gpu-processes parallelism-without-fsdp2",
+    "ZC712": "dynamo-ignored fp8-ignored",
+    "ZC713": "flag-wins",
+    "ZC714": "distributed-type-missing",
 }
+RULE_FOR_FAILURE = {kind: code for code, kinds in _KINDS.items() for kind in kinds.split()}
 """Every kind of failure and of ignored value that :mod:`zerocfg.run` can predict, and the one rule that tells it."""
 
 
@@ -114,7 +89,13 @@ def primary_location(run: Run, origins: Iterable[Origin], where: str = "entry") 
 
 
 def reported(
-    run: Run, failure: Failure, help_text: str = "", where: str = "entry", *, message: str = "", fix: Fix | None = None
+    run: Run,
+    failure: Failure,
+    help_text: str = "",
+    fix: Fix | None = None,
+    *,
+    where: str = "entry",
+    message: str = "",
 ) -> Finding:
     """A failure at its first place, in its own words where no ``message`` tells it better."""
     location, related = primary_location(run, failure.places, where)

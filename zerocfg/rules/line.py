@@ -53,34 +53,50 @@ class LineOption(Key):
         text = self.text
         return int(text) if text is not None and text.isdecimal() and len(text) < 9 else None
 
+    @property
+    def words(self) -> str | None:
+        """The whole option as it stands in the file; None where it came out of a variable."""
+        if self.option is None or self.file is None:
+            return None
+        text = self.file.source.text[self.option.span.start : self.option.span.end]
+        whole = text.startswith(self.name) and text.endswith(self.raw)
+        return text if whole and "\n" not in text else None
+
     def delete(self, why: str, *, safe: bool = True) -> Fix | None:
         return line_fix(self.run, why, self.removed(), safe=safe)
 
+    # edits of the line: None where the option is not written there
+
     def removed(self) -> list[Edit] | None:
-        """Edits that take it off the line; None where it is not written there."""
-        return without(self.run, self.option) if self.option is not None else None
+        if self.option is None or self.file is None or self.words is None:
+            return None
+        return [_removal(self.file.source.text, self.option.span)]
 
     def reworded(self, text: str) -> list[Edit] | None:
-        """Edits that put other words in its place; None where it is not written there."""
-        option = self.option
-        return [Edit(option.span, text)] if option is not None and written(self.run, option) is not None else None
+        """Other words in the place of name and value."""
+        return [Edit(self.option.span, text)] if self.option is not None and self.words is not None else None
 
     def with_value(self, text: str) -> list[Edit] | None:
-        """Edits that give it another value; None where its own is not written there as it is, without quotes."""
         word = self.option.value if self.option is not None else None
-        whole = word is not None and self.raw == self.value and self.reworded(text) is not None
-        return [Edit(word.span, text)] if word is not None and whole else None
+        return [Edit(word.span, text)] if word is not None and self.words is not None else None
 
 
 def line_option(run: Run, *names: str) -> LineOption:
-    """The last option of the line under one of these names, which is the one that counts."""
+    """The last option of the launcher under one of these names, which is the one that counts."""
     options = run.launch.options if run.launch is not None else ()
-    last = next((option for option in reversed(options) if plain(option.name) in names), None)
-    return from_option(run, last) if last is not None else LineOption(run, run.launch_file, (), None, False, NOWHERE)
+    return from_option(run, next((option for option in reversed(options) if plain(option.name) in names), None))
 
 
-def from_option(run: Run, option: Option) -> LineOption:
-    """The handle of an option of the launcher or of the script."""
+def option_at(run: Run, origin: Origin) -> LineOption:
+    """The option of the launcher or of the script that an origin speaks of."""
+    line = run.launch if origin.file is run.launch_file else None
+    options = (*line.options, *line.script_options) if line is not None else ()
+    return from_option(run, next((option for option in options if option.span == origin.span), None))
+
+
+def from_option(run: Run, option: Option | None) -> LineOption:
+    if option is None:
+        return LineOption(run, run.launch_file, (), None, False, NOWHERE)
     word = option.value
     value = True if word is None else UNKNOWN if word.value is None else word.value
     origin = Origin("flag", option.name, run.launch_file, (), option.span)
@@ -112,22 +128,6 @@ def at_line(run: Run) -> Location:
     assert run.launch is not None and run.launch_file is not None
     script = run.launch.script
     return Location(run.launch_file, span=script.span if script is not None else run.launch.span)
-
-
-def written(run: Run, option: Option) -> str | None:
-    """The option as it stands in the file; None where it came out of a variable."""
-    if run.launch_file is None:
-        return None
-    text = run.launch_file.source.text[option.span.start : option.span.end]
-    whole = text.startswith(option.name) and (option.value is None or text.endswith(option.value.text))
-    return text if whole and "\n" not in text else None
-
-
-def without(run: Run, *options: Option) -> list[Edit] | None:
-    """Edits that take options off the line; None where one of them is not written there."""
-    if run.launch_file is None or not options or any(written(run, option) is None for option in options):
-        return None
-    return [_removal(run.launch_file.source.text, option.span) for option in options]
 
 
 def _removal(text: str, span: Span) -> Edit:

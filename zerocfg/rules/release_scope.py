@@ -42,12 +42,13 @@ def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:
 
 
 def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:
-    """A finding that only some of the admitted releases have: a warning that names them, and without a fix."""
-    finding.message += f" ({releases}; {admitted(run, library)})"
-    if finding.severity is not Severity.NOTE:
-        finding.severity = Severity.WARNING
+    """A finding with the place that admits the releases. One that only some of them have, which ``releases`` names, is
+    a warning without a fix."""
+    finding.message += f" ({releases}{'; ' if releases else ''}{admitted(run, library)})"
     finding.related = [*finding.related, *admitting(run, library)]
-    finding.fix = None
+    if releases:
+        finding.fix = None
+        finding.severity = finding.severity if finding.severity is Severity.NOTE else Severity.WARNING
     return finding
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from zerocfg.catalog.admitted import Admitted, Life, admitted, life, releases_where
@@ -11,9 +10,9 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, bounds, only_below, only_from, text
 from zerocfg.rules.api import Finding
-from zerocfg.rules.arguments import Argument, methods, reader
+from zerocfg.rules.argument_reader import methods, reader
+from zerocfg.rules.arguments import Argument
 from zerocfg.rules.effects import admitted as said_of
-from zerocfg.rules.effects import admitting
 from zerocfg.rules.release_scope import limited
 from zerocfg.run.model import Call, Run
 from zerocfg.run.reader import reader_evidence
@@ -22,7 +21,6 @@ from zerocfg.run.stages.arguments import parsed
 
 _BESIDE = frozenset({"ScriptArguments", "ModelConfig", "DatasetMixtureConfig"})
 """TRL's dataclasses that all its scripts parse beside the config of a trainer, and its own ScriptArguments."""
-
 
 OF_TRL_PARSER = frozenset(("config", "env"))
 """Arguments that TrlParser takes for itself."""
@@ -90,12 +88,8 @@ def former(name: str) -> bool:
 
 
 def said_for(run: Run, finding: Finding, lack: Lack) -> Finding:
-    """The finding of a lack: with the place that admits the releases; where they are only some, a warning."""
-    if lack.releases:
-        return limited(run, finding, lack.library, lack.releases)
-    finding.message += f" ({said_of(run, lack.library)})"
-    finding.related = [*finding.related, *admitting(run, lack.library)]
-    return finding
+    """The finding of a lack, with the releases that the project admits."""
+    return limited(run, finding, lack.library, lack.releases)
 
 
 def named(run: Run) -> list[str] | None:
@@ -108,7 +102,7 @@ def named(run: Run) -> list[str] | None:
     found = [name for name in known.raw if "." not in name and known.state(name, base.newest) is not None]
     if own is not None:
         fields = histories("trl")
-        within = _prefixes(_classes(run, None))
+        within = tuple(f"{one}." for one in _classes(run, None))
         found += [
             key.rpartition(".")[2]
             for key in fields.raw
@@ -142,7 +136,7 @@ def _lack(run: Run, held: Argument, behind: bool) -> Lack | None:
     own = life("trl", _keys(run, held)) if among is not None else None
     if own is None or among is None:
         return None
-    there = life("trl", _names(_classes(run, held)))
+    there = life("trl", _trainers(_classes(run, held)))
     releases = tuple(one for one in among.releases if there is not None and there.at(one))
     return _of(own, "trl", Admitted(releases, among.below), behind) if releases else None
 
@@ -192,16 +186,11 @@ def _call(run: Run, held: Argument) -> Call | None:
     return next((one for one in calls if is_arguments(one.name) and held.origin.file is one.file), None)
 
 
-def _keys(run: Run, held: Argument) -> Iterable[str]:
-    return tuple(f"{one}{held.name}" for one in _prefixes(_classes(run, held)))
+def _keys(run: Run, held: Argument) -> tuple[str, ...]:
+    """What histories call an argument in these classes."""
+    return tuple(f"{one}.{held.name}" for one in sorted(_classes(run, held)))
 
 
-def _prefixes(classes: frozenset[str]) -> tuple[str, ...]:
-    return tuple(f"{one}." for one in _names(classes, every=True))
-
-
-def _names(classes: frozenset[str], *, every: bool = False) -> tuple[str, ...]:
-    """What histories call these classes; without ``every`` the configs of trainers alone, where there are any."""
-    trainers = {one for one in classes if one.endswith("Config") and one not in _BESIDE}
-    wanted = sorted(classes if every or not trainers else trainers)
-    return tuple(wanted)
+def _trainers(classes: frozenset[str]) -> tuple[str, ...]:
+    """The configs of trainers among these classes; all of them where there is none."""
+    return tuple(sorted({one for one in classes - _BESIDE if one.endswith("Config")} or classes))

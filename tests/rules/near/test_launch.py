@@ -246,6 +246,13 @@ MACHINES = (
         "the launcher is named",
         accelerate(ENGINE + "  deepspeed_multinode_launcher: pdsh\nnum_machines: 2\n"),
     ).finds("error", "accelerate.yaml: num_machines: 2", 2),
+    of(
+        "ZC709",
+        "its fix writes into an empty section",
+        accelerate("distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {}\nnum_machines: 2\n"),
+    )
+    .finds("error", "accelerate.yaml: num_machines: 2", 2)
+    .becomes("deepspeed_config: {deepspeed_multinode_launcher: standard}"),
     of("ZC710", "all devices", {"accelerate.yaml": DEVICES % 4 + "gpu_ids: all\n"}),
     of("ZC710", "one process", {"accelerate.yaml": PLAIN % 1 + "gpu_ids: '0'\n"}),
     of("ZC710", "one device too few", {"accelerate.yaml": DEVICES % 3 + "gpu_ids: 0,1\n"}).finds(
@@ -790,6 +797,10 @@ RUNNER = (
     of("ZC734", "not known", runner("--include $DEVICES")),
     of("ZC734", "a hostfile may have such a host", runner("--hostfile hostfile --include 0,1")),
     of("ZC734", "an exclusion", runner("-e 1")).finds("error", "train.sh: -e 1", 1, 1, 1),
+    of("ZC734", "of both spellings the last counts", runner("--include localhost:0 -i 1")).finds(
+        "error", "train.sh: -i 1", 1, 1, 1
+    ),
+    of("ZC734", "the last of both names a host", runner("-i 1 --include localhost:1")),
     of("ZC735", "one machine", runner("--num_nodes 1")),
     of("ZC735", "not known", runner("--num_nodes $N")),
     of("ZC735", "a variable may name the hostfile", runner("--num_nodes 2 $MORE")),

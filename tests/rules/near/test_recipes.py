@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zerocfg.rules.arguments import RECIPE
 from zerocfg.rules.recipes.trl_recipe import DPO_LOSSES
 
 from .files import of
@@ -15,6 +14,7 @@ from .table import Near, judge, near, rows
 if TYPE_CHECKING:
     from pathlib import Path
 
+RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 DS = (
     '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '
     '"zero_optimization": {"stage": 2}}\n'

@@ -29,7 +29,8 @@ def command(checkpoint: Path, run: str | None, output_format: str) -> None:
     """
     from zerocfg.compare.sides import SideError
     from zerocfg.emit.lock import LockError
-    from zerocfg.resume.checkpoint import CheckpointError, read_checkpoint
+    from zerocfg.resume.checkpoint import CheckpointError
+    from zerocfg.resume.read import read_checkpoint
     from zerocfg.resume.target import open_target
     from zerocfg.resume.text import data, render
     from zerocfg.resume.verdict import judge

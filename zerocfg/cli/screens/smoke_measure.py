@@ -69,7 +69,7 @@ def measure(
     as_json: bool,
 ) -> None:
     """Run the comparison or the search, print it and exit with its code."""
-    from zerocfg.smoke import compare, max_batch
+    from zerocfg.smoke import compare, max_batch, max_batch_text
     from zerocfg.smoke.model.error import SmokeError
     from zerocfg.smoke.prepare import strategies
     from zerocfg.smoke.prepare.folder import read
@@ -94,7 +94,9 @@ def measure(
         folder = read(path, options.consumer, options.name)
         if ways is None:
             found = max_batch.find(folder, options, launch_once, **bounds, on_try=on_try)
-            click.echo(json.dumps(found.data(), indent=2) if as_json else max_batch.render(found, width), nl=as_json)
+            click.echo(
+                json.dumps(found.data(), indent=2) if as_json else max_batch_text.render(found, width), nl=as_json
+            )
             interrupted, good = found.interrupted, found.problem is None and found.largest is not None
         else:
             compared = compare.compare(

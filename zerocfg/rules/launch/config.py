@@ -15,7 +15,7 @@ from zerocfg.rules.effects import accelerate_section, describe_origin
 from zerocfg.rules.failures import RULE_FOR_FAILURE, failures, ignored, primary_location, reported
 from zerocfg.rules.key import accelerate, deepspeed, delete_all, finding_at, from_origin
 from zerocfg.rules.launch.options import listed, machines_of
-from zerocfg.rules.line import from_option, is_page, line_fix, plain, says, written
+from zerocfg.rules.line import is_page, line_fix, line_option, option_at, plain, says
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.linking.missing_files import has_similar_files, launches_other_checkout
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
@@ -115,14 +115,12 @@ def _looks_local(path: str) -> bool:
 
 @rule("ZC707", "two-deepspeed-files", Severity.ERROR)
 def two_deepspeed_files(run: Run) -> Iterator[Finding]:
+    named = run.effective.environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE")
+    if run.deepspeed is None or named is None:
+        return
+    if str(named.value).rpartition("/")[2] == run.deepspeed.name.rpartition("/")[2]:
+        return
     for item in ignored(run, "ZC707"):
-        named = run.effective.environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE")
-        if (
-            run.deepspeed is None
-            or named is None
-            or str(named.value).rpartition("/")[2] == run.deepspeed.name.rpartition("/")[2]
-        ):
-            continue
         key = from_origin(run, item.place)
         yield key.finding(
             f"{named.value} is silently not used: `deepspeed` of the training arguments names {run.deepspeed.name}",
@@ -142,18 +140,15 @@ def launch_option_refused(run: Run) -> Iterator[Finding]:
             if _PLACEHOLDER.search(text):
                 continue  # a line of a manual: the reader fills it in
         if code == "ZC711" or (on_line and code in _CATALOG):
-            location, related = primary_location(run, failure.places)
-            yield Finding(location, failure.message, related=related, fix=_meant(run, failure))
+            yield reported(run, failure, fix=_meant(run, failure))
 
 
 def _meant(run: Run, failure: Failure) -> Fix | None:
     """The refused option as the launcher takes it."""
-    span = failure.places[0].span if failure.places else None
-    word = next((one for one in run.launch.options if one.span == span), None) if run.launch is not None else None
-    text = written(run, word) if word is not None else None
-    if word is None or text is None:
+    option = option_at(run, failure.places[0]) if failure.places else line_option(run)
+    text, name = option.words, plain(option.name)
+    if text is None:
         return None
-    option, name = from_option(run, word), plain(word.name)
     value, means, new = option.text, option.text, None
     if failure.kind == "flag-unknown":
         near = closest(name, OPTIONS)
@@ -189,11 +184,10 @@ def flag_beats_file(run: Run) -> Iterator[Finding]:
 @rule("ZC714", "distributed-type-missing", Severity.ERROR)
 def distributed_type_missing(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC714"):
-        finding = reported(run, failure, "write `distributed_type: DEEPSPEED` (or FSDP, MULTI_GPU, NO)")
         kinds = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "megatron_lm_config": "MEGATRON_LM"}
         names = [kind for section, kind in kinds.items() if accelerate_section(run, section)]
+        fix = None
         if len(names) == 1:
-            after = next(iter(accelerate(run).section))
-            key = accelerate(run, "distributed_type")
-            finding.fix = key.set(names[0], f"write distributed_type: {names[0]}", safe=False, after=after)
-        yield finding
+            after, key = next(iter(accelerate(run).section)), accelerate(run, "distributed_type")
+            fix = key.set(names[0], f"write distributed_type: {names[0]}", safe=False, after=after)
+        yield reported(run, failure, "write `distributed_type: DEEPSPEED` (or FSDP, MULTI_GPU, NO)", fix)

@@ -19,24 +19,21 @@ from zerocfg.rules.line import (
     plain,
     says,
     started_by,
-    written,
 )
 from zerocfg.run.model import Run
 from zerocfg.run.stages.options import OPTIONS
 
-_LAUNCHER_WORDS = frozenset(
-    "num_processes num_machines machine_rank main_process_ip main_process_port config_file use_deepspeed use_fsdp "
-    "multi_gpu zero_stage deepspeed_config_file zero3_init_flag zero3_save_16bit_model deepspeed_multinode_launcher "
-    "deepspeed_hostfile offload_optimizer_device offload_param_device gpu_ids nproc_per_node nnodes node_rank "
-    "rdzv_endpoint rdzv_backend num_gpus num_nodes hostfile master_port master_addr".split()
-)
-"""Options of the launchers that no training argument is called like."""
-
 _OWN = {
-    "accelerate": frozenset(OPTIONS),
-    "torchrun": frozenset(("nproc_per_node", "nnodes", "node_rank", "rdzv_endpoint", "rdzv_backend", "master_port")),
-    "deepspeed": frozenset(("num_gpus", "num_nodes", "hostfile", "master_port", "master_addr", "node_rank")),
+    launcher: frozenset(names.split())
+    for launcher, names in {
+        "accelerate": "num_processes num_machines machine_rank main_process_ip main_process_port config_file gpu_ids "
+        "use_deepspeed use_fsdp multi_gpu zero_stage deepspeed_config_file zero3_init_flag zero3_save_16bit_model "
+        "deepspeed_multinode_launcher deepspeed_hostfile offload_optimizer_device offload_param_device rdzv_backend",
+        "torchrun": "nproc_per_node nnodes node_rank rdzv_endpoint rdzv_backend master_port",
+        "deepspeed": "num_gpus num_nodes hostfile master_port master_addr node_rank",
+    }.items()
 }
+"""Options of each launcher that no training argument is called like."""
 
 
 @rule("ZC717", "launcher-option-behind-script", Severity.ERROR, consumers=TRAINERS)
@@ -46,12 +43,10 @@ def launcher_option_behind_script(run: Run) -> Iterator[Finding]:
         return
     for word in line.script_options:
         name = plain(word.name)
-        if name not in _LAUNCHER_WORDS or name not in _OWN[line.launcher] or not word.name.startswith("--"):
+        if name not in _OWN[line.launcher] or not word.name.startswith("--") or line_option(run, name):
             continue
-        if line_option(run, name):
-            continue
-        option, text = from_option(run, word), written(run, word)
-        moved = before_script(run, text) if text is not None else None
+        option = from_option(run, word)
+        moved = before_script(run, option.words) if option.words is not None else None
         yield option.finding(
             f"{option.name} stands behind the script and goes to it, not to the launcher",
             "write it before the script",
@@ -76,20 +71,16 @@ def option_given_twice(run: Run) -> Iterator[Finding]:
         )
 
 
+_DEEPSPEED = (
+    "zero_stage deepspeed_config_file offload_optimizer_device offload_param_device zero3_init_flag "
+    "zero3_save_16bit_model deepspeed_multinode_launcher deepspeed_hostfile"
+)
 _ENGINES = {
-    "use_deepspeed": (
-        "zero_stage",
-        "deepspeed_config_file",
-        "offload_optimizer_device",
-        "offload_param_device",
-        "zero3_init_flag",
-        "zero3_save_16bit_model",
-        "deepspeed_multinode_launcher",
-        "deepspeed_hostfile",
-    ),
+    "use_deepspeed": tuple(_DEEPSPEED.split()),
     "use_fsdp": tuple(name for name in OPTIONS if name.startswith("fsdp_")),
     "use_megatron_lm": tuple(name for name in OPTIONS if name.startswith("megatron_lm_")),
 }
+"""Switches of the launcher, and options that have an effect beside them only."""
 
 
 @rule("ZC719", "engine-options-without-engine", Severity.ERROR)
@@ -101,11 +92,11 @@ def engine_options_without_engine(run: Run) -> Iterator[Finding]:
     data = accelerate_data(run)
     if run.accelerate is not None and "distributed_type" not in data:
         return
-    kind = {"use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP", "use_megatron_lm": "MEGATRON_LM"}
-    chosen = [switch for switch in kind if line_option(run, switch)]
+    chosen = [switch for switch in _ENGINES if line_option(run, switch)]
+    by_file = f"use_{data.get('distributed_type')}".lower()
     for switch, names in _ENGINES.items():
         option = next((option for name in names if (option := line_option(run, name))), None)
-        if option is None or switch in chosen or (not chosen and data.get("distributed_type") == kind[switch]):
+        if option is None or switch in chosen or (not chosen and by_file == switch):
             continue
         if line_option(run, "cpu", "tpu", "tpu_use_cluster"):
             continue
@@ -118,13 +109,7 @@ def engine_options_without_engine(run: Run) -> Iterator[Finding]:
         )
 
 
-_IN_FILE = (
-    "zero_stage",
-    "offload_optimizer_device",
-    "offload_param_device",
-    "gradient_clipping",
-    "zero3_save_16bit_model",
-)
+_IN_FILE = "zero_stage offload_optimizer_device offload_param_device gradient_clipping zero3_save_16bit_model".split()
 """Options that a DeepSpeed file beats."""
 
 

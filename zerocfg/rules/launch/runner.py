@@ -76,10 +76,11 @@ def include_without_host(run: Run) -> Iterator[Finding]:
     for option in (line_option(run, "include", "i"), line_option(run, "exclude", "e")):
         devices = option.text
         if devices is not None and _numbers(devices):
+            written = option.with_value(f"localhost:{devices}") if option.raw == devices else None
             yield option.finding(
                 f'{option.name} {devices} is read as a host called "{devices}", which no hostfile knows',
                 f"write {option.name} localhost:{devices}",
-                fix=line_fix(run, "name the host", option.with_value(f"localhost:{devices}")),
+                fix=line_fix(run, "name the host", written),
             )
 
 

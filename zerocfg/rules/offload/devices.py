@@ -163,6 +163,5 @@ def optimizer_replaced_by_cpu_adam(run: Run) -> Iterator[Finding]:
 @rule("ZC511", "offload-null", Severity.ERROR)
 def offload_null(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC511"):
-        finding = reported(run, failure, "leave the section out")
-        finding.fix = from_origin(run, failure.places[0]).delete("leave the section out")
-        yield finding
+        key = from_origin(run, failure.places[0])
+        yield reported(run, failure, "leave the section out", key.delete("leave the section out"))

@@ -125,9 +125,8 @@ def precision_lost(run: Run) -> Iterator[Finding]:
 @rule("ZC307", "msamp-with-zero3", Severity.ERROR, versions="accelerate>=1.0")
 def msamp_with_zero3(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC307"):
-        finding = reported(run, failure, "use a lower stage or another fp8 backend")
-        finding.fix = setting(run, "zero_optimization.stage").replace("2", "use ZeRO stage 2", safe=False)
-        yield finding
+        fix = setting(run, "zero_optimization.stage").replace("2", "use ZeRO stage 2", safe=False)
+        yield reported(run, failure, "use a lower stage or another fp8 backend", fix)
 
 
 @rule("ZC308", "precision-of-launcher-beaten", Severity.WARNING, consumers=WITH_ACCELERATE)

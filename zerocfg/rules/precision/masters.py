@@ -28,9 +28,8 @@ def _masters(run: Run) -> Iterator[tuple[str, Key]]:
 @rule("ZC306", "master-weights-not-possible", Severity.ERROR)
 def master_weights_not_possible(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC306"):
-        finding = reported(run, failure)
-        finding.fix = from_origin(run, failure.places[0]).delete("keep the states in fp32", safe=False)
-        yield finding
+        fix = from_origin(run, failure.places[0]).delete("keep the states in fp32", safe=False)
+        yield reported(run, failure, fix=fix)
 
 
 @rule("ZC321", "bfloat16-section-ignored", Severity.ERROR)

@@ -8,7 +8,8 @@ from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.versions import admits, library_name, only_below, only_from, release
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.arguments import arguments, key_of, own_option, reader, renamed, set_argument
+from zerocfg.rules.argument_reader import key_of, reader
+from zerocfg.rules.arguments import arguments, own_option, renamed, set_argument
 from zerocfg.rules.effects import admitted, admitting
 from zerocfg.rules.key import Key, deepspeed, recipe
 from zerocfg.rules.taken import dropped_silently, lets_through, newer

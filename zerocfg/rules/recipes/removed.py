@@ -8,7 +8,8 @@ from dataclasses import replace
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import library_name
 from zerocfg.rules.api import Finding, Fix, Severity, rule
-from zerocfg.rules.arguments import Argument, arguments, dropped, own_option, reader, renamed
+from zerocfg.rules.argument_reader import reader
+from zerocfg.rules.arguments import Argument, arguments, dropped, own_option, renamed
 from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.recipes.trainer_types import number_in
 from zerocfg.rules.taken import declares, lets_through, newer, removed, said_for, what_happens

@@ -10,15 +10,8 @@ from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.arguments import (
-    Argument,
-    arguments,
-    methods,
-    own_option,
-    reader,
-    renamed,
-    trainer_configs,
-)
+from zerocfg.rules.argument_reader import methods, reader, trainer_configs
+from zerocfg.rules.arguments import Argument, arguments, own_option, renamed
 from zerocfg.rules.calls import ever_taken, given_in_calls, taken_by
 from zerocfg.rules.effects import admitted
 from zerocfg.rules.key import Key, from_origin

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.arguments import given, guessed, number, reader, set_argument, value, word, written
+from zerocfg.rules.argument_reader import guessed, reader
+from zerocfg.rules.arguments import given, number, set_argument, value, word, written
 from zerocfg.run.model import Run
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.arguments import drop_argument, given, reader, set_argument, under_deepspeed, value, word, written
+from zerocfg.rules.argument_reader import reader
+from zerocfg.rules.arguments import drop_argument, given, set_argument, under_deepspeed, value, word, written
 from zerocfg.rules.effects import stage_of
 from zerocfg.rules.fixes import together
 from zerocfg.run.model import Run

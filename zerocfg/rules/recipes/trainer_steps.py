@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import (
     argument,
     drop_argument,
@@ -13,7 +14,6 @@ from zerocfg.rules.arguments import (
     given,
     number,
     processes,
-    reader,
     set_argument,
     under_deepspeed,
     word,

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError, whole_number
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.arguments import Argument, arguments, reader, type_of, word_type
+from zerocfg.rules.argument_reader import reader
+from zerocfg.rules.arguments import Argument, arguments, type_of, word_type
 from zerocfg.rules.calls import given_in_calls, key_of_call
 from zerocfg.rules.effects import TRAINERS
 from zerocfg.rules.failures import failures, reported

@@ -7,16 +7,8 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.arguments import (
-    drop_argument,
-    entries,
-    number,
-    reader,
-    set_argument,
-    under_deepspeed,
-    value,
-    written,
-)
+from zerocfg.rules.argument_reader import reader
+from zerocfg.rules.arguments import drop_argument, entries, number, set_argument, under_deepspeed, value, written
 from zerocfg.rules.repairs import plain_number
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key

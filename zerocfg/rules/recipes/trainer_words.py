@@ -12,7 +12,8 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.arguments import given, reader, set_argument, value, word, written
+from zerocfg.rules.argument_reader import reader
+from zerocfg.rules.arguments import given, set_argument, value, word, written
 from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.release_scope import limited
 from zerocfg.rules.taken import declares

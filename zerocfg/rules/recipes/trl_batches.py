@@ -7,7 +7,8 @@ from math import gcd, lcm
 
 from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.arguments import drop_argument, given, methods, number, processes, set_argument, value, word, written
+from zerocfg.rules.argument_reader import methods
+from zerocfg.rules.arguments import drop_argument, given, number, processes, set_argument, value, word, written
 from zerocfg.rules.recipes.trainer_arguments import evaluates_by
 from zerocfg.run.model import Run
 

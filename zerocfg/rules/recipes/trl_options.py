@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.versions import only_from
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.arguments import drop_argument, given, methods, number, reader, set_argument, value, word, written
+from zerocfg.rules.argument_reader import methods, reader
+from zerocfg.rules.arguments import drop_argument, given, number, set_argument, value, word, written
 from zerocfg.rules.effects import recipe_data
 from zerocfg.rules.key import recipe
 from zerocfg.rules.recipes.trl_recipe import DPO_LOSSES

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import only_from
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.arguments import methods, set_argument, value, written
+from zerocfg.rules.argument_reader import methods
+from zerocfg.rules.arguments import set_argument, value, written
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit

@@ -54,11 +54,10 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
 @rule("ZC407", "hidden-size-missing", Severity.ERROR, needs={"model"})
 def hidden_size_missing(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC407"):
-        finding = reported(run, failure, "write numbers of elements, or leave the keys out")
         keys = [from_origin(run, place) for place in failure.places if place.kind == "file"]
-        if keys and all(key.file is keys[0].file for key in keys):
-            finding.fix = delete_all(keys, "leave them to DeepSpeed's defaults", safe=False)
-        yield finding
+        in_one_file = all(key.file is keys[0].file for key in keys)
+        fix = delete_all(keys, "leave them to DeepSpeed's defaults", safe=False) if in_one_file else None
+        yield reported(run, failure, "write numbers of elements, or leave the keys out", fix)
 
 
 @rule("ZC415", "auto-without-filler", Severity.ERROR, consumers={"deepspeed"})

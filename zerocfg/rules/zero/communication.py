@@ -41,10 +41,8 @@ def scaling_with_reduce_scatter(run: Run) -> Iterator[Finding]:
 @rule("ZC409", "gradient-sum-refused", Severity.ERROR, versions="deepspeed>=0.19.6")
 def gradient_sum_refused(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC409"):
-        finding = reported(run, failure, 'write "mean" and scale the loss instead')
-        key = deepspeed(run, "gradient_allreduce_op")
-        finding.fix = key.replace('"mean"', "average the gradients", safe=False)
-        yield finding
+        fix = deepspeed(run, "gradient_allreduce_op").replace('"mean"', "average the gradients", safe=False)
+        yield reported(run, failure, 'write "mean" and scale the loss instead', fix)
 
 
 @rule("ZC413", "bucket-counted-in-bytes", Severity.NOTE)

@@ -111,7 +111,5 @@ def zero_section_missing(run: Run) -> Iterator[Finding]:
 @rule("ZC412", "refused-with-deepspeed", Severity.ERROR)
 def refused_with_deepspeed(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC412"):
-        finding = reported(run, failure, "write false")
-        if failure.places:
-            finding.fix = from_origin(run, failure.places[0]).replace("false", "switch it off", safe=False)
-        yield finding
+        key = from_origin(run, failure.places[0])
+        yield reported(run, failure, "write false", key.replace("false", "switch it off", safe=False))

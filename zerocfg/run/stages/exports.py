@@ -1,4 +1,4 @@
-"""The variables that accelerate's launchers export, and the processes that they start.
+"""The variables that accelerate's launchers export.
 
 Follows accelerate/utils/launch.py (`prepare_deepspeed_cmd_env`, `prepare_multi_gpu_env`,
 `prepare_simple_launcher_cmd_env`). The stages before are in :mod:`zerocfg.run.stages.launcher`.
@@ -6,7 +6,6 @@ Follows accelerate/utils/launch.py (`prepare_deepspeed_cmd_env`, `prepare_multi_
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +13,21 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, env_bool
 from zerocfg.run.config import any_unknown, describe
 from zerocfg.run.model import UNKNOWN, Origin, Setting
-from zerocfg.run.stages.namespace import ranks
+from zerocfg.run.stages.launch_counts import (
+    Fail,
+    check_local_size,
+    check_network,
+    check_threads,
+    is_count,
+    started_processes,
+)
 from zerocfg.run.stages.options import DYNAMO_BACKENDS, OPTIONS, PRECISIONS
 
 if TYPE_CHECKING:
     from zerocfg.run.stages.namespace import Launch, Namespace
 
-Fail = Callable[..., None]
 COUNTED_SINCE = "1.8.0"
 """The release whose simple launcher asks for an address and a port of several machines, and takes null for no count."""
-LOCAL_PORT_SINCE = "0.25.0"
-"""The release that looks at the port on the first machine only."""
 CPU_READ_SINCE, AFFINITY_LOST_SINCE = "1.15.0", "1.13.0"
 """The release whose simple launcher reads `use_cpu` as true or false, and the one that stopped to bind threads to cores
 whatever it says; those between never do."""
@@ -48,8 +51,8 @@ def start(arguments: Namespace, launch: Launch, has_file: bool, section: Any, fa
     name = _launcher_name(arguments, has_file)
     launch.launcher = name
     exporter = _Exporter(arguments, launch, fail)
-    launch.num_processes = exporter.processes(name)
-    if not exporter.check_threads():
+    launch.num_processes = started_processes(arguments, name)
+    if not check_threads(arguments, fail):
         return
     if name == "tpu":
         return
@@ -59,12 +62,12 @@ def start(arguments: Namespace, launch: Launch, has_file: bool, section: Any, fa
     if name == "deepspeed" and has_file and section is not None and not isinstance(section, dict):
         message = f"deepspeed_config is {describe(section)}, not a mapping"
         fail("section-type", message, arguments.setting("deepspeed_config").origin)
-    exporter.check_network()
+    check_network(arguments, fail)
     if name == "deepspeed":
         exporter.deepspeed(section if isinstance(section, dict) else {})
     else:
         exporter.multi_gpu()
-    exporter.check_local_size()
+    check_local_size(arguments, fail)
 
 
 def _launcher_name(arguments: Namespace, has_file: bool) -> str:
@@ -116,67 +119,6 @@ class _Exporter:
     def put_text(self, variable: str, text: Any, why: str) -> None:
         self.launch.environment[variable] = Setting(text, Origin("computed", why))
 
-    # -- processes and network ---------------------------------------------------------------------------------
-
-    def processes(self, launcher: str) -> Setting:
-        setting = self.arguments.setting("num_processes")
-        if launcher == "simple":
-            if self.arguments.get("mpirun_hostfile") is not None:
-                return setting
-            return Setting(1, Origin("computed", "accelerate's simple launcher starts one process"), (setting,))
-        machines = self.arguments.get("num_machines")
-        total = ranks(self.arguments)
-        if total == setting.value:
-            return setting
-        note = f"num_processes // num_machines processes on each of {machines} machines"
-        return Setting(total, Origin("computed", note), (setting, *setting.overridden))
-
-    def check_threads(self) -> bool:
-        """With use_cpu the launcher divides the machine's cores among the processes; False when it cannot calculate."""
-        if not self.arguments.get("use_cpu") or self.arguments.get("num_cpu_threads_per_process") is not None:
-            return True
-        for name in ("num_processes", "num_machines"):
-            setting = self.arguments.setting(name)
-            if setting.value is not UNKNOWN and not isinstance(setting.value, (int, float)):
-                message = f"{name} is {describe(setting.value)}; with use_cpu the launcher divides by it"
-                self.fail(f"{name.replace('_', '-')}-type", message, setting.origin)
-                return False
-        return True
-
-    def check_network(self) -> None:
-        arguments = self.arguments
-        machines, rank = arguments.setting("num_machines"), arguments.setting("machine_rank")
-        port = arguments.setting("main_process_port")
-        if machines.value is not UNKNOWN and not isinstance(machines.value, (int, float)):
-            self.fail("num-machines-type", f"num_machines is {describe(machines.value)}", machines.origin)
-            return
-        several = isinstance(machines.value, (int, float)) and machines.value > 1
-        processes = arguments.setting("num_processes")
-        if several and (processes.value is None or isinstance(processes.value, (str, list, dict))):
-            message = f"num_processes is {describe(processes.value)}, which cannot be divided by num_machines"
-            self.fail("num-processes-type", message, processes.origin)
-        if several and rank.value is not UNKNOWN and _int(rank.value) is None:
-            self.fail("machine-rank-type", f"machine_rank is {describe(rank.value)}", rank.origin)
-        local = not several or _int(rank.value) == 0 or not arguments.releases.any_from(LOCAL_PORT_SINCE)
-        if local and port.value not in (None, UNKNOWN):
-            if not isinstance(port.value, int):
-                message = f"main_process_port is {describe(port.value)}, not a number"
-                self.fail("main-process-port-type", message, port.origin)
-            elif not 0 <= port.value < 1 << 16:
-                message = f"main_process_port is {port.value}; ports end at 65535"
-                self.fail("main-process-port-type", message, port.origin)
-
-    def check_local_size(self) -> None:
-        """torchrun reads --nproc_per_node as a whole number."""
-        setting, machines = self.arguments.setting("num_processes"), self.arguments.get("num_machines")
-        share = setting.value
-        if any_unknown(share, machines):
-            return
-        if isinstance(machines, (int, float)) and machines > 1:
-            share = share // machines if isinstance(share, (int, float)) else 1
-        if not _is_number(share):
-            self.fail("num-processes-type", f"Unsupported nproc_per_node value: {share}", setting.origin)
-
     # -- the launchers -----------------------------------------------------------------------------------------
 
     def deepspeed(self, section: dict[str, Any]) -> None:
@@ -209,7 +151,7 @@ class _Exporter:
         self.launch.environment["ACCELERATE_USE_CPU"] = Setting(text, used.origin, used.overridden)
         self._debug_and_devices()
         machines, processes = arguments.get("num_machines"), arguments.get("num_processes")
-        if not self._is_count("num_machines"):
+        if not is_count(arguments, self.fail, "num_machines"):
             return
         several = isinstance(machines, (int, float)) and machines > 1
         lenient = arguments.releases.any_from(COUNTED_SINCE)
@@ -220,7 +162,7 @@ class _Exporter:
                     origin = arguments.setting("num_machines").origin
                     self.fail("main-process-missing", f"several machines need {name}", origin)
                     return
-        if (lenient or not several) and not self._is_count("num_processes", null=lenient):
+        if (lenient or not several) and not is_count(arguments, self.fail, "num_processes", null=lenient):
             return
         if several or (isinstance(processes, (int, float)) and processes > 1):
             for variable, name, default in (
@@ -253,16 +195,6 @@ class _Exporter:
         self._threads()
         if arguments.get("enable_cpu_affinity"):
             self.put_text("ACCELERATE_CPU_AFFINITY", "1", "enable_cpu_affinity")
-
-    def _is_count(self, name: str, *, null: bool = False) -> bool:
-        """Whether the launcher can compare the value with 1, or does not where there is none."""
-        setting = self.arguments.setting(name)
-        if setting.value is UNKNOWN or isinstance(setting.value, (int, float)):
-            return True
-        if setting.value is None and null:
-            return True
-        self.fail(f"{name.replace('_', '-')}-type", f"{name} is {describe(setting.value)}", setting.origin)
-        return False
 
     # -- parts that several launchers share ---------------------------------------------------------------------
 
@@ -366,22 +298,9 @@ class _Exporter:
                 self.put_section("parallelism_config", above_1=size)
 
 
-def _int(value: Any) -> int | None:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return None
-
-
 def _is_truth(text: str) -> bool:
     try:
         env_bool(text)
     except RefusedError:
         return False
     return True
-
-
-def _is_number(value: Any) -> bool:
-    """Whether torchrun's --nproc_per_node takes the text of the value."""
-    text = str(value)
-    return text in ("auto", "cpu", "gpu", "xpu") or _int(text) is not None

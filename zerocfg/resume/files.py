@@ -1,0 +1,41 @@
+"""The files of a checkpoint folder: their names, and whether they can be read at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from zerocfg.resume.checkpoint import CheckpointError
+from zerocfg.resume.torch_file import UnreadableError, check
+
+MOST_NAMES = 200_000
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, sorted. Raises CheckpointError where there are too many to be a checkpoint."""
+    found: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                found.append(entry.name)
+                if len(found) > MOST_NAMES:
+                    raise CheckpointError(f"'{folder}' has more than {MOST_NAMES} entries: no checkpoint")
+    except OSError as error:
+        raise CheckpointError(f"'{folder}' cannot be read: {error.strerror or error}") from None
+    return sorted(found)
+
+
+def names_if_readable(folder: Path) -> list[str]:
+    try:
+        return names_in(folder)
+    except CheckpointError:
+        return []
+
+
+def note_damage(path: Path, damaged: dict[str, str], name: str | None = None) -> None:
+    try:
+        check(path)
+    except UnreadableError as error:
+        damaged[name or path.name] = str(error)
+    except OSError as error:
+        damaged[name or path.name] = f"cannot be read: {error.strerror or error}"

@@ -1,0 +1,87 @@
+"""Whose training arguments a run has: those of the Trainer, or of which trainer of TRL."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal
+
+from zerocfg.catalog.schema import Key, load_schema
+from zerocfg.rules.effects import recipe_data
+from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import parsed
+
+_FOREIGN = frozenset(
+    "base_model micro_batch_size sequence_len num_epochs tuner_type train_type split_dataset_ratio rlhf_type "
+    "max_train_steps lr_warmup_steps checkpointing_steps actor_rollout_ref tensor_model_parallel_size".split()
+)
+"""Keys of programs (axolotl, ms-swift, diffusers, verl, Megatron) that give the names of TrainingArguments a meaning or
+a default of their own."""
+
+_CONFIGS = frozenset("SFTConfig DPOConfig KTOConfig GRPOConfig RLOOConfig RewardConfig DistillationConfig".split())
+_METHODS = {name.removesuffix("Config").lower(): name for name in _CONFIGS}
+_SCRIPT = rf"(?:^|[/_-])({'|'.join(_METHODS)})(?:[_-]\w+)?(?:\.py)?\Z"
+
+
+def guessed(run: Run) -> bool:
+    """Whether nothing but the options of a launch line tells that a Trainer reads the arguments."""
+    seen = run.script is not None and run.script.reader is not None
+    return run.launch is not None and run.recipe is None and run.reader_evidence is None and not seen
+
+
+@lru_cache(maxsize=16)
+def reader(run: Run) -> Literal["transformers", "trl"] | None:
+    """Whose arguments the run has: TrainingArguments, one of TRL's configs, or nobody's that is known."""
+    keys = set(recipe_data(run))
+    if keys & _FOREIGN or (run.script is None and not _FOREIGN.isdisjoint(run.arguments)):
+        return None
+    if run.consumer == "trl":
+        return "trl"
+    if run.consumer not in (None, "transformers") or not (keys or run.consumer):
+        return None
+    if run.consumer is None and not _mostly_arguments(frozenset(map(str, keys))):
+        return None
+    own = run.recipe_reader != "hf" and any(_trainers_with(str(name)) for name in keys)
+    return "trl" if own else "transformers"
+
+
+@lru_cache(maxsize=64)
+def _mostly_arguments(keys: frozenset[str]) -> bool:
+    """Whether a file that nobody is known to read is a recipe: at least half of its keys are arguments of the Trainer
+    or of TRL. A program with a loop of its own has a few of their names, too."""
+    names = load_schema("training-arguments").root.names.keys() | load_schema("trl").root.names.keys()
+    return 2 * len(keys & names) >= len(keys)
+
+
+def key_of(run: Run, name: str) -> Key | None:
+    """What the catalog knows of an argument."""
+    return load_schema("trl" if reader(run) == "trl" else "training-arguments").root.names.get(name)
+
+
+@lru_cache(maxsize=1024)
+def _trainers_with(name: str) -> frozenset[str]:
+    """TRL's trainer configs that have an argument of their own by this name."""
+    key = load_schema("trl").root.names.get(name)
+    return frozenset(key.facts.get("in", ()) if key is not None else ()) & _CONFIGS
+
+
+def trainer_configs() -> frozenset[str]:
+    """The TRL configs that belong to a trainer; others are for the script or the model, whichever trainer it is."""
+    return _CONFIGS
+
+
+def methods(run: Run) -> frozenset[str]:
+    """The TRL configs that this recipe can be for, by its keys and the name of the script; empty when unknown."""
+    if reader(run) != "trl":
+        return frozenset()
+    found = _CONFIGS
+    stated = {f"trl.{name}" for name in found} & parsed(run)
+    if stated:
+        return frozenset(name.removeprefix("trl.") for name in stated)
+    for name in (*recipe_data(run), *run.arguments):
+        found &= _trainers_with(str(name)) or found
+    script = run.launch.script.value if run.launch is not None and run.launch.script is not None else None
+    match = re.search(_SCRIPT, script) if script else None
+    if match and _METHODS[match[1]] in found:
+        return frozenset((_METHODS[match[1]],))
+    return found
