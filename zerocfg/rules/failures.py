@@ -82,6 +82,7 @@ RULE_FOR_FAILURE: dict[str, str] = {
     "parallelism-without-fsdp2": "ZC711",
     "dynamo-ignored": "ZC712",
     "flag-wins": "ZC713",
+    "file-wins": "ZC720",
     "distributed-type-missing": "ZC714",
 }
 """Every kind of failure and of ignored value that :mod:`zerocfg.run` can predict, and the one rule that tells it."""

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Fix, Intent, Location
-from zerocfg.run.model import Run, Setting, SourceFile
+from zerocfg.run.model import Origin, Run, Setting, SourceFile
 from zerocfg.run.stages.options import OPTIONS
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
@@ -63,6 +63,12 @@ def option_named(run: Run, *names: str) -> Option | None:
     """The last option of the line under one of these names, which is the one that counts."""
     options = run.launch.options if run.launch is not None else ()
     return next((option for option in reversed(options) if plain(option.name) in names), None)
+
+
+def option_at(run: Run, origin: Origin) -> Option | None:
+    """The option of the line that stands where a setting or a failure comes from."""
+    options = run.launch.options if run.launch is not None and origin.file is run.launch_file else ()
+    return next((option for option in options if option.span == origin.span), None)
 
 
 def plain(name: str) -> str:

@@ -14,7 +14,7 @@ from zerocfg.rules.api import Finding, Fix, Location, Severity, at, rule
 from zerocfg.rules.effects import accelerate_data, accelerate_section, describe_origin
 from zerocfg.rules.failures import RULE_FOR_FAILURE, failures, ignored, primary_location, reported
 from zerocfg.rules.fixes import edited, together
-from zerocfg.rules.line import is_page, line_fix, plain, says, written
+from zerocfg.rules.line import is_page, line_fix, option_at, plain, says, written
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.linking.missing_files import has_similar_files, launches_other_checkout
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
@@ -161,8 +161,7 @@ def launch_option_refused(run: Run) -> Iterator[Finding]:
 
 def _meant(run: Run, failure: Failure) -> Fix | None:
     """The refused option as the launcher takes it."""
-    span = failure.places[0].span if failure.places else None
-    given = next((one for one in run.launch.options if one.span == span), None) if run.launch is not None else None
+    given = option_at(run, failure.places[0]) if failure.places else None
     text = written(run, given) if given is not None else None
     if given is None or text is None:
         return None

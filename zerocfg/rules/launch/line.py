@@ -9,7 +9,7 @@ from zerocfg.catalog.counterparts import settings
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, effective_value
-from zerocfg.rules.failures import primary_location
+from zerocfg.rules.failures import ignored, primary_location
 from zerocfg.rules.fixes import edited
 from zerocfg.rules.launch.machines import option, place_of
 from zerocfg.rules.line import (
@@ -18,6 +18,7 @@ from zerocfg.rules.line import (
     at_option,
     before_script,
     line_fix,
+    option_at,
     option_named,
     plain,
     says,
@@ -27,7 +28,8 @@ from zerocfg.rules.line import (
 )
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.stages.options import OPTIONS
-from zerocfg.source.edit import replace_value
+from zerocfg.run.stages.sections import BY_ITSELF_SINCE
+from zerocfg.source.edit import delete_entry, replace_value
 
 if TYPE_CHECKING:
     from zerocfg.source.launch.line import Option
@@ -147,6 +149,7 @@ _IN_FILE = (
 
 @rule("ZC720", "option-beaten-by-deepspeed-file", Severity.ERROR)
 def option_beaten_by_deepspeed_file(run: Run) -> Iterator[Finding]:
+    yield from _beaten_by_accelerate_file(run)
     if not started_by(run, "accelerate") or run.deepspeed is None or run.deepspeed_route != "accelerate":
         return
     if run.consumer == "deepspeed":
@@ -167,6 +170,25 @@ def option_beaten_by_deepspeed_file(run: Run) -> Iterator[Finding]:
             'say it in one place, or write "auto" in the file',
             [*related, Location(run.deepspeed, path)],
             edited(replace_value, run.deepspeed, path, '"auto"', why="leave it to the launch line", safe=False),
+        )
+
+
+def _beaten_by_accelerate_file(run: Run) -> Iterator[Finding]:
+    for item in ignored(run, "ZC720"):
+        given, used, file = option_at(run, item.place), item.used, run.accelerate
+        text = given.value.value if given is not None and given.value is not None else None
+        if given is None or text is None or used is None or file is None or _same(text, used.value):
+            continue
+        location, related = primary_location(run, [item.place, used.origin])
+        yield Finding(
+            location,
+            f"{given.name} {text} has no effect: {file.name} says {show(used.value)}, and before accelerate "
+            f"{BY_ITSELF_SINCE} the file wins",
+            "say it in one place",
+            related,
+            edited(delete_entry, file, used.origin.path, why="leave it to the launch line", safe=False),
+            severity=Severity.WARNING,
+            versions=f"accelerate<{BY_ITSELF_SINCE}",
         )
 
 
