@@ -57,6 +57,7 @@ _KINDS = {
     "ZC712": "dynamo-ignored fp8-ignored",
     "ZC713": "flag-wins",
     "ZC714": "distributed-type-missing",
+    "ZC720": "file-wins",
 }
 RULE_FOR_FAILURE = {kind: code for code, kinds in _KINDS.items() for kind in kinds.split()}
 """Every kind of failure and of ignored value that :mod:`zerocfg.run` can predict, and the one rule that tells it."""

@@ -8,7 +8,8 @@ from zerocfg.catalog.counterparts import settings
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, effective_value
-from zerocfg.rules.key import accelerate, deepspeed
+from zerocfg.rules.failures import ignored
+from zerocfg.rules.key import accelerate, deepspeed, from_origin
 from zerocfg.rules.launch.options import launcher_option
 from zerocfg.rules.line import (
     all_options_seen,
@@ -16,12 +17,14 @@ from zerocfg.rules.line import (
     from_option,
     line_fix,
     line_option,
+    option_at,
     plain,
     says,
     started_by,
 )
 from zerocfg.run.model import Run
 from zerocfg.run.stages.options import OPTIONS
+from zerocfg.run.stages.sections import BY_ITSELF_SINCE
 
 _OWN = {
     launcher: frozenset(names.split())
@@ -115,6 +118,7 @@ _IN_FILE = "zero_stage offload_optimizer_device offload_param_device gradient_cl
 
 @rule("ZC720", "option-beaten-by-deepspeed-file", Severity.ERROR)
 def option_beaten_by_deepspeed_file(run: Run) -> Iterator[Finding]:
+    yield from _beaten_by_accelerate_file(run)
     if not started_by(run, "accelerate") or run.deepspeed is None or run.deepspeed_route != "accelerate":
         return
     if run.consumer == "deepspeed":
@@ -130,6 +134,23 @@ def option_beaten_by_deepspeed_file(run: Run) -> Iterator[Finding]:
                 [key],
                 key.replace('"auto"', "leave it to the launch line", safe=False),
             )
+
+
+def _beaten_by_accelerate_file(run: Run) -> Iterator[Finding]:
+    for item in ignored(run, "ZC720"):
+        option, used, file = option_at(run, item.place), item.used, run.accelerate
+        if option.text is None or used is None or file is None or _same(option.text, used.value):
+            continue
+        key = from_origin(run, used.origin, used.value)
+        yield option.finding(
+            f"{option.name} {option.text} has no effect: {file.name} says {show(used.value)}, and before accelerate "
+            f"{BY_ITSELF_SINCE} the file wins",
+            "say it in one place",
+            [key],
+            key.delete("leave it to the launch line", safe=False),
+            severity=Severity.WARNING,
+            versions=f"accelerate<{BY_ITSELF_SINCE}",
+        )
 
 
 def _same(text: str, value: object) -> bool:

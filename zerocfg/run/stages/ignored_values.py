@@ -1,14 +1,14 @@
-"""Values of an accelerate config file that have no effect on the launched job."""
+"""Values of an accelerate config file, and options beside it, that have no effect on the launched job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.config import describe
-from zerocfg.run.model import UNKNOWN, Setting
-from zerocfg.run.stages.options import OPTIONS, TOP_LEVEL
-from zerocfg.run.stages.sections import flag_wins, target
+from zerocfg.run.model import UNKNOWN, Ignored, Origin, Setting
+from zerocfg.run.stages.options import OPTIONS, SECTIONS, TOP_LEVEL
+from zerocfg.run.stages.sections import BY_ITSELF_SINCE, file_wins, flag_wins, target
 
 if TYPE_CHECKING:
     from zerocfg.run.stages.namespace import Namespace
@@ -54,6 +54,23 @@ def report_ignored(data: dict[str, Any], arguments: Namespace, ignore: Ignore) -
             for key, value in keys.items():
                 _report_key(section, str(key), value, arguments, ignore)
     _report_unused(data, arguments, ignore)
+
+
+def beaten_options(data: dict[str, Any], arguments: Namespace, place: Callable[..., Origin]) -> Iterator[Ignored]:
+    """The options of the launch line that keys of the file's sections beat in an admitted release."""
+    for section, keys in data.items():
+        unused = section in SECTION_OF and not arguments.get(SECTION_OF[section])
+        if section not in SECTIONS or unused or not isinstance(keys, dict):
+            continue
+        if not file_wins(section, arguments.releases):
+            continue
+        for key, value in keys.items():
+            name = target(section, str(key), arguments.releases)
+            setting = arguments.setting(name)
+            given = next((one for one in (setting, *setting.overridden) if one.origin.kind == "flag"), None)
+            if name in arguments.flags and given is not None and given.value not in (UNKNOWN, value):
+                message = f"the file wins over --{name} before accelerate {BY_ITSELF_SINCE}"
+                yield Ignored("file-wins", message, given.origin, Setting(value, place(section, str(key))))
 
 
 def _report_key(section: str, key: str, value: Any, arguments: Namespace, ignore: Ignore) -> None:

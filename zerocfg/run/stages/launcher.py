@@ -14,7 +14,7 @@ from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, S
 from zerocfg.run.stages import sections
 from zerocfg.run.stages.admitted import admitted_of
 from zerocfg.run.stages.exports import start
-from zerocfg.run.stages.ignored_values import report_ignored
+from zerocfg.run.stages.ignored_values import beaten_options, report_ignored
 from zerocfg.run.stages.namespace import Launch, Namespace
 from zerocfg.run.stages.options import (
     ALIASES,
@@ -310,7 +310,9 @@ class _Reader:
         return data if isinstance(data, dict) else None
 
     def _report_dead(self, data: dict[str, Any]) -> None:
-        report_ignored(self.file_data() or {}, self.arguments, self.ignore)
+        written = self.file_data() or {}
+        report_ignored(written, self.arguments, self.ignore)
+        self.launch.ignored += beaten_options(written, self.arguments, self.place)
 
     def _start(self) -> None:
         section = (self.file_data() or {}).get("deepspeed_config")

@@ -31,6 +31,12 @@ def flag_wins(releases: AdmittedKeys) -> bool:
     return releases.all_from(BY_ITSELF_SINCE)
 
 
+def file_wins(section: str, releases: AdmittedKeys) -> bool:
+    """Whether the keys of a section beat the launch line in an admitted release, and every one takes that section."""
+    since = _TAKEN_SINCE.get(section)
+    return not flag_wins(releases) and (since is None or releases.all_from(since))
+
+
 def stumbled_over(data: dict[str, Any], releases: AdmittedKeys) -> str | None:
     """A section at which no admitted release starts, because something else than a mapping stands there."""
     if releases.any_from(BY_ITSELF_SINCE):
