@@ -152,6 +152,27 @@ def test_other_trainers_than_sft_have_no_verdict(trainer: str | None, recipe: di
     assert known or trainer is None or trainer in text
 
 
+@pytest.mark.parametrize(
+    ("consumer", "recipe", "more"),
+    [
+        ("transformers", {"per_device_eval_batch_size": 2}, False),
+        ("transformers", {"per_device_eval_batch_size": 3}, True),
+        ("transformers", {"per_device_eval_batch_size": 2, "use_liger_kernel": True}, True),
+        ("trl", {"per_device_eval_batch_size": 2}, False),
+        ("trl", {"per_device_eval_batch_size": 3}, True),
+        ("transformers", {"per_device_eval_batch_size": 64, "eval_strategy": "no"}, False),
+        ("transformers", {}, True),  # of the library's 8 samples
+    ],
+)
+def test_evaluation_counts_where_it_may_hold_more(
+    consumer: str, recipe: dict[str, Any], more: bool, tmp_path: Path
+) -> None:
+    job = replace(zero(3), recipe={**RECIPE, "eval_strategy": "steps", **recipe}, run={"consumer": consumer})
+    _, data, _ = planned(tmp_path, replace(job, script=TRAIN_SFT if consumer == "trl" else ""))
+    assert data["verdict"] == ("unknown" if more else "fits")
+    assert [gap["figures_are"] for gap in data["not_modelled"]] == (["at least"] if more else [])
+
+
 def test_generation_beside_training_is_named(tmp_path: Path) -> None:
     def grpo(**recipe: Any) -> dict[str, Any]:
         job = Job(

@@ -157,7 +157,10 @@ FLIPS: dict[tuple[str, str], tuple[Job, Any]] = {
         zero(3, stage3_gather_16bit_weights_on_model_save=False),
         True,
     ),
-    ("engine", ZERO + "offload_optimizer.ratio"): (OFFLOADED, 0.1),
+    ("engine", ZERO + "offload_optimizer.ratio"): (
+        zero(3, sub_group_size=10_000_000, offload_optimizer={"device": "cpu"}),
+        0.1,
+    ),
     ("engine", ZERO + "offload_optimizer.super_offload"): (OFFLOADED, True),
     ("engine", ZERO + "zenflow.topk_ratio"): (zero(2, offload_optimizer={"device": "cpu"}), 0.2),
     ("engine", ZERO + "zenflow.select_strategy"): (zero(2, offload_optimizer={"device": "cpu"}), "step"),

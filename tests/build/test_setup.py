@@ -63,6 +63,13 @@ def test_deepspeed_settings_become_options() -> None:
     assert found.assumed == ()
 
 
+@pytest.mark.parametrize(("written", "share"), [(0.1, 0.1), (1, 1.0), (0, 0.0), (None, 1.0), (True, 1.0), ("0.1", 1.0)])
+def test_the_share_of_the_optimizer_that_leaves_the_device(written: Any, share: float) -> None:
+    offloaded = {**DEEPSPEED, ZERO + "stage": 3, ZERO + "offload_optimizer.device": "cpu"}
+    options = setup({**offloaded, ZERO + "offload_optimizer.ratio": written}).options
+    assert isinstance(options, Options) and options.offload_ratio == share
+
+
 def test_ddp_keeps_fp32_unless_the_model_is_16_bit() -> None:
     settings = {"engine": "ddp", "mixed_precision": "bf16", "train_micro_batch_size_per_gpu": 1}
     wide, half = setup(settings), setup(settings, dtype="bfloat16")

@@ -116,12 +116,13 @@ def _selects(sight: Sight) -> bool:
 
 def _evaluates(sight: Sight) -> bool:
     """Evaluation holds whole logits and no activations: more than training only with a larger batch, or where training
-    computes the loss without them."""
+    alone computes the loss without them; TRL does so in both."""
     arguments, load = sight.arguments, sight.setup.workload
     if (arguments.get("eval_strategy", "no") in OFF and arguments.get("eval_on_start") in OFF) or load is None:
         return False
     batch = arguments.get("per_device_eval_batch_size", 8)
-    return load.fused_loss or not isinstance(batch, int) or batch > load.micro_batch
+    alone = load.fused_loss and sight.consumer != "trl"
+    return alone or not isinstance(batch, int) or batch > load.micro_batch
 
 
 def _beside_training(sight: Sight) -> bool:
@@ -148,7 +149,6 @@ def _other_layers(sight: Sight) -> bool:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 _NOT: Standing = "not modelled"
-_SAMPLED = Key("engine", "", EVERYTHING, _NOT, "samples and their lengths are chosen while training")
 _ZENFLOW = Key("engine", "", BOTH, _NOT, "ZenFlow updates a part of the gradients on the device")
 _CHECKPOINTS = Key(
     "engine",
@@ -163,7 +163,6 @@ _EVALUATION = Key(
     "arguments", "", BOTH, "at least", "evaluation holds the logits of its batch at once", applies=_evaluates
 )
 _COMPILED = Key("arguments", "", BOTH, _NOT, "a compiled model keeps other activations, and computes faster")
-_PROJECTED = Key("arguments", "", MEMORY, _NOT, "the optimizer trains projections or parts of the model")
 _QUANTISED = Key("arguments", "", BOTH, _NOT, "the base model is kept in 4 or 8 bits")
 _GENERATES = Key(
     "arguments",
@@ -173,7 +172,6 @@ _GENERATES = Key(
     "samples are generated on the devices that train",
     applies=_beside_training,
 )
-_TRUNCATED = Key("arguments", "", BOTH, "at most", "batches without padding hold fewer tokens")
 
 _WITHOUT = ("allgather_bucket_size", "offload_param.pin_memory")
 """ZeRO-1 and 2 gather in place, whatever the bucket; offloaded parameters are pinned whatever the key says."""
@@ -197,9 +195,9 @@ REGISTER: tuple[Key, ...] = (
     Key(
         "engine",
         ZERO + "offload_optimizer.ratio",
-        BOTH,
-        "not modelled",
-        "the first sub groups of the optimizer stay on the device",
+        TIME,
+        "at most",
+        "memory is counted with the sub groups that stay on the device, time as if the host updated them all",
         quiet=(1, 1.0),
         applies=lambda sight: _stage_3(sight) and sight.setting(ZERO + "offload_optimizer.device") == "cpu",
     ),
@@ -247,10 +245,7 @@ REGISTER: tuple[Key, ...] = (
     ),
     Key("engine", "sequence_parallel_size", EVERYTHING, _NOT, "ranks share one sequence", (1,)),
     Key("engine", "tensor_parallel.autotp_size", EVERYTHING, _NOT, "ranks share each layer", (0, 1)),
-    *_each(
-        Key("engine", "", BOTH, _NOT, "experts are divided among ranks"),
-        "expert_parallel.enabled",
-    ),
+    Key("engine", "expert_parallel.enabled", BOTH, _NOT, "experts are divided among ranks"),
     Key("engine", "hybrid_engine.enabled", BOTH, _NOT, "a second engine generates on the same device"),
     Key("engine", "compile.deepcompile", BOTH, _NOT, "a compiled engine gathers and offloads by itself"),
     Key("engine", "torch_autocast.enabled", BOTH, _NOT, "parameters and their gradients keep another precision"),
@@ -266,7 +261,7 @@ REGISTER: tuple[Key, ...] = (
         "activation_checkpointing.partition_activations",
         "activation_checkpointing.cpu_checkpointing",
     ),
-    *_each(_SAMPLED, "data_efficiency.enabled"),
+    Key("engine", "data_efficiency.enabled", EVERYTHING, _NOT, "samples and their lengths are chosen while training"),
     Key("engine", "autotuning.enabled", EVERYTHING, _NOT, "DeepSpeed's launcher chooses the micro batch"),
     *_each(
         Key("engine", "", TIME, "at least", "ranks wait for each other to take times"),
@@ -337,7 +332,7 @@ REGISTER: tuple[Key, ...] = (
     ),
     *_followed("arguments", MEMORY, "ddp_bucket_cap_mb"),
     Key("arguments", "optim", BOTH, effect="its states are counted as AdamW's", quiet=OPTIMIZERS),
-    *_each(_PROJECTED, "optim_target_modules"),
+    Key("arguments", "optim_target_modules", MEMORY, _NOT, "the optimizer trains projections or parts of the model"),
     Key(
         "arguments",
         "auto_find_batch_size",
@@ -380,7 +375,7 @@ REGISTER: tuple[Key, ...] = (
         "lora_target_parameters",
         "use_dora",
     ),
-    *_each(_TRUNCATED, "padding_free"),
+    Key("arguments", "padding_free", BOTH, "at most", "batches without padding hold fewer tokens"),
     *_each(Key("arguments", "", BOTH, "at most", "the loss needs no logits"), "use_liger", "use_liger_loss"),
     Key(
         "arguments", "model_init_kwargs", BOTH, _NOT, "the model may be loaded in another dtype or with other attention"

@@ -219,6 +219,9 @@ def _deepspeed(read: _Reader, world_size: int, precision: Precision) -> Options:
     accumulation = read.setting("data_types.grad_accum_dtype")
     if accumulation in get_args(Precision):
         given["accumulation"] = accumulation
+    ratio = read.setting(ZERO + "offload_optimizer.ratio")
+    if isinstance(ratio, (int, float)) and not isinstance(ratio, bool):
+        given["offload_ratio"] = float(ratio)
     stage = read.setting(ZERO + "stage")
     return Options(
         stage if isinstance(stage, int) else 0,
