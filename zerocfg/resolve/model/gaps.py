@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.catalog.schema import load_schema
 from zerocfg.resolve.model.register import REGISTER, Key, Sight, Standing, Touch
 
 if TYPE_CHECKING:
@@ -71,9 +73,9 @@ def untimed(gaps: Iterable[Gap]) -> tuple[Gap, ...]:
 
 
 def _value(key: Key, run: Run, sight: Sight, config: Mapping[str, Any] | None) -> Any:
-    if key.variable:
-        setting = run.effective.environment.get(key.variable)
-        return None if setting is None else setting.value
+    if key.exported:
+        found = (run.effective.environment.get(name) for name in _variables(key.name))
+        return next((setting.value for setting in found if setting is not None), None)
     if key.place == "arguments":
         return _within(sight.arguments, key.name)
     if key.place == "model":
@@ -84,6 +86,17 @@ def _value(key: Key, run: Run, sight: Sight, config: Mapping[str, Any] | None) -
 def _spelled(key: Key) -> str:
     """The key as a file has it; those of parallelism_config repeat the name of their section."""
     return key.name.removeprefix("parallelism_config.")
+
+
+@lru_cache
+def _variables(name: str) -> tuple[str, ...]:
+    """The variables that a key of a section of accelerate's config is exported as."""
+    schema = load_schema("accelerate")
+    section, _, last = name.partition(".")
+    inner = schema.root.key(section)
+    within = inner.section(schema) if inner is not None else None
+    key = within.key(last) if within is not None else None
+    return key.variables if key is not None else ()
 
 
 def _within(arguments: Mapping[str, Any], name: str) -> Any:

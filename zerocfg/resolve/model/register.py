@@ -51,8 +51,8 @@ class Key:
     ``standing``: "modelled": predictions follow it. Else they are made as if it had no effect, and so "at least" or "at
     most" what the run takes, or neither of both ("not modelled"); ``effect`` says why.
     ``quiet``: values that do nothing; of a modelled key those that are followed, None where all of them are.
-    ``variable``: what the launcher exports it as, where no setting holds it. ``applies``: whether it has an effect at
-    all in a run.
+    ``exported``: no setting holds it, only the variable that the launcher exports. ``applies``: whether it has an
+    effect at all in a run.
     """
 
     place: Place
@@ -61,7 +61,7 @@ class Key:
     standing: Standing = "modelled"
     effect: str = ""
     quiet: Collection[Any] | None = None
-    variable: str = ""
+    exported: bool = False
     applies: Callable[[Sight], bool] = lambda sight: True
 
     def is_quiet(self, value: Any) -> bool:
@@ -311,7 +311,7 @@ REGISTER: tuple[Key, ...] = (
         BOTH,
         _NOT,
         "checkpoints wait on the host for their backward",
-        variable="FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD",
+        exported=True,
     ),
     Key("launcher", FSDP + "fsdp_ignored_modules", MEMORY, _NOT, "modules stay whole on every rank"),
     Key(
@@ -321,7 +321,7 @@ REGISTER: tuple[Key, ...] = (
         _NOT,
         _COMPILED.effect,
         (*OFF, "NO"),
-        variable="ACCELERATE_DYNAMO_BACKEND",
+        exported=True,
     ),
     # training arguments
     *_followed("arguments", EVERYTHING, "per_device_train_batch_size", "gradient_accumulation_steps"),
