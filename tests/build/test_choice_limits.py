@@ -17,13 +17,13 @@ from zerocfg.models.spec import Goals, RunSpec
 from zerocfg.resolve.explain import alternatives, plan_summary
 from zerocfg.resolve.inputs import Inputs
 from zerocfg.resolve.model.activations import Activations
+from zerocfg.resolve.model.room import host_room
 from zerocfg.resolve.search import buffer_sizes, candidates, choose, search_space
 from zerocfg.resolve.search.apply_choice import with_value
 from zerocfg.resolve.search.candidates import (
     Candidate,
     Candidates,
     free_on_drives,
-    host_memory,
     is_named,
     is_set,
     slowed,
@@ -203,11 +203,11 @@ class TestSources:
         assert search_space._count(setting(value)) == count and search_space._count(None) is None
 
     def test_what_a_node_has(self) -> None:
-        assert host_memory(profile(host=None)) is None and free_on_drives(profile(host=None)) is None
-        assert host_memory(profile(host=Host())) is None and free_on_drives(profile(host=Host())) == 0
+        assert host_room(profile(host=None)) is None and free_on_drives(profile(host=None)) is None
+        assert host_room(profile(host=Host())) is None and free_on_drives(profile(host=Host())) == 0
         mounts = [Mount(path="/a", free_gib=2.0), Mount(path="/b", free_gib=1.0)]
         one = profile(host=Host(ram_gib=1.5, nvme=mounts))
-        assert host_memory(one) == 3 * GIB // 2 and free_on_drives(one) == 2 * GIB
+        assert host_room(one) == 3 * GIB // 2 and free_on_drives(one) == 2 * GIB
 
     @pytest.mark.parametrize(
         ("settings", "goals", "ranks", "stages"),
@@ -572,7 +572,7 @@ class TestPlanner:
             estimate=SimpleNamespace(terms=(), peak=lambda _: SimpleNamespace(size=drives)),
         )
         monkeypatch.setattr(candidates, "predict", lambda *_: prediction)
-        monkeypatch.setattr(candidates, "node_bytes", lambda *_: int(sizes.get("host", 0) * GIB))
+        monkeypatch.setattr(candidates, "host_needed", lambda *_: int(sizes.get("host", 0) * GIB))
         node = Host(ram_gib=64.0, nvme=[Mount(path="/nvme", free_gib=32.0)])
         small = profile().accelerator.model_copy(update={"usable_gib": 40.0})
         found = planner(one=profile(accelerator=small, host=node)).of(Choice(1, 8, 2))

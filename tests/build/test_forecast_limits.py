@@ -318,7 +318,7 @@ class TestForecast:
     def test_a_node_that_is_filled_to_the_last_byte(self, monkeypatch: pytest.MonkeyPatch) -> None:
         words = {}
         for more in (0, 1):
-            monkeypatch.setattr(forecasts, "node_bytes", lambda *_, more=more: 64 * GIB + more)
+            monkeypatch.setattr(forecasts, "host_needed", lambda *_, more=more: 64 * GIB + more)
             words[more] = forecast(built(hardware={"host": Host(ram_gib=64.0)}), tracing=False).word
         assert words == {0: "fits", 1: "does not fit"}
 
@@ -392,13 +392,16 @@ def test_the_reason_of_a_stage_tells_what_it_takes() -> None:
     sizes = {"device": SimpleNamespace(low=GIB, high=3 * GIB), "allocated": SimpleNamespace(low=2 * GIB)}
     for complete, words in ((True, "takes up to 3.0 GiB"), (False, "whose states (2.0 GiB a rank) leave room")):
         prediction = SimpleNamespace(complete=complete, **sizes)
-        best: Any = SimpleNamespace(choice=SimpleNamespace(stage=2), prediction=prediction, time=None)
+        verdict = "fits" if complete else "unknown"
+        best: Any = SimpleNamespace(
+            choice=SimpleNamespace(stage=2), prediction=prediction, time=None, verdict=verdict, gaps=()
+        )
         (one,) = choose._with_stage(inputs, best).chosen.values()
         assert one.value == 2 and words in one.reason and one.reason.endswith(f"of A100-SXM-80GB's {memory:.0f} GiB")
         assert one.inputs == {"hardware": "8xA100-80GB", "parameters": FACTS.parameters}
         text = choose._reason(inputs, best)
         takes = f"up to 3.0 GiB of A100-SXM-80GB's {memory:.0f} GiB" if complete else "states of 2.0 GiB a rank"
-        assert text == f"zerocfg's choice, the fastest plan that fits: {takes}"
+        assert text == f"zerocfg's choice, the fastest plan that {'fits' if complete else 'may fit'}: {takes}"
         assert choose._tight(best) == "1.0 to 3.0 GiB are predicted"
     best.time = SimpleNamespace(tokens_per_second=12345.0)
     assert choose._reason(inputs, best).endswith(", about 12,000 tokens/s")

@@ -9,8 +9,10 @@ import pytest
 from zerocfg.memory.activations.tracing import Adapters
 from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.models.spec import RunSpec
-from zerocfg.resolve.model.setup import PARALLEL, Setup, is_size, setup_of
+from zerocfg.resolve.model.setup import Setup, is_size, setup_of
+from zerocfg.resolve.model.trl_trainer import trainer_of_arguments
 from zerocfg.run.model import UNKNOWN
+from zerocfg.run.stages.fsdp import PARALLEL
 
 ZERO = "zero_optimization."
 DEEPSPEED = {"engine": "deepspeed", "train_micro_batch_size_per_gpu": 2, "bf16.enabled": True, ZERO + "stage": 2}
@@ -59,6 +61,13 @@ def test_deepspeed_settings_become_options() -> None:
     )
     assert found.workload == Workload(2, 512)
     assert found.assumed == ()
+
+
+@pytest.mark.parametrize(("written", "share"), [(0.1, 0.1), (1, 1.0), (0, 0.0), (None, 1.0), (True, 1.0), ("0.1", 1.0)])
+def test_the_share_of_the_optimizer_that_leaves_the_device(written: Any, share: float) -> None:
+    offloaded = {**DEEPSPEED, ZERO + "stage": 3, ZERO + "offload_optimizer.device": "cpu"}
+    options = setup({**offloaded, ZERO + "offload_optimizer.ratio": written}).options
+    assert isinstance(options, Options) and options.offload_ratio == share
 
 
 def test_ddp_keeps_fp32_unless_the_model_is_16_bit() -> None:
@@ -280,7 +289,6 @@ def test_fsdp_settings_become_options() -> None:
 def test_policies_of_fsdp() -> None:
     with pytest.raises(ValueError, match="FSDP without a wrap policy gathers the whole model at once"):
         setup({**SHARDED, FSDP + "fsdp_auto_wrap_policy": "NO_WRAP"})
-    assert len(setup({**SHARDED, FSDP + "fsdp_auto_wrap_policy": "SIZE_BASED_WRAP"}).assumed) == 1
     assert setup({**SHARDED, FSDP + "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}).assumed == ()
 
 
@@ -303,10 +311,56 @@ def test_ranks_that_share_a_copy(settings: dict[str, Any], ranks: int | None) ->
     assert torch_options(settings, ranks=8).shard_ranks == ranks
 
 
-@pytest.mark.parametrize("name", ["tp", "cp", "sp"])
-def test_other_kinds_of_parallelism_are_not_modelled(name: str) -> None:
-    with pytest.raises(ValueError, match=f"parallelism_config has {name}_size 2, which is not modelled"):
-        setup({**SHARDED, f"{PARALLEL}{name}_size": 2})
+def test_tensor_parallelism_is_not_modelled() -> None:
+    with pytest.raises(ValueError, match="parallelism_config has tp_size 2, which is not modelled"):
+        setup({**SHARDED, f"{PARALLEL}tp_size": 2})
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "length"),
+    [("FSDP", "cp", 171), ("FSDP", "sp", 512), ("DEEPSPEED", "sp", 171), ("DEEPSPEED", "cp", 512)],
+)
+def test_ranks_that_share_a_sequence(settings: str, name: str, length: int) -> None:
+    """FSDP 2 divides sequences for cp_size alone, DeepSpeed for sp_size alone."""
+    base = {"FSDP": SHARDED, "DEEPSPEED": DEEPSPEED}[settings]
+    work = setup({**base, f"{PARALLEL}{name}_size": 3}, sequence_length=512).workload
+    assert work is not None and work.sequence_length == length
+
+
+@pytest.mark.parametrize(
+    ("trainer", "recipe", "known"),
+    [
+        ("SFTTrainer", {}, True),
+        (None, {}, True),
+        ("SFTTrainer", {"beta": 0.1}, True),  # of the script itself: what its trainer does not read does nothing
+        ("KTOTrainer", {}, False),
+        ("DPOTrainer", {}, False),
+        (None, {"desirable_weight": 1.0}, False),
+        (None, {"center_rewards_coefficient": 0.1}, False),
+        (None, {"num_generations": 8}, False),
+        (None, {"max_length": 512, "learning_rate": 1e-5, "loss_type": "nll"}, True),
+    ],
+)
+def test_the_trainer_that_is_modelled(trainer: str | None, recipe: dict[str, Any], known: bool) -> None:
+    entry = RunSpec.model_validate({"consumer": "trl", "script": "train.py", "sequence_length": 512})
+    found = setup_of(DEEPSPEED.get, recipe, entry, 4, trainer=trainer)
+    assert (found.workload is not None) is known
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("desirable_weight", "KTOTrainer"),
+        ("center_rewards_coefficient", "RewardTrainer"),
+        ("beta", "another trainer"),
+        ("max_length", None),
+        ("use_peft", None),
+        ("per_device_train_batch_size", None),  # GRPOConfig has had a default of its own
+        ("nothing_of_trl", None),
+    ],
+)
+def test_arguments_that_tell_the_trainer(name: str, named: str | None) -> None:
+    assert trainer_of_arguments({name: 1, "output_dir": "out"}) == named
 
 
 @pytest.mark.parametrize(
@@ -317,8 +371,12 @@ def test_other_kinds_of_parallelism_are_not_modelled(name: str) -> None:
         ({}, {}, "accelerate", "adamw", "the optimizer of the script is counted as torch's AdamW"),
         ({}, {"optim": "adamw_torch"}, "transformers", "adamw_foreach", None),
         ({"optimizer.type": "Lion"}, {"optim": "sgd"}, "transformers", "lion", None),
-        ({"optimizer.type": "Lamb"}, {}, "transformers", "adamw", "the optimizer Lamb is counted as torch's AdamW"),
-        ({}, {"optim": 3}, "transformers", "adamw", "the optimizer 3 is counted as torch's AdamW"),
+        ({"optimizer.type": "Lamb"}, {}, "transformers", "adamw", None),  # the register says that it is none
+        ({}, {"optim": 3}, "transformers", "adamw", None),
+        ({"optimizer.type": "SGD"}, {}, "transformers", "sgd", None),
+        ({"optimizer.type": "SGD", "optimizer.params.momentum": 0.9}, {}, "transformers", "sgd_momentum", None),
+        ({"optimizer.type": "Adam", "optimizer.params.torch_adam": True}, {}, "transformers", "adamw_foreach", None),
+        ({"optimizer.type": "Lion", "optimizer.params.torch_adam": True}, {}, "transformers", "lion", None),
         ({}, {"optim": UNKNOWN}, "transformers", "adamw_fused", None),
     ],
 )

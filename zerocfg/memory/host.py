@@ -76,7 +76,7 @@ def _blocks_3(model: Model, options: Options) -> Iterator[Block]:
     if options.offload_optimizer != "none" and options.pin_optimizer:
         yield Block("gradients of the partition", rank.wide * rank.own)
         if options.offload_optimizer == "cpu":
-            for group in rank.groups:
+            for group in rank.groups[rank.kept_groups :]:
                 yield Block("fp32 gradients", 4 * sum(rank.parts[index] for index in group))
     if options.offload_param == "cpu":
         # Pinned whatever offload_param.pin_memory says; that key is for the shards before they are put together.

@@ -48,6 +48,7 @@ class Options:
     gradient_accumulation_steps: int = 1
     offload_optimizer: Device = "none"
     offload_param: Device = "none"
+    offload_ratio: float = 1.0  # offload_optimizer.ratio: share of the sub groups that leave the device (stage 3)
     pin_optimizer: bool = True  # offload_optimizer.pin_memory
     pin_param: bool = True  # offload_param.pin_memory
     overlap_comm: bool | None = None
@@ -75,6 +76,8 @@ class Options:
             raise ValueError("a job has at least one rank")
         if self.stage == 0 and self.offload_optimizer != "none":
             raise ValueError("the optimizer is offloaded only with ZeRO 1 to 3")
+        if not 0 <= self.offload_ratio <= 1:
+            raise ValueError(f"a share of {self.offload_ratio:g} of the optimizer cannot be offloaded")
         if self.stage < 3 and (self.offload_param != "none" or self.offload_optimizer == "nvme"):
             raise ValueError("parameters, and anything to NVMe, are offloaded only with ZeRO-3")
 

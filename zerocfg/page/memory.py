@@ -89,11 +89,12 @@ def memory(one: Forecast, alternatives: list[Alternative]) -> Memory:
     held = one.prediction.estimate.phases("device")
     peak = max((each.size for each in held.values()), default=0)
     found = Memory(one.word, one.capacity, unit_for(peak), peak=peak, expected=one.prediction.device.expected)
-    found.complete = one.prediction.complete
+    found.complete = one.complete
     found.phases = [Bar(phase, _columns(each)) for phase, each in held.items()]
     found.terms = _terms(list(held.values()))
     found.figures = list(_figures(one))
-    found.notes = [note for note in one.notes if not note.startswith(NO_TIME)]
+    found.notes = [f"not modelled: {gap}" for gap in one.gaps]
+    found.notes += [note for note in one.notes if not note.startswith(NO_TIME)]
     found.job = _job(one)
     found.others = [_other(row) for row in distinct_plans(alternatives)]
     found.compared = len(alternatives)
@@ -125,7 +126,9 @@ def _figures(one: Forecast) -> list[tuple[str, str, str]]:
     held = one.prediction
 
     def told(figure: Band) -> str:
-        return band(figure.low, figure.high) if held.complete else f"at least {size(figure.low)}"
+        if one.standing in ("at least", "at most"):
+            return f"{one.standing} {size(figure.low if one.standing == 'at least' else figure.high)}"
+        return band(figure.low, figure.high)
 
     found = [
         ("Allocated", told(held.allocated), "max_memory_allocated of torch"),
@@ -163,4 +166,4 @@ def _other(row: Alternative) -> Other:
     spent = ("–", "–", "–")
     if time is not None:
         spent = (size(time.traffic.sent), duration(time.seconds.expected), f"{time.tokens_per_second:,.0f}")
-    return Other(bar, one.word, *spent, row.excluded or "best")
+    return Other(bar, one.verdict, *spent, row.excluded or ("best" if one.verdict != "unknown" else "not known to fit"))

@@ -181,6 +181,9 @@ def _with_steps(found: Inputs) -> Inputs:
     recipe = recipe if isinstance(recipe, dict) else {}
     if run.consumer == "trl" and (recipe.get("packing") or "num_generations" in recipe):
         return found
+    launched = run.accelerate.data() if run.accelerate else None
+    if isinstance(launched, dict) and launched.get("parallelism_config"):
+        return found  # ranks may share their samples
     micro = given["per_device_train_batch_size"]
     each = samples // (ranks * micro) if recipe.get("dataloader_drop_last") else math.ceil(samples / (ranks * micro))
     if each == 0:

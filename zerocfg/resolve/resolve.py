@@ -112,7 +112,9 @@ class _Resolver:
         names = ("num_processes", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
         ranks, micro, steps = (self._value(name) for name in names)
         batch = self.settings.get("train_batch_size")
-        if batch is not None and batch.kind == "computed" and None not in (ranks, micro, steps):
+        if batch is None or batch.kind != "computed" or None in (ranks, micro, steps):
+            return
+        if batch.value == ranks * micro * steps:  # else ranks share samples, as the reason tells
             reason = f"{ranks} ranks * {micro} samples * {steps} accumulation steps"
             given = dict(zip(names, (ranks, micro, steps), strict=True))
             self.settings["train_batch_size"] = Decision(batch.value, reason, "computed", inputs=given)

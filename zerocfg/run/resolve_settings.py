@@ -28,7 +28,7 @@ from zerocfg.run.script import accelerator
 from zerocfg.run.stages import batches, engine
 from zerocfg.run.stages.admitted import admitted_of
 from zerocfg.run.stages.arguments import Arguments, arguments_of, recipe_environment
-from zerocfg.run.stages.fsdp import plugin_settings
+from zerocfg.run.stages.fsdp import PARALLEL, parallel_sizes, plugin_settings
 from zerocfg.run.stages.parser import parser_of
 from zerocfg.run.stages.plugin import Environment, Plugin, build, look_at_stage, set_mixed_precision
 from zerocfg.run.stages.prepare import Prepared, prepare, text_batches
@@ -248,17 +248,31 @@ class _Resolution:
 
     def _finish(self, state: Prepared, *, trainer: bool) -> None:
         self.failures += prepare(state, trainer=trainer)
+        ranks = self._data_parallel("sp")
+        if ranks is not self.world:
+            # accelerate writes the batch anew for the ranks that get samples of their own.
+            batch = product(state.config.get(MICRO), state.config.get(STEPS), ranks.value)
+            state.config.set(TRAIN, batch, Origin("computed", f"{MICRO} * {STEPS} * {ranks.origin.note}"))
         self._read_engine(state.config)
 
-    def _data_parallel(self) -> Setting:
-        """The ranks that batches are counted over: a script that splits the model over ranks by itself, as Megatron's
-        options tell it to, gives the engine fewer."""
+    def _data_parallel(self, *shared: str) -> Setting:
+        """The ranks that batches are counted over: those of the ``shared`` dimensions of a parallelism_config get the
+        same samples, and a script that splits the model over ranks by itself, as Megatron's options tell it to, gives
+        the engine fewer."""
         if any(name.endswith(("model_parallel_size", "pipe_parallel_size")) for name in self.run.arguments):
             return Setting(UNKNOWN, Origin("computed", "the script's own model parallelism"))
-        return self.world
+        sizes = {f"{one}_size": self.settings.get(f"{PARALLEL}{one}_size") for one in shared}
+        divided = {name: size.value for name, size in sizes.items() if size is not None and size.value != 1}
+        if not divided:
+            return self.world
+        groups = self.world.value
+        for size in divided.values():
+            known = isinstance(size, int) and isinstance(groups, int) and size > 0 and not groups % size
+            groups = groups // size if known else UNKNOWN
+        return Setting(groups, Origin("computed", f"processes / {' / '.join(divided)}"))
 
     def _read_engine(self, config: Config) -> None:
-        settings, failures = engine.read(config, self._data_parallel(), self.parser)
+        settings, failures = engine.read(config, self._data_parallel("sp"), self.parser)
         self.settings.update(settings)
         if any(failure.kind in ("trainer-mismatch", "batch-type") for failure in self.failures):
             # The same disagreement once more, in values that the job never gets to.
@@ -314,8 +328,10 @@ class _Resolution:
             arguments.setting("per_device_train_batch_size"),
             arguments.setting("gradient_accumulation_steps"),
         )
-        total = product(micro.value, steps.value, self.world.value)
-        note = "processes * per_device_train_batch_size * gradient_accumulation_steps"
+        ranks = self._data_parallel("tp", "cp", "sp")
+        total = product(micro.value, steps.value, ranks.value)
+        counted = "processes" if ranks is self.world else ranks.origin.note
+        note = f"{counted} * per_device_train_batch_size * gradient_accumulation_steps"
         self.settings.update(
             {
                 MICRO: micro,
@@ -351,6 +367,7 @@ class _Resolution:
         self.settings["engine"] = Setting(name, Origin("computed", why))
         if name == "fsdp" or (name is UNKNOWN and self.launch.launcher == "fsdp"):
             self.settings.update(plugin_settings(self.environment))
+        self.settings.update(parallel_sizes(self.environment))
 
     def _fail(self, kind: str, phase: Phase, message: str, *places: Origin) -> None:
         self.failures.append(Failure(kind, phase, message, places))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from zerocfg.cli.screens import plan_table
 from zerocfg.memory.overhead import GIB, MIB, Band
 from zerocfg.report.table import Column, folded, table
-from zerocfg.resolve.explain.forecast import Forecast
+from zerocfg.resolve.explain.forecast import LITTLE, Forecast
 from zerocfg.resolve.explain.plan_summary import describe_engine, duration
+from zerocfg.resolve.model.gaps import touching
 
 if TYPE_CHECKING:
     from zerocfg.memory.terms import Held, Phase
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from zerocfg.memory.verdict import Rung
     from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.explain.alternatives import Alternative
+    from zerocfg.resolve.model.gaps import Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ def _run(built: BuildResult, one: Forecast | str, width: int | None) -> str:
         loss = ", loss without all logits" if work.fused_loss else ""
         batch = f"micro batch {work.micro_batch} x {work.sequence_length} tokens"
         text += f"  {batch}, {kept}, {work.attention} attention{loss}\n"
+    text += "".join(f"  not modelled: {gap}\n" for gap in one.gaps)
     text += "\n" + _phases(one, width) + "\n" + _figures(one)
     text += _time(one)
     text += "".join(f"  note       {note}\n" for note in one.notes)
@@ -96,10 +99,10 @@ def _figures(one: Forecast) -> str:
     prediction = one.prediction
 
     def range_of(band: Band) -> str:
-        return _band(band) if prediction.complete else f"at least {_size(band.low)}"
+        return _bound(one, band)
 
     allocated = range_of(prediction.allocated)
-    if prediction.complete and allocated != _size(prediction.allocated.expected):
+    if one.standing == "modelled" and allocated != _size(prediction.allocated.expected):
         allocated = f"{_size(prediction.allocated.expected)} ({allocated})"
     text = f"  allocated  {allocated} at the peak: torch.cuda.max_memory_allocated\n"
     text += f"  reserved   {range_of(prediction.reserved)}: torch.cuda.max_memory_reserved\n"
@@ -109,15 +112,26 @@ def _figures(one: Forecast) -> str:
     return text + _host(one)
 
 
+def _bound(one: Forecast, band: Band) -> str:
+    """A figure of memory, as far as it is one."""
+    if one.standing in ("at least", "at most"):
+        return f"{one.standing} {_size(band.low if one.standing == 'at least' else band.high)}"
+    return _band(band) if one.standing == "modelled" else f"{_band(band)} without what is not modelled"
+
+
 def _verdict(one: Forecast, capacity: int) -> str:
     """Whether it fits, with what is needed and what there is."""
     device = one.prediction.device
+    has = f"{'each rank' if one.on_host else 'the card'} has {_number(capacity)}"
     if one.word == "does not fit" and device.low <= capacity and one.room is not None:
         return f"does not fit: the ranks need {_size(one.host)} of a node's memory, which has {_size(one.room)}"
-    word = one.word if one.word != "unknown" else "not known without activations"
-    least = one.word in ("unknown", "does not fit")
-    needed = f"at least {_size(device.low)}" if least else _band(device)
-    return f"{word}: needs {needed}, the card has {_number(capacity)}"
+    if one.word == "unknown":
+        lacking = [] if one.prediction.complete else ["activations"]
+        lacking += [f"`{name}`" for gap in touching(one.gaps, "memory") for name, _ in gap.keys]
+        return f"not known without {', '.join(lacking)}: needs {_bound(one, device)}, {has}"
+    needed = f"at least {_size(device.low)}" if one.word == "does not fit" else _bound(one, device)
+    where = " on the card" if one.word != "does not fit" and one.host_word == "unknown" else ""
+    return f"{one.word}{where}: needs {needed}, {has}"
 
 
 def _number(size: int) -> str:
@@ -127,10 +141,13 @@ def _number(size: int) -> str:
 def _host(one: Forecast) -> str:
     """What the ranks of a node take of its memory and its drives; nothing where that is little."""
     text = ""
-    if one.host >= GIB // 10:
+    if one.host >= LITTLE:
         of = f" of {_size(one.room)}" if one.room is not None else ""
-        enough = ": the system would end the job (exit code -9)" if one.room is not None and one.host > one.room else ""
-        text += f"  host       {_size(one.host)}{of} of a node's memory{enough}\n"
+        lacking = {
+            "does not fit": ": the system would end the job (exit code -9)",
+            "unknown": "; its size is not known",
+        }
+        text += f"  host       {_size(one.host)}{of} of a node's memory{lacking.get(one.host_word, '')}\n"
     if one.nvme >= GIB // 10:
         text += f"  drives     {_size(one.nvme)} on the NVMe drives of a node\n"
     return text
@@ -182,18 +199,29 @@ def _data(built: BuildResult, one: Forecast | str) -> dict[str, object]:
         "run": built.name,
         "verdict": one.word,
         "capacity": one.capacity,
-        "complete": prediction.complete,
+        "complete": one.complete,
+        "not_modelled": [_gap_data(gap) for gap in one.gaps],
         "allocated": _ends(prediction.allocated),
         "reserved": _ends(prediction.reserved),
         "device": _ends(prediction.device),
         "phases": {phase: _held(held) for phase, held in prediction.estimate.phases("device").items()},
         "host": _held(prediction.estimate.peak("host")),
         "nvme": _held(prediction.estimate.peak("nvme")),
-        "node": {"host": one.host, "loading_in_another_dtype": one.loading, "memory": one.room, "nvme": one.nvme},
+        "node": {"host": one.host, "loading_in_another_dtype": one.loading, "memory": one.room, "nvme": one.nvme}
+        | {"verdict": one.host_word},
         "time": _time_data(one),
         "notes": list(one.notes),
         "changes": [_rung_data(rung) for rung in one.ladder.single] if one.ladder else [],
         "cheapest": [_rung_data(rung) for rung in one.ladder.together] if one.ladder else [],
+    }
+
+
+def _gap_data(gap: Gap) -> dict[str, object]:
+    return {
+        "keys": dict(gap.keys),
+        "effect": gap.effect,
+        "figures_are": gap.standing,
+        "touches": list(gap.touches),
     }
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from zerocfg.resolve.explain.alternatives import Alternative
     from zerocfg.resolve.plan import Considered
+    from zerocfg.resolve.search.candidates import Candidate
 
 
 _TABLE = (
@@ -54,10 +55,21 @@ def _line(row: Alternative) -> tuple[str, ...]:
     spent = ("-", "-", "-")
     if time is not None:
         spent = (f"{time.traffic.sent / GIB:.1f}", duration(time.seconds.expected), f"{time.tokens_per_second:,.0f}")
-    best = "best" if not row.excluded else row.excluded
     mark = ">" if row.own else ""
-    parts = (f"{size / GIB:.1f}" for size in by_column(one).values())
-    return (mark, _plan(one.choice.settings()), *parts, f"{one.prediction.device.high / GIB:.1f}", *spent, best)
+    unknown = () if one.prediction.complete else ("activ", "other")
+    parts = ("-" if name in unknown else f"{size / GIB:.1f}" for name, size in by_column(one).items())
+    return (mark, _plan(one.choice.settings()), *parts, _device(one), *spent, row.excluded or _first(one))
+
+
+def _device(one: Candidate) -> str:
+    """The most that the driver may show; without activations the least."""
+    band = one.prediction.device
+    return f"{band.high / GIB:.1f}" if one.prediction.complete else f"> {band.low / GIB:.1f}"
+
+
+def _first(one: Candidate) -> str:
+    """What is said of the plan that comes first."""
+    return "best, not known to fit" if one.verdict == "unknown" else "best"
 
 
 def _plan(settings: dict[str, object]) -> str:
@@ -76,7 +88,8 @@ def _data(row: Alternative) -> dict[str, object]:
     return {
         "settings": one.choice.settings(),
         "own": row.own,
-        "verdict": one.word,
+        "verdict": one.verdict,
+        "complete": one.complete,
         "excluded": row.excluded,
         "device": {"low": band.low, "expected": band.expected, "high": band.high},
         "terms": [{"name": term.name, "kind": term.kind, "size": size} for term, size in one.prediction.worst.parts],

@@ -69,6 +69,7 @@ class Sharded:
         self.groups = self._sub_groups()
         self.offloads = options.offload_optimizer != "none"
         self.place: Place = "host" if self.offloads else "device"
+        self.kept_groups = self._kept_groups()
         self.coordinator = Coordinator(self.model, options, self.ledger)
 
     def _sub_groups(self) -> list[list[int]]:
@@ -84,6 +85,17 @@ class Sharded:
                 groups.append([])
                 size = 0
         return [group for group in groups if group]
+
+    def _kept_groups(self) -> int:
+        """The first sub groups, whose states stay on the device: _create_fp32_partitions, `subgroup_to_device`."""
+        options = self.options
+        return int((1 - options.offload_ratio) * len(self.groups)) if options.offload_optimizer == "cpu" else 0
+
+    def _states_of(self, number: int) -> Place:
+        """Where master weights and moments of a sub group lie."""
+        if number < self.kept_groups:
+            return "device"
+        return "nvme" if self.options.offload_optimizer == "nvme" else self.place
 
     def _size(self, group: list[int]) -> int:
         return sum(self.parts[index] for index in group)
@@ -112,13 +124,13 @@ class Sharded:
         for index in self.parts:
             self.coordinator.keep_secondary(index)
         book.brief(WHOLE, width * max((one.size for one in self.model.tensors), default=0))
-        rest: Place = "nvme" if options.offload_optimizer == "nvme" else self.place
-        for group in self.groups:
+        for number, group in enumerate(self.groups):
             size = self._size(group)
             converted = 4 * size if self.width < 4 or (self.offloads and not book.cpu) else 0
-            book.hold(ON_THE_WAY, converted, self.place)
-            book.hold(MASTER, 4 * size, rest)
-            book.free(ON_THE_WAY, converted, self.place)
+            way: Place = "device" if number < self.kept_groups else self.place
+            book.hold(ON_THE_WAY, converted, way)
+            book.hold(MASTER, 4 * size, self._states_of(number))
+            book.free(ON_THE_WAY, converted, way)
         largest = max(map(self._size, self.groups), default=0)
         book.hold(SETUP, 4 * largest, self.place)
         pins = self.offloads and options.pin_optimizer and not book.cpu
@@ -126,9 +138,11 @@ class Sharded:
             # initialize_optimizer_states swaps gradients and moments out with the master weights.
             book.hold(SWAP_BUFFERS, 4 * options.nvme_optimizer_buffers * largest, "host")
         elif self.offloads:
-            for group in self.groups:
-                book.hold(UNPINNED, 4 * self._size(group) if pins else 0, "host")
-                book.hold(FP32_GRADIENTS, 4 * self._size(group), "host")
+            for number, group in enumerate(self.groups):
+                # Made on the host and pinned there in any case; what stays on the device is copied to it.
+                staged = pins or number < self.kept_groups
+                book.hold(UNPINNED, 4 * self._size(group) if staged else 0, "host")
+                book.hold(FP32_GRADIENTS, 4 * self._size(group), self._states_of(number))
                 book.free(UNPINNED, place="host")
         book.free(SETUP, place=self.place)
         book.hold(BUCKET, width * options.reduce_bucket_size if options.contiguous_gradients else 0)
@@ -223,16 +237,18 @@ class Sharded:
             book.free(INFINITE, place=self.place)
         if not self.offloads:
             book.brief(NORM, 8 * max((self.parts[index] for index in self.trained), default=0))
-        rest: Place = "nvme" if options.offload_optimizer == "nvme" else self.place
-        first = MOMENTS not in book.held["device" if book.cpu and rest == "host" else rest]
-        for group in self.groups:
+        first = not any(MOMENTS in held for held in book.held.values())
+        for number, group in enumerate(self.groups):
             size = self._size(group)
             if first:
-                book.hold(MOMENTS, moment_bytes(name, size, 4), rest)
-            if self.offloads:
+                book.hold(MOMENTS, moment_bytes(name, size, 4), self._states_of(number))
+            if number < self.kept_groups:
+                book.brief(TEMPORARIES, step_temporaries("adamw_foreach", size, 4, size))  # stage3.py: backup_optimizer
+            elif self.offloads:
                 # A blocking copy from the host converts there: _reassign_or_swap_out_partitioned_parameters.
                 crosses = self.width < 4 and options.offload_param == "none" and not book.cpu
                 book.brief(CONVERTED, self.width * size if crosses else 0, "host")
+            if self.offloads:
                 continue
             flat = self.wide * size if len(group) > 1 else 0
             book.hold(STEP_FLAT, flat)

@@ -31,7 +31,9 @@ def choose_fsdp(found: Inputs, source: dict[str, Any]) -> Inputs:
             continue
         flags[name] = Setting(str(value).lower() if isinstance(value, bool) else str(value), _computed(reason))
         chosen[SECTION + name] = Decision(value, f"zerocfg's choice: {reason}", "chosen")
-    flags["use_fsdp"] = Setting(True, _computed("the engine of this run is fsdp"))
+    if source.get("distributed_type") != "FSDP":
+        # Beside such a flag the launcher takes nothing but sizes from the file: no parallelism_config, for one.
+        flags["use_fsdp"] = Setting(True, _computed("the engine of this run is fsdp"))
     return replace(found, run=replace(found.run, flags=flags), chosen=chosen)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.resolve.model.setup import arguments_written, setup_of
+from zerocfg.resolve.model.setup import setup_of_run
 from zerocfg.resolve.search.candidates import Candidate
 from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
 from zerocfg.resolve.search.choose import candidates_of
@@ -69,9 +69,8 @@ def _settings(one: Candidate) -> dict[str, Any]:
 def _own(built: BuildResult, values: dict[str, Any]) -> dict[str, Any]:
     """The settings of the run as it is built, by the names that a choice has for them."""
     assert built.plan is not None
-    plan, dtype = built.plan, built.run.model.dtype if built.run.model else None
-    written = arguments_written(built.run)
-    work = setup_of(values.get, written, built.inputs.spec, plan.num_processes, dtype, built.run.versions).workload
+    plan = built.plan
+    work = setup_of_run(built.run, values.get, built.inputs.spec, plan.num_processes).workload
     own = {name: values.get(name) for name in ("num_processes", MICRO, STEPS)}
     if plan.engine == "deepspeed":
         own |= {STAGE: values.get(STAGE)}

@@ -12,7 +12,10 @@ from zerocfg.memory.predict import predict
 from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder, workloads
 from zerocfg.resolve.model.activations import Activations, with_adapters
-from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
+from zerocfg.resolve.model.gaps import Gap, gaps_of, touching, untimed, verdict_with
+from zerocfg.resolve.model.register import Standing
+from zerocfg.resolve.model.room import device_room, host_needed, host_room
+from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of_run
 
 if TYPE_CHECKING:
     from zerocfg.memory.activations.tracing import Traced
@@ -22,14 +25,20 @@ if TYPE_CHECKING:
     from zerocfg.resolve.build import BuildResult
 
 
+LITTLE = GIB // 10
+"""Bytes of a node's memory that any has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """One run; sizes in bytes.
 
-    ``capacity`` is what the driver reports as the device's total. ``host`` is what all ranks of a node hold of its
+    ``capacity`` is what the driver reports as the device's total, on a processor (``on_host``) a rank's share of the
+    node. ``host`` is what all ranks of a node hold of its
     memory at the worst moment, ``loading`` what they hold while the model is loaded in another dtype than its files
     have (else the files are mapped, and the system takes the pages back), ``room`` what a node has, ``nvme`` what they
-    write to its drives. ``word`` is the verdict for device and host. ``ladder`` None: not needed or not possible;
+    write to its drives. ``word`` is the verdict for device and host, ``gaps`` what is set and not in the figures.
+    ``ladder`` None: not needed or not possible;
     ``time`` None: not known. ``price`` is that of one device for an hour. ``notes`` are assumptions and what could not
     be predicted.
     """
@@ -47,6 +56,30 @@ class Forecast:
     time: StepTime | None
     price: float | None
     notes: tuple[str, ...]
+    gaps: tuple[Gap, ...] = ()
+    on_host: bool = False
+
+    @property
+    def host_word(self) -> Word:
+        """The verdict for the memory of a node."""
+        if self.host < LITTLE:
+            return "fits"
+        if self.room is None:
+            return "unknown"
+        return "does not fit" if self.host > self.room else "fits"
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that takes memory is in the figures; else they are bounds, or less."""
+        return self.prediction.complete and not touching(self.gaps, "memory")
+
+    @property
+    def standing(self) -> Standing:
+        """What the figures of memory are: all of it, a bound, or neither."""
+        standings = {gap.standing for gap in touching(self.gaps, "memory")}
+        if not self.prediction.complete:
+            standings.add("at least")
+        return "modelled" if not standings else standings.pop() if len(standings) == 1 else "not modelled"
 
 
 def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = None, changes: bool = True) -> Forecast:
@@ -56,10 +89,8 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
     profile = inputs.profile
     device = profile.accelerator if profile else None
     values = {name: decision.value for name, decision in plan.settings.items()}
-    dtype = built.run.model.dtype if built.run.model else None
-    setup = setup_of(
-        values.get, arguments_written(built.run), inputs.spec, plan.num_processes, dtype, built.run.versions
-    )
+    setup = setup_of_run(built.run, values.get, inputs.spec, plan.num_processes)
+    gaps = gaps_of(built.run, setup, values.get, arguments_written(built.run), plan.model_config)
     facts = with_adapters(inputs.facts, plan.model_config, setup)
     activations = Activations(facts, plan.model_config, tracing=tracing, python=python)
     timeline = activations.of(setup, setup.workload)
@@ -75,24 +106,25 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
 
     own = Setting(setup.options, setup.workload)
     prediction = predict(facts, setup.options, timeline, device)
-    memory = device.planning_gib if device else None
-    capacity = int(memory * GIB) if memory else None
+    capacity = device_room(profile)
     word = judge(prediction, capacity)
     steps = None
-    if changes and capacity and timeline and word != "fits":
+    followed = all(gap.standing == "at most" for gap in touching(gaps, "memory"))
+    if changes and capacity and timeline and word != "fits" and followed:
         activations.prepare(setup, workloads(own))
         steps = ladder(own, evaluate, capacity, slowness)
     ranks = profile.accelerators_per_node if profile else 1
-    host = node_bytes(prediction.estimate.terms, ranks)
+    host = host_needed(prediction, profile, ranks)
     loading = 0
     if isinstance(setup.options, Options):
         loading = node_bytes(loading_terms(facts, setup.options), ranks)
-    ram = profile.host.planning_gib if profile and profile.host else None
-    room = int(ram * GIB) if ram else None
+    room = host_room(profile)
     nvme = ranks * prediction.estimate.peak("nvme").size
     if room is not None and host > room:
         word = "does not fit"
-    time = _time(facts, own, profile)
+    word = verdict_with(word, gaps)
+    late = untimed(gaps)
+    time = _time(facts, own, profile) if not late else f"it is not modelled with {', '.join(map(str, late))}"
     notes = [*setup.assumed, *([setup.unknown] if setup.unknown else []), *activations.notes]
     if isinstance(time, StepTime):
         notes += time.notes
@@ -101,7 +133,21 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
     known = time if isinstance(time, StepTime) else None
     price = inputs.spec.price_per_hour
     return Forecast(
-        setup, facts, prediction, capacity, host, loading, room, nvme, word, steps, known, price, tuple(notes)
+        setup,
+        facts,
+        prediction,
+        capacity,
+        host,
+        loading,
+        room,
+        nvme,
+        word,
+        steps,
+        known,
+        price,
+        tuple(notes),
+        gaps,
+        on_host=device is not None and device.vendor == "cpu",
     )
 
 

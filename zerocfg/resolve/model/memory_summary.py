@@ -16,7 +16,8 @@ from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import predict
 from zerocfg.memory.terms import TRAINING, Estimate, Place, Term
 from zerocfg.memory.zero.replay import zero_terms
-from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
+from zerocfg.resolve.model.gaps import gaps_of, touching
+from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of_run
 from zerocfg.run.facts import MemorySummary
 from zerocfg.run.model import UNKNOWN, Run
 
@@ -45,8 +46,16 @@ def memory_summary(
         )
     if profile is None or facts.parameters is None:
         return memory
+    if setup is not None and not _are_bounds(run, setup, config):
+        return memory
     memory = replace(memory, states_gib=found.states())
     return found.configured(memory, profile.accelerators_per_node) if setup else memory
+
+
+def _are_bounds(run: Run, setup: Setup, config: dict[str, Any] | None) -> bool:
+    """Whether the run takes no less than the figures, whatever they leave out."""
+    gaps = gaps_of(run, setup, run.effective.value, arguments_written(run), config)
+    return all(gap.standing == "at least" for gap in touching(gaps, "memory"))
 
 
 def _setup(run: Run, spec: RunSpec, world_size: int) -> Setup | None:
@@ -59,14 +68,7 @@ def _setup(run: Run, spec: RunSpec, world_size: int) -> Setup | None:
     if effective.value("engine") == "deepspeed" and not isinstance(effective.value("zero_optimization.stage"), int):
         return None
     try:
-        return setup_of(
-            effective.value,
-            arguments_written(run),
-            spec,
-            world_size,
-            run.model.dtype if run.model else None,
-            run.versions,
-        )
+        return setup_of_run(run, effective.value, spec, world_size)
     except ValueError:
         return None
 

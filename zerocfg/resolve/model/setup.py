@@ -13,7 +13,9 @@ from zerocfg.catalog.values import TRUE_WORDS
 from zerocfg.memory.activations.tracing import Adapters
 from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
 from zerocfg.resolve.model import trainer_defaults
+from zerocfg.resolve.model.trl_trainer import SFT, trainer_of, trainer_of_arguments
 from zerocfg.run.model import UNKNOWN
+from zerocfg.run.stages.fsdp import PARALLEL
 
 if TYPE_CHECKING:
     from zerocfg.models.spec import RunSpec
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
 ZERO = "zero_optimization."
 FSDP = "fsdp_config."
-PARALLEL = "parallelism_config.parallelism_config_"
 PREFETCH: dict[str, Literal["pre", "post"]] = {"BACKWARD_PRE": "pre", "BACKWARD_POST": "post"}
 LARGEST = 10**15
 
@@ -61,8 +62,9 @@ OPTIMIZERS: dict[str, OptimizerName] = {
     "adamw": "adamw_fused",
     "lion": "lion",
 }
-# Arguments of TRL's other trainers: they hold more than one model or batch, which is not modelled.
-NOT_SFT = ("num_generations", "max_completion_length", "ref_model", "reward_model_path", "max_prompt_length", "beta")
+CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
+"""Names of one argument; transformers takes the newer one where both are written."""
+DTYPES = {"float32": "float32", "fp32": "float32", "bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +128,19 @@ def setup_of(
     world_size: int,
     model_dtype: str | None = None,
     versions: Mapping[str, str] | None = None,
+    trainer: str | None = None,
 ) -> Setup:
     """The options of a run from ``value`` (effective settings by dotted name, None where there is none).
 
     ``recipe`` holds the trainer's arguments as they are written, ``model_dtype`` the dtype of the model's config.json,
-    ``versions`` the releases that the run admits, by library.
+    ``versions`` the releases that the run admits, by library, ``trainer`` the class of TRL that trains, where one is
+    known (:func:`.trl_trainer.trainer_of`).
     Raises ValueError with one line for an engine that cannot be built so.
     """
     read = _Reader(value, recipe, spec, versions or {})
+    if spec.consumer == "trl":
+        # TRL's ModelConfig loads the model in the dtype that it is given, whatever config.json says.
+        model_dtype = DTYPES.get(str(read.argument("dtype") or read.argument("torch_dtype")), model_dtype)
     precision = _precision(read)
     if value("engine") == "deepspeed":
         options: Options | TorchOptions = _deepspeed(read, world_size, precision)
@@ -152,11 +159,21 @@ def setup_of(
             master=not half,
             optimizer=_optimizer(read),
             gradient_accumulation_steps=read.count("gradient_accumulation_steps", 1),
+            ddp_bucket_mib=_bucket(read),
         )
         autocast = precision != "fp32" and not half
-    workload, unknown = _workload(read, autocast)
+    workload, unknown = _workload(read, autocast, trainer)
     lora = _lora(read, precision)
     return Setup(options, workload, precision, tuple(read.assumed), unknown, lora)
+
+
+def setup_of_run(
+    run: Run, value: Callable[[str], Any], spec: RunSpec, world_size: int, recipe: Mapping[str, Any] | None = None
+) -> Setup:
+    """:func:`setup_of` with what the run says; ``recipe`` where the trainer's arguments are others than its own."""
+    written = arguments_written(run) if recipe is None else recipe
+    dtype = run.model.dtype if run.model else None
+    return setup_of(value, written, spec, world_size, dtype, run.versions, trainer_of(run, written))
 
 
 def _lora(read: _Reader, precision: Precision) -> Adapters | None:
@@ -202,6 +219,9 @@ def _deepspeed(read: _Reader, world_size: int, precision: Precision) -> Options:
     accumulation = read.setting("data_types.grad_accum_dtype")
     if accumulation in get_args(Precision):
         given["accumulation"] = accumulation
+    ratio = read.setting(ZERO + "offload_optimizer.ratio")
+    if isinstance(ratio, (int, float)) and not isinstance(ratio, bool):
+        given["offload_ratio"] = float(ratio)
     stage = read.setting(ZERO + "stage")
     return Options(
         stage if isinstance(stage, int) else 0,
@@ -229,8 +249,6 @@ def _fsdp(
     policy = read.setting(FSDP + "fsdp_auto_wrap_policy")
     if policy == "NO_WRAP":
         raise ValueError("FSDP without a wrap policy gathers the whole model at once, which is not modelled")
-    if policy == "SIZE_BASED_WRAP":
-        read.assumed.append("FSDP's units are counted as the model's layers (SIZE_BASED_WRAP cuts it by size)")
     offload = read.setting(FSDP + "fsdp_offload_params") is True
     prefetch = read.setting(FSDP + "fsdp_backward_prefetch")
     return TorchOptions(
@@ -252,17 +270,32 @@ def _fsdp(
 
 def _shard_ranks(read: _Reader, world_size: int, strategy: Any) -> int | None:
     """Ranks that share one copy of the model, where that is not all of them."""
-    sizes = {name: read.count(f"{PARALLEL}{name}_size", 1) for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")}
-    several = [name for name in ("tp", "cp", "sp") if sizes[name] > 1]
-    if several:
-        raise ValueError(f"parallelism_config has {several[0]}_size {sizes[several[0]]}, which is not modelled")
-    if sizes["dp_replicate"] > 1:
-        return sizes["dp_shard"]
+    replicas = read.count(f"{PARALLEL}dp_replicate_size", 1)
+    if _dimension(read, "tp") > 1:
+        raise ValueError(f"parallelism_config has tp_size {_dimension(read, 'tp')}, which is not modelled")
+    if replicas > 1:
+        return _dimension(read, "dp_shard") * _dimension(read, "cp")  # accelerate: the mesh dimension dp_shard_cp
     if strategy == "NO_SHARD":
         return 1
     if strategy in ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2"):
         return max(world_size // read.count("num_machines", 1), 1)  # torch shards within a node
     return None
+
+
+def _dimension(read: _Reader, name: str) -> int:
+    """Ranks of a dimension of parallelism_config."""
+    return read.count(f"{PARALLEL}{name}_size", 1)
+
+
+def _parts_of_sequence(read: _Reader) -> int:
+    """Ranks that share one sequence: by context parallelism with FSDP 2, by Ulysses with DeepSpeed."""
+    return _dimension(read, {"deepspeed": "sp", "fsdp": "cp"}.get(str(read.setting("engine")), ""))
+
+
+def _bucket(read: _Reader) -> float:
+    """MiB of a bucket of DDP."""
+    given = read.argument("ddp_bucket_cap_mb")
+    return float(given) if isinstance(given, (int, float)) and given > 0 else TorchOptions.ddp_bucket_mib
 
 
 def _optimizer(read: _Reader) -> OptimizerName:
@@ -271,22 +304,28 @@ def _optimizer(read: _Reader) -> OptimizerName:
         named = read.argument("optim")
     if named is None and read.spec.consumer in ("transformers", "trl"):
         return trainer_defaults.optimizer(read.versions)
-    known = OPTIMIZERS.get(named.lower()) if isinstance(named, str) else None
-    if known is None:
-        read.assumed.append(f"the optimizer {named or 'of the script'} is counted as torch's AdamW")
-    return known or "adamw"
+    if named is None:
+        read.assumed.append("the optimizer of the script is counted as torch's AdamW")
+    if not isinstance(named, str):
+        return "adamw"
+    if read.setting("optimizer.params.torch_adam") is True and named.lower() in ("adam", "adamw"):
+        return "adamw_foreach"
+    if read.setting("optimizer.params.momentum") and named.lower() == "sgd":
+        return "sgd_momentum"
+    return OPTIMIZERS.get(named.lower(), "adamw")
 
 
-def _workload(read: _Reader, autocast: bool) -> tuple[Workload | None, str]:
+def _workload(read: _Reader, autocast: bool, trainer: str | None) -> tuple[Workload | None, str]:
     spec = read.spec
     micro = read.count("train_micro_batch_size_per_gpu", 0)
     if not micro:
         return None, "nothing says how large the micro batch is"
-    if spec.consumer == "trl" and any(name in read.recipe for name in NOT_SFT):
-        return None, "only supervised fine-tuning is modelled, and the recipe is that of another TRL trainer"
+    trainer = trainer or trainer_of_arguments(read.recipe)
+    if spec.consumer == "trl" and trainer not in (None, SFT):
+        return None, f"only supervised fine-tuning is modelled, and {trainer} of TRL trains"
     sequence = spec.sequence_length
     if sequence is None and spec.consumer == "trl":
-        length = read.argument("max_length")
+        length = read.argument("max_length" if "max_length" in read.recipe else "max_seq_length")
         sequence = length if is_size(length) else 1024
         if not isinstance(length, int):
             read.assumed.append("sequences of 1024 tokens, the default of SFTConfig's max_length")
@@ -294,13 +333,11 @@ def _workload(read: _Reader, autocast: bool) -> tuple[Workload | None, str]:
         return None, "no machine could hold sequences that long"
     if sequence is None:
         return None, "nothing says how long the sequences are; add `sequence_length:` to the run in the spec"
-    trainer = spec.consumer in ("transformers", "trl")
-    checkpointing = (
-        read.flag("gradient_checkpointing", trainer_defaults.recomputes(spec.consumer, read.versions))
-        if trainer
-        else None
-    )
-    if spec.gradient_checkpointing is not None and not (trainer and "gradient_checkpointing" in read.recipe):
+    trains = spec.consumer in ("transformers", "trl")
+    switch = next((name for name in CHECKPOINTING if read.argument(name) is not None), CHECKPOINTING[-1])
+    default = trainer_defaults.recomputes(spec.consumer, read.versions)
+    checkpointing = read.flag(switch, default) if trains else None
+    if spec.gradient_checkpointing is not None and not (trains and switch in read.recipe):
         checkpointing = spec.gradient_checkpointing
     if read.setting(FSDP + "fsdp_activation_checkpointing") is True:
         checkpointing = True
@@ -315,4 +352,5 @@ def _workload(read: _Reader, autocast: bool) -> tuple[Workload | None, str]:
         read.argument("loss_type"), smoothed, read.versions
     )
     fused = read.flag("use_liger_kernel", bool(spec.fused_loss)) or pieces
+    sequence = -(-sequence // _parts_of_sequence(read))
     return Workload(micro, sequence, bool(checkpointing), known, fused, autocast), ""

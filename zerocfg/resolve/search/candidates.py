@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.memory.host import node_bytes
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import Prediction, predict, terms_of
 from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.memory.verdict import Word, judge
-from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
+from zerocfg.resolve.model.gaps import Gap, gaps_of, touching, untimed, verdict_with
+from zerocfg.resolve.model.room import device_room, host_needed, host_room
+from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of_run
 from zerocfg.resolve.search import buffer_sizes
 from zerocfg.resolve.search.choice import GATHER, ZERO, Choice
 from zerocfg.run.config import AUTO
@@ -36,7 +37,8 @@ FOR_STATES = 0.675  # of a device, where activations are not known: a tenth for 
 class Candidate:
     """A choice with what is predicted of it. ``host`` and ``nvme`` are bytes of one node.
 
-    ``word`` is the verdict for device, host and drives together; ``short`` names what there is too little of.
+    ``word`` is the verdict for device, host and drives together, on the figures; plans are compared by it. ``short``
+    names what there is too little of. ``gaps``: what is not in the figures.
     """
 
     choice: Choice
@@ -47,6 +49,17 @@ class Candidate:
     nvme: int
     word: Word
     short: str = ""
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that takes memory is in the figures."""
+        return self.prediction.complete and not touching(self.gaps, "memory")
+
+    @property
+    def verdict(self) -> Word:
+        """What is certain of ``word``."""
+        return verdict_with(self.word, self.gaps)
 
     @property
     def seconds_per_token(self) -> float | None:
@@ -84,6 +97,9 @@ class Candidates:
 
     def setup(self, choice: Choice) -> Setup:
         """The run with these values. Raises ValueError with one line for an engine that cannot be built so."""
+        return self._setup(choice)[0]
+
+    def _setup(self, choice: Choice) -> tuple[Setup, tuple[Gap, ...]]:
         chosen = choice.settings()
         if self.resize and choice.stage is not None:
             found = buffer_sizes.buffer_sizes(choice, self.facts, self.profile(choice))
@@ -103,9 +119,9 @@ class Candidates:
         recipe = dict(self.recipe)
         if choice.checkpointing is not None:
             recipe["gradient_checkpointing"] = choice.checkpointing
-        model = self.inputs.run.model
-        dtype = model.dtype if model else None
-        return setup_of(value, recipe, self.inputs.spec, choice.processes, dtype, self.inputs.run.versions)
+        run = self.inputs.run
+        setup = setup_of_run(run, value, self.inputs.spec, choice.processes, recipe)
+        return setup, gaps_of(run, setup, value, recipe, self.activations.config)
 
     def profile(self, choice: Choice) -> HardwareProfile:
         """The hardware, or the part of it that the choice uses."""
@@ -117,34 +133,34 @@ class Candidates:
 
     def of(self, choice: Choice) -> Candidate:
         """What is predicted. Raises ValueError with one line where nothing can be."""
-        setup, profile = self.setup(choice), self.profile(choice)
+        (setup, gaps), profile = self._setup(choice), self.profile(choice)
         timeline = self.activations.of(setup, setup.workload)
         device = profile.accelerator
         prediction = predict(self.facts, setup.options, timeline, device, self._terms_of(setup.options))
-        memory = device.planning_gib
-        capacity = int(memory * GIB) if memory else None
+        capacity = device_room(profile)
         word, short = judge(prediction, capacity), ""
         if word == "does not fit" and capacity is not None:
-            short = f"needs at least {prediction.device.low / GIB:.1f} GiB, the card has {capacity / GIB:.1f}"
+            has = "each rank has" if device.vendor == "cpu" else "the card has"
+            short = f"needs at least {prediction.device.low / GIB:.1f} GiB, {has} {capacity / GIB:.1f}"
         if word == "unknown" and capacity is not None and prediction.allocated.low > capacity * FOR_STATES:
             states = f"states alone take {prediction.allocated.low / GIB:.1f} GiB a rank"
             word, short = "does not fit", f"{states}, which leaves less than a third of {device.name} to activations"
-        host = node_bytes(prediction.estimate.terms, choice.per_node)
+        host = host_needed(prediction, profile, choice.per_node)
         nvme = choice.per_node * prediction.estimate.peak("nvme").size
         for what, needed, room in (
-            ("the node's memory", host, host_memory(profile)),
+            ("the node's memory", host, host_room(profile)),
             ("the drives", nvme, free_on_drives(profile)),
         ):
             if needed and room is not None and needed > room:
                 word = "does not fit"
                 short = short or f"needs {needed / GIB:,.0f} GiB of {what}, of which there are {room / GIB:,.0f}"
         time = None
-        if setup.workload is not None:
+        if setup.workload is not None and not untimed(gaps):
             try:
                 time = step_time(self.facts, setup.options, setup.workload, profile)
             except ValueError:
                 time = None  # the rates of the device are not known: plans are then ranked without
-        return Candidate(choice, setup, prediction, time, host, nvme, word, short)
+        return Candidate(choice, setup, prediction, time, host, nvme, word, short, gaps)
 
     def _terms_of(self, options: Options | TorchOptions) -> tuple[Term, ...]:
         """States and buffers; they tell one micro batch from several, but not how many."""
@@ -178,12 +194,6 @@ def is_named(effective: Effective, name: str) -> bool:
 def is_set(setting: Setting | None) -> bool:
     """Whether a source gives the value itself, not only its key."""
     return setting is not None and setting.value != AUTO and setting.origin.kind in ("file", "flag", "environment")
-
-
-def host_memory(profile: HardwareProfile) -> int | None:
-    """Bytes of a node's memory; None: not known."""
-    ram = profile.host.planning_gib if profile.host else None
-    return None if ram is None else int(ram * GIB)
 
 
 def free_on_drives(profile: HardwareProfile) -> int | None:

@@ -9,10 +9,11 @@ from zerocfg.memory.overhead import GIB
 from zerocfg.models.deepspeed.zero import MOE_BLOCKS
 from zerocfg.resolve.collect_inputs import on_part
 from zerocfg.resolve.model.activations import Activations, with_adapters
+from zerocfg.resolve.model.room import device_room, host_room
 from zerocfg.resolve.plan import Decision, Problem
 from zerocfg.resolve.search import buffer_sizes
 from zerocfg.resolve.search.apply_choice import apply_to_engine, apply_to_recipe, argument_of
-from zerocfg.resolve.search.candidates import Candidate, Candidates, host_memory, is_named, is_set
+from zerocfg.resolve.search.candidates import Candidate, Candidates, is_named, is_set
 from zerocfg.resolve.search.choice import GATHER, MICRO, STAGE, STEPS, ZERO, Choice, Prefer
 from zerocfg.resolve.search.ranking import Ranked, considered, evaluate, ranked
 from zerocfg.resolve.search.search_space import (
@@ -168,9 +169,10 @@ def _with_plan(inputs: Inputs, before: Effective, best: Candidate) -> Inputs:
     offload = {name for name in found if name.startswith(f"{ZERO}offload") and found[name].value == "none"}
     found = {name: one for name, one in found.items() if name not in offload}
     notes = list(inputs.notes)
-    if best.word != "fits":
-        notes.append(f"the plan may not fit: {_tight(best)}; zerocfg plan shows what helps")
-    if choice.offloads and host_memory(profile) is None:
+    if best.verdict != "fits":
+        left_out = "".join(f"; not modelled: {gap}" for gap in best.gaps)
+        notes.append(f"the plan may not fit: {_tight(best)}{left_out}; zerocfg plan shows what helps")
+    if choice.offloads and host_room(profile) is None:
         host = (
             f"the plan takes {best.host / GIB:,.0f} GiB of a node's memory, and {profile.name} does not state how much"
         )
@@ -213,13 +215,16 @@ def _sizes(inputs: Inputs, before: Effective, choice: Choice) -> dict[str, Decis
 def _reason(inputs: Inputs, best: Candidate) -> str:
     goals, device = inputs.spec.goals, inputs.profile.accelerator if inputs.profile else None
     prefer = goals.prefer if goals else "throughput"
-    band, memory = best.prediction.device, device.planning_gib if device else None
-    takes = f"up to {band.high / GIB:.1f} GiB" + (f" of {device.name}'s {memory:.0f} GiB" if device and memory else "")
+    band, memory = best.prediction.device, device_room(inputs.profile)
+    takes = f"up to {band.high / GIB:.1f} GiB" + (
+        f" of {device.name}'s {memory / GIB:.0f} GiB" if device and memory else ""
+    )
     if not best.prediction.complete:
         takes = f"states of {best.prediction.allocated.low / GIB:.1f} GiB a rank"
     speed = f", about {float(f'{best.time.tokens_per_second:.2g}'):,.0f} tokens/s" if best.time else ""
     word = {"throughput": "fastest", "memory": "smallest", "cost": "cheapest"}[prefer]
-    return f"zerocfg's choice, the {word} plan that fits: {takes}{speed}"
+    fits = "fits" if best.verdict == "fits" else "may fit"
+    return f"zerocfg's choice, the {word} plan that {fits}: {takes}{speed}"
 
 
 def _given(inputs: Inputs) -> dict[str, Any]:

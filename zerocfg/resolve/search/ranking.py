@@ -113,12 +113,18 @@ def _simplicity(one: Candidate) -> tuple[int, ...]:
 def _why_not(one: Candidate, best: Candidate, usable: list[Candidate], prefer: Prefer | None) -> str:
     if one not in usable:
         return one.short or _tight(one)
+    text = _behind(one, best, prefer)
+    return f"not known to fit; {text}" if one.verdict == "unknown" else text
+
+
+def _behind(one: Candidate, best: Candidate, prefer: Prefer | None) -> str:
+    """Why another plan is better that fits as well, or of which as little is known."""
     spent, least = _spent(one, prefer), _spent(best, prefer)
     if prefer == "memory":
         more = (one.prediction.device.expected - best.prediction.device.expected) / GIB
         return f"{more:.1f} GiB more" if more >= 0.05 else "as small, with " + _machinery(one, best)
     if prefer is None or not least:
-        return "fits as well, with " + _machinery(one, best)
+        return ("" if one.verdict == "unknown" else "fits as well, ") + "with " + _machinery(one, best)
     if spent > least * (1 + ALIKE):
         up_to = "up to " if one.choice.offloads else ""
         return f"{up_to}{spent / least - 1:.0%} {'more expensive' if prefer == 'cost' else 'slower'}"
@@ -150,7 +156,7 @@ def considered(one: Candidate, excluded: str) -> Considered:
     """A candidate as the plan keeps it."""
     return Considered(
         one.choice.settings(),
-        one.word,
+        one.verdict,
         round(one.prediction.device.high / GIB, 2),
         one.seconds_per_token,
         excluded,

@@ -5,16 +5,19 @@ Without ``goals:`` only the ZeRO stage is open; with them everything that no sou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
 from zerocfg.memory.options import Device
-from zerocfg.resolve.model.setup import NOT_SFT
+from zerocfg.resolve.model.setup import CHECKPOINTING, arguments_written
+from zerocfg.resolve.model.trl_trainer import SFT, trainer_of
 from zerocfg.resolve.search.candidates import free_on_drives, is_named, is_set
 from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Choice, Prefer
 from zerocfg.run.model import UNKNOWN, Effective, Setting
+from zerocfg.run.stages.fsdp import PARALLEL
 
 if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
@@ -44,6 +47,8 @@ class SearchSpace:
     micro_open: bool
     steps_open: bool
     global_batch: int | None
+    sharing: int = 1
+    """Ranks that get the same samples: those of one tensor, or of one sequence."""
 
 
 class ContradictionError(ValueError):
@@ -60,7 +65,7 @@ def choices(what: SearchSpace) -> Iterator[Choice]:
     any_batch = False
     for nodes, each in what.layouts:
         try:
-            pairs = batches(what, nodes * each)
+            pairs = batches(what, _data_parallel(what, nodes * each))
         except ContradictionError as error:
             why_not = why_not or error
             continue
@@ -71,6 +76,13 @@ def choices(what: SearchSpace) -> Iterator[Choice]:
                 yield Choice(nodes, each, stage, optimizer, parameters, micro, steps, recompute)
     if why_not is not None and not any_batch:
         raise why_not
+
+
+def _data_parallel(what: SearchSpace, ranks: int) -> int:
+    if ranks % what.sharing:
+        message = f"{ranks} ranks cannot be divided into groups of {what.sharing} that share their samples"
+        raise ContradictionError(message, "Correct `parallelism_config`, or use another number of devices.")
+    return ranks // what.sharing
 
 
 def _offloads(what: SearchSpace, stage: int) -> list[tuple[Device | None, Device | None]]:
@@ -153,7 +165,12 @@ def search_space(inputs: Inputs, before: Effective) -> SearchSpace | None:
         micro_open=batch and not is_set(before.get(MICRO)),
         steps_open=batch and not is_set(before.get(STEPS)) and wanted is not None,
         global_batch=wanted,
+        sharing=_sharing(before, ("sp",) if sharded else ("tp", "cp", "sp")),
     )
+
+
+def _sharing(before: Effective, dimensions: tuple[str, ...]) -> int:
+    return math.prod(_count(before.get(f"{PARALLEL}{one}_size")) or 1 for one in dimensions)
 
 
 def stages_named(before: Effective) -> bool:
@@ -194,9 +211,7 @@ def _writes_batch(inputs: Inputs) -> bool:
     """Whether what zerocfg emits decides the batch: the Trainer's recipe, or the DeepSpeed file of an own loop."""
     run = inputs.run
     if run.consumer in TRAINERS:
-        recipe = run.recipe.data() if run.recipe else None
-        several = run.consumer == "trl" and isinstance(recipe, dict) and any(name in recipe for name in NOT_SFT)
-        return run.recipe is not None and not several
+        return run.recipe is not None and trainer_of(run, arguments_written(run)) in (None, SFT)
     return inputs.engine == "deepspeed" and run.consumer == "deepspeed"
 
 
@@ -205,7 +220,8 @@ def _recomputation_open(inputs: Inputs) -> bool:
     if run.consumer not in TRAINERS or run.recipe is None or inputs.spec.gradient_checkpointing is not None:
         return False
     recipe = run.recipe.data()
-    return "gradient_checkpointing" not in {**(recipe if isinstance(recipe, dict) else {}), **run.arguments}
+    written = {**(recipe if isinstance(recipe, dict) else {}), **run.arguments}
+    return not any(name in written for name in CHECKPOINTING)
 
 
 def _count(setting: Setting | None) -> int | None:

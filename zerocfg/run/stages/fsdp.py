@@ -85,14 +85,12 @@ _BY_POLICY: dict[str, Keys] = {
 }
 ONLY_FIRST = frozenset(_FIRST) - frozenset(_SECOND)
 """Keys that version 1 alone reads."""
+PARALLEL = "parallelism_config.parallelism_config_"
 SIZES = words("dp_replicate_size dp_shard_size tp_size cp_size sp_size")
 
 
 def plugin_settings(environment: dict[str, Setting]) -> dict[str, Setting]:
-    """The settings of the plugin by dotted name; UNKNOWN where it would not understand the text.
-
-    With a parallelism_config the sizes of its dimensions as well.
-    """
+    """The settings of the plugin by dotted name; UNKNOWN where it would not understand the text."""
     version = _read(environment, "FSDP_VERSION", _int, 1)
     found = {VERSION: version}
     own: Keys = {1: _FIRST, 2: _SECOND}.get(version.value, {}) if version.known else {}
@@ -101,11 +99,14 @@ def plugin_settings(environment: dict[str, Setting]) -> dict[str, Setting]:
     _synchronise(found)
     for name, (variable, read, default) in _BY_POLICY.get(str(found[POLICY].value), {}).items():
         found[SECTION + name] = _read(environment, f"FSDP_{variable}", read, default)
-    if "ACCELERATE_USE_PARALLELISM_CONFIG" in environment:
-        for name in SIZES:
-            variable = f"PARALLELISM_CONFIG_{name.upper()}"
-            found[f"parallelism_config.parallelism_config_{name}"] = _read(environment, variable, _int, 1)
     return found
+
+
+def parallel_sizes(environment: dict[str, Setting]) -> dict[str, Setting]:
+    """The sizes of a parallelism_config by dotted name, whichever engine runs; none without one."""
+    if "ACCELERATE_USE_PARALLELISM_CONFIG" not in environment:
+        return {}
+    return {PARALLEL + name: _read(environment, f"PARALLELISM_CONFIG_{name.upper()}", _int, 1) for name in SIZES}
 
 
 def _synchronise(found: dict[str, Setting]) -> None:
