@@ -130,7 +130,7 @@ class _Resolver:
             engine=inputs.engine,
             folder=inputs.folder,
             script=inputs.spec.script,
-            arguments=self._arguments(),
+            arguments=list(inputs.arguments),
             hardware=inputs.profile.name if inputs.profile else "the hardware that the accelerate config names",
             num_processes=processes,
             num_machines=machines,
@@ -272,14 +272,6 @@ class _Resolver:
                 )
             )
 
-    def _arguments(self) -> list[str]:
-        spec = self.inputs.spec
-        if spec.arguments is not None:
-            return [str(word) for word in spec.arguments]
-        if spec.recipe is None:
-            return []
-        return {"trl": ["--config", spec.recipe], "transformers": [spec.recipe]}.get(spec.consumer, [])
-
     def _recipe(self) -> dict[str, Any]:
         """The trainer's arguments: as written and as the reader converts them, or as zerocfg changed them."""
         data = self.run.recipe.data() if self.run.recipe else None
@@ -298,6 +290,7 @@ class _Resolver:
             "accelerate": run.accelerate,
             "deepspeed": run.deepspeed,
             "recipe": run.recipe,
+            "launch": run.launch_file,
             "model": self.inputs.model_file,
         }
         return {role: file for role, file in roles.items() if file is not None}
