@@ -15,8 +15,10 @@ from zerocfg.run.config import AUTO
 from zerocfg.run.releases import with_newest_releases
 from zerocfg.source.node import Path as KeyPath
 from zerocfg.source.node import Scalar, dotted, walk
+from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
+    from collections.abc import Set
     from pathlib import Path
 
     from zerocfg.linter.selection import Selection
@@ -54,7 +56,7 @@ def compile_runs(
         return found  # lint would judge a run that was not chosen to its end
     linted = lint_runs([with_newest_releases(one.run) for one in built], selection)
     found.warnings = sum(one.severity is Severity.WARNING for one in linted.diagnostics)
-    found.errors = _errors(linted, but_replaced=True)
+    found.errors = _errors(linted, moved={place for one in built for place in one.moved_from})
     if found.errors is not None or found.has_problems:
         return found
     emitted = [emit(one.plan, out) for one in built if one.plan is not None]
@@ -64,11 +66,16 @@ def compile_runs(
     return found
 
 
-def _errors(linted: Result, *, but_replaced: bool = False) -> Result | None:
-    errors = [
-        one for one in linted.diagnostics if one.severity is Severity.ERROR and not (but_replaced and _is_replaced(one))
-    ]
+def _errors(linted: Result, *, moved: Set[Where] | None = None) -> Result | None:
+    """The errors; with ``moved``, the keys that a build writes elsewhere, those that it does not mend."""
+    errors = [one for one in linted.diagnostics if one.severity is Severity.ERROR]
+    if moved is not None:
+        errors = [one for one in errors if not _is_replaced(one) and _place(one) not in moved]
     return Result(errors, linted.suppressed, linted.files) if errors else None
+
+
+def _place(diagnostic: Diagnostic) -> Where:
+    return Where(diagnostic.span.file.name, *diagnostic.span.start)
 
 
 def _is_replaced(diagnostic: Diagnostic) -> bool:

@@ -22,7 +22,8 @@ class Inputs:
 
     ``chosen`` are zerocfg's decisions by the names of settings; the run holds them already. ``before`` are the settings
     as they were before zerocfg chose anything. ``changes`` and ``considered`` are filled when zerocfg chooses; see
-    :class:`zerocfg.resolve.plan.Plan`. ``arguments`` are the words for the script. ``problems`` are why there is no
+    :class:`zerocfg.resolve.plan.Plan`. ``arguments`` are the words for the script, ``moved`` settings
+    that the sources state where their library does not read them. ``problems`` are why there is no
     plan.
     """
 
@@ -40,3 +41,4 @@ class Inputs:
     considered: tuple[Considered, ...] = ()
     before: Effective | None = None
     arguments: tuple[str, ...] = ()
+    moved: Mapping[str, Decision] = field(default_factory=dict)

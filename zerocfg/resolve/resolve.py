@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.hardware.profile import read_profile
 from zerocfg.resolve.collect_inputs import with_memory
 from zerocfg.resolve.engine.accelerate import accelerate_keys
+from zerocfg.resolve.engine.ignored_keys import with_ignored_keys
 from zerocfg.resolve.plan import Decision, Plan, Problem
 from zerocfg.resolve.provenance import Provenance
 from zerocfg.resolve.search import choose
@@ -63,7 +64,7 @@ def resolve(inputs: Inputs) -> tuple[Inputs, Plan | None]:
     inputs = replace(inputs, run=with_settings(inputs.run))
     if inputs.problems:
         return inputs, None  # lint judges the run nevertheless, and has to know its hardware
-    inputs = with_memory(inputs)
+    inputs = with_memory(with_ignored_keys(inputs))
     resolver = _Resolver(inputs)
     plan = resolver.plan()
     run = replace(inputs.run, effective=replace(inputs.run.effective, settings=resolver.taken))
@@ -105,7 +106,7 @@ class _Resolver:
         self.notes = [*inputs.notes, *_unknown_releases(inputs.run)]
         self.settings = {name: self.provenance.decision(name, setting) for name, setting in effective.settings.items()}
         self.choices = inputs.chosen
-        self.settings.update(inputs.chosen)
+        self.settings.update({**inputs.chosen, **inputs.moved})
         self._explain_batch()
 
     def _explain_batch(self) -> None:
@@ -167,9 +168,10 @@ class _Resolver:
         self._choose(choose.gather_weights(self.effective, stage, self.run.consumer))
         self._choose(choose.pinned_memory(self.effective, self.run, self.inputs.profile, self.notes))
         leaves = choose.leaf_modules(self.effective, stage, self.inputs.facts)
-        self._choose(leaves | {name: one for name, one in self.choices.items() if name.startswith((ZERO, "aio."))})
+        engine_choices = {name: one for name, one in self.choices.items() if name.startswith((ZERO, "aio."))}
+        self._choose({name: one for name, one in {**leaves, **engine_choices}.items() if name not in self.inputs.moved})
         chosen_names = [name for name in self.choices if name.startswith((ZERO, "aio."))]
-        names = dict.fromkeys((*ALWAYS, *BY_STAGE.get(stage, ()), *written, *chosen_names, *leaves))
+        names = dict.fromkeys((*ALWAYS, *BY_STAGE.get(stage, ()), *written, *chosen_names, *self.inputs.moved, *leaves))
         for section in ("bf16", "fp16"):
             if self._value(f"{section}.enabled"):
                 names[f"{section}.enabled"] = None
