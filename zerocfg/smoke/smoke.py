@@ -140,7 +140,11 @@ def ranks_for(run: RunFolder, device: Device, wanted: int | None, nodes: int = 1
         way_out = f"--ranks {device.count}, or --share-gpu"
         raise SmokeError(f"{ranks} ranks need {ranks} cards; {device.count} are here ({way_out})")
     if device.kind == "cpu" and str((run.accelerate or {}).get("distributed_type")) == "FSDP":
-        raise SmokeError("FSDP needs a card: on a processor accelerate makes plain data parallelism of it")
+        section = (run.accelerate or {}).get("fsdp_config")
+        if isinstance(section, dict) and str(section.get("fsdp_offload_params")).lower() == "true":
+            raise SmokeError("FSDP that offloads its parameters to the host needs a card")
+        if ranks < 2:
+            raise SmokeError("FSDP on a processor needs two ranks: accelerate trains alone in one (--ranks 2)")
     return ranks
 
 

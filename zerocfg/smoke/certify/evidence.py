@@ -107,6 +107,7 @@ def _held_memory(verdict: Verdict) -> list[str]:
 def _not_proven(verdict: Verdict) -> list[str]:
     run, reduced = verdict.run, verdict.reduced
     found = _ranks(verdict) + _device(verdict)
+    found += [f"the saved weights: {one.why}" for one in reduced.changes if one.kind is Kind.SAVING]
     if verdict.command is not None:
         return found
     config = run.lock.model_config
