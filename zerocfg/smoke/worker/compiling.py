@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 PREFIX = "compiling-"
 
 
-def follow(module: ModuleType, folder: Path) -> None:
+def follow(module: Any, folder: Path) -> None:
     """From here on this process tells, in a file of ``folder`` with the operator's name, that it compiles. ``module``:
     torch.utils.cpp_extension."""
     original = module._jit_compile
