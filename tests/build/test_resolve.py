@@ -504,3 +504,44 @@ def test_a_deepspeed_file_wins_over_what_accelerate_ignores(workplace: Workplace
         300_000_000,
         True,
     )
+
+
+def test_what_the_build_loses_is_its_own_error(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault put into the emitter: told with the place in the sources, as zerocfg's own, and nothing is written."""
+    from zerocfg.resolve.engine import accelerate as keys
+
+    files = in_accelerate({"zero_stage": 2})
+    files["acc.yaml"] = {
+        "distributed_type": "FSDP",
+        "num_processes": 8,
+        "fsdp_config": {"fsdp_version": 2, "fsdp_reshard_after_forward": False},
+        "dynamo_config": {"dynamo_backend": "INDUCTOR"},
+    }
+    path = workplace.write(files)
+    assert workplace.build(path).exit_code == 0
+    original = keys._fsdp_section
+
+    def forgetful(settings: dict[str, Any]) -> dict[str, Any]:
+        return {name: one for name, one in original(settings).items() if not name.endswith("reshard_after_forward")}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keys, "_fsdp_section", forgetful)
+        result = workplace.build(path, "--force")
+        assert result.exit_code == 2, result.output
+        assert (
+            "acc.yaml:1:" in result.output
+            and "fsdp_config.fsdp_reshard_after_forward: an error of zerocfg" in result.output
+        )
+        assert "the sources give False, the files that would be emitted give True" in result.output
+    with monkeypatch.context() as patch:
+        patch.setattr(keys, "_sections", lambda *given: {})
+        result = workplace.build(path, "--force")
+        assert result.exit_code == 2 and "ACCELERATE_DYNAMO_BACKEND: an error of zerocfg" in result.output
+
+    def refuse(plan: object, out: object) -> None:
+        raise RuntimeError("DeepSpeedConfig: zero_optimization.stage: no")
+
+    monkeypatch.setattr("zerocfg.emit.compile_runs.emit", refuse)
+    result = workplace.build(path, "--force")
+    assert result.exit_code == 2
+    assert "an error of zerocfg: DeepSpeedConfig: zero_optimization.stage: no" in result.output

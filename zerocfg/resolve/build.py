@@ -33,10 +33,12 @@ THIS = "this"
 
 @dataclass(slots=True)
 class BuildResult:
-    """The outcome for one run: a plan, or problems. ``inputs`` are as they were resolved."""
+    """The outcome for one run: a plan, or problems. ``inputs`` are as they were resolved, ``source`` is the run as its
+    files start it."""
 
     name: str
     inputs: Inputs
+    source: Run
     plan: Plan | None = None
     problems: list[Problem] = field(default_factory=list)
 
@@ -84,7 +86,7 @@ def build_plans(
             problems = list(inputs.problems)
         if plan is not None:
             plan.inputs.update(_base_files(spec, run.name))
-        built.append(BuildResult(run.name, inputs, plan, locate_problems(problems, spec, inputs.run)))
+        built.append(BuildResult(run.name, inputs, run, plan, locate_problems(problems, spec, inputs.run)))
     return built
 
 

@@ -106,6 +106,7 @@ class _Resolver:
         self.notes = [*inputs.notes, *_unknown_releases(inputs.run)]
         self.settings = {name: self.provenance.decision(name, setting) for name, setting in effective.settings.items()}
         self.choices = inputs.chosen
+        self.dropped: list[str] = []
         self.settings.update({**inputs.chosen, **inputs.moved})
         self._explain_batch()
 
@@ -154,6 +155,7 @@ class _Resolver:
         if inputs.engine == "deepspeed":
             written, empty = self._written()
             plan.deepspeed = self._deepspeed(written)
+            plan.dropped = self.dropped
             plan.empty = [name for name in empty if not self._drop(f"{name}.")]
         if run.consumer != "deepspeed":
             plan.accelerate = accelerate_keys(inputs, self.settings, processes, machines)
@@ -184,7 +186,10 @@ class _Resolver:
         chosen = []
         refused = {problem.key for problem in self.problems}
         for name in names:
-            if self._drop(name) or name in refused:
+            if self._drop(name):
+                self.dropped.append(name)
+                continue
+            if name in refused:
                 continue
             if name not in self.settings:
                 self.problems.append(_open(name))
