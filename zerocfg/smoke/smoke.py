@@ -66,7 +66,7 @@ def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None
     Raises SmokeError when that cannot be tried.
     """
     if options.command is not None and options.unplanned:
-        return _command(commands.without_plan(), options.command, options, progress)
+        return _command(commands.without_plan(options.command), options.command, options, progress)
     run = read(folder, options.consumer, options.name)
     if options.command is not None:
         verdict = _command(run, options.command, options, progress)
