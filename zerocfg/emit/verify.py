@@ -15,6 +15,7 @@ from zerocfg.resolve.resolve import BY_STAGE, STAGE
 from zerocfg.run.model import UNKNOWN, Kind, Run, Setting, SourceFile
 from zerocfg.run.origins import place_of
 from zerocfg.run.resolve_settings import with_settings
+from zerocfg.run.stages.engine import current_name
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
@@ -105,6 +106,8 @@ def unexplained(emitted: Emitted, source: Run, run: Run) -> list[Problem]:
         if not setting.known or setting.origin.kind not in WRITTEN or _same_value(setting.value, read):
             continue
         decision = plan.changes.get(name) or plan.settings.get(name)
+        if current_name(name) != name:
+            continue  # compared by its name of today
         if name in BY_STAGE[3] and source.effective.value(STAGE, UNKNOWN) in (0, 1, 2):
             continue  # of stage 3 alone
         if name in plan.dropped or (decision is not None and decision.kind in REASONED):
