@@ -451,3 +451,97 @@ def test_a_comment_in_the_sources_counts_for_what_is_emitted(workplace: Workplac
     assert config["scheduler"] == {"type": "WarmupLR"}
     result = workplace.build(workplace.write({**files, "ds.json": text.replace("ZC226", "ZC225")}))
     assert result.exit_code == 1 and "ZC226" in result.output
+
+
+IGNORED = {
+    "zero_stage": 3,
+    "overlap_comm": False,
+    "stage3_prefetch_bucket_size": "3e8",
+    "stage3_param_persistence_threshold": 1000000,
+    "stage3_gather_16bit_weights_on_model_save": True,
+    "wall_clock_breakdown": True,
+}
+
+
+def in_accelerate(section: dict[str, Any], **run: Any) -> Files:
+    source = {"distributed_type": "DEEPSPEED", "num_processes": 8, "deepspeed_config": section}
+    return {
+        **job(deepspeed=None),
+        "zerocfg.yaml": spec(**{"deepspeed": None, "accelerate": "acc.yaml", **run}),
+        "acc.yaml": source,
+    }
+
+
+@pytest.mark.libs
+def test_what_accelerate_ignores_is_written_where_deepspeed_reads_it(workplace: Workplace) -> None:
+    """As the tutorials have it: DeepSpeed's own keys in an accelerate config. Read by DeepSpeed's own model."""
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+
+    config, lock = workplace.built(in_accelerate(IGNORED))
+    read = DeepSpeedZeroConfig(**config["zero_optimization"])
+    assert (read.stage, read.overlap_comm, read.prefetch_bucket_size) == (3, False, 300_000_000)
+    assert (read.param_persistence_threshold, read.gather_16bit_weights_on_model_save) == (1_000_000, True)
+    assert config["wall_clock_breakdown"] is True
+    one = lock["settings"]["zero_optimization.stage3_prefetch_bucket_size"]
+    reason = "acc.yaml: deepspeed_config.stage3_prefetch_bucket_size, where accelerate ignores it"
+    assert (one["kind"], one["reason"]) == ("file", reason)
+    assert "accelerate ignores overlap_comm, stage3_prefetch_bucket_size" in lock["notes"][0]
+
+
+@pytest.mark.parametrize("section", [{"overlap_com": True}, {"bf16": {"enabled": True}}, {"reduce_bucket": 5}])
+def test_what_nobody_reads_anywhere_still_stops_the_build(workplace: Workplace, section: dict[str, Any]) -> None:
+    assert "ZC103" in refused(workplace, in_accelerate({"zero_stage": 2, "overlap_comm": True, **section}))
+
+
+def test_a_deepspeed_file_wins_over_what_accelerate_ignores(workplace: Workplace) -> None:
+    section = {"deepspeed_config_file": "ds.json", "reduce_bucket_size": 200_000_000, "overlap_comm": True}
+    files = in_accelerate(section)
+    files["ds.json"] = job(deepspeed={"zero_optimization": {"stage": 2, "reduce_bucket_size": 300_000_000}})["ds.json"]
+    assert "ZC103" in refused(workplace, files)  # which of the two is meant, its author has to say
+    del section["reduce_bucket_size"]
+    config, _ = workplace.built(files)
+    assert (config["zero_optimization"]["reduce_bucket_size"], config["zero_optimization"]["overlap_comm"]) == (
+        300_000_000,
+        True,
+    )
+
+
+def test_what_the_build_loses_is_its_own_error(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault put into the emitter: told with the place in the sources, as zerocfg's own, and nothing is written."""
+    from zerocfg.resolve.engine import accelerate as keys
+
+    files = in_accelerate({"zero_stage": 2})
+    files["acc.yaml"] = {
+        "distributed_type": "FSDP",
+        "num_processes": 8,
+        "fsdp_config": {"fsdp_version": 2, "fsdp_reshard_after_forward": False},
+        "dynamo_config": {"dynamo_backend": "INDUCTOR"},
+    }
+    path = workplace.write(files)
+    assert workplace.build(path).exit_code == 0
+    original = keys._fsdp_section
+
+    def forgetful(settings: dict[str, Any]) -> dict[str, Any]:
+        return {name: one for name, one in original(settings).items() if not name.endswith("reshard_after_forward")}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keys, "_fsdp_section", forgetful)
+        result = workplace.build(path, "--force")
+        assert result.exit_code == 2, result.output
+        assert (
+            "acc.yaml:1:" in result.output
+            and "fsdp_config.fsdp_reshard_after_forward: an error of zerocfg" in result.output
+        )
+        assert "the sources give False, the files that would be emitted give True" in result.output
+    with monkeypatch.context() as patch:
+        patch.setattr(keys, "_sections", lambda *given: {})
+        result = workplace.build(path, "--force")
+        assert result.exit_code == 2 and "ACCELERATE_DYNAMO_BACKEND: an error of zerocfg" in result.output
+
+    def refuse(plan: object, out: object) -> None:
+        raise RuntimeError("DeepSpeedConfig: zero_optimization.stage: no")
+
+    monkeypatch.setattr("zerocfg.emit.compile_runs.emit", refuse)
+    result = workplace.build(path, "--force")
+    assert result.exit_code == 2
+    assert "an error of zerocfg: DeepSpeedConfig: zero_optimization.stage: no" in result.output

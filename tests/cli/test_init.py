@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,11 @@ from zerocfg.resolve.spec.spec_file import read_spec
 Zerocfg = Callable[..., Outcome]
 
 TRAINER = "from transformers import Trainer\n\nif __name__ == '__main__':\n    Trainer().train()\n"
+PARSED = (
+    "from transformers import HfArgumentParser, Trainer, TrainingArguments\n\n"
+    "(arguments,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+    "Trainer(args=arguments).train()\n"
+)
 OWN_LOOP = "import deepspeed\n\nif __name__ == '__main__':\n    deepspeed.initialize()\n"
 LOOP = "from accelerate import Accelerator\n\naccelerator = Accelerator()\nprint(accelerator)\nmain()\n"
 SFT = "from trl import SFTTrainer, TrlParser\n\nif __name__ == '__main__':\n    SFTTrainer()\n"
@@ -103,8 +110,7 @@ def test_only_a_launch_script(zerocfg: Zerocfg, flags: str) -> None:
     Path("finetune.sh").write_text(LAUNCH.replace("train.py", flags + "train.py"))
     done = zerocfg("init")
     assert done.code == 0, done.err
-    expected = {"consumer": "transformers", "script": "train.py", "hardware": "8xcpu"}
-    expected["arguments"] = "--per_device_train_batch_size 2 --bf16 true --output_dir out --max_steps 10".split()
+    expected = {"consumer": "transformers", "script": "train.py", "launch": "finetune.sh:2", "hardware": "8xcpu"}
     assert runs() == {"finetune": expected | ({"engine": "deepspeed"} if flags else {})}
     assert "guessed hardware: 8xcpu" in done.err and "finetune.sh:2" in Path("zerocfg.yaml").read_text()
     built = zerocfg("build", ".", "-o", "out", "--hardware", "8xA100-80GB")
@@ -130,17 +136,144 @@ def test_launch_lines_with_files(zerocfg: Zerocfg) -> None:
     assert done.code == 0, done.err
     found = runs()
     sft = {"consumer": "trl", "script": "sft.py", "recipe": "configs/sft.yaml", "accelerate": "configs/acc.yaml"}
-    assert found["jobs"] == sft
-    assert found["jobs-2"] == {**sft, "arguments": ["--config", "configs/sft.yaml", "--seed", "$SEED"]}
+    assert found["jobs"] == {**sft, "launch": "scripts/jobs.sh:1"}
+    words = ["--config", "configs/sft.yaml", "--seed", "$SEED"]
+    assert found["jobs-2"] == {**sft, "launch": "scripts/jobs.sh:2", "arguments": words}
     assert found["jobs-3"] == {
         "consumer": "deepspeed",
         "script": "own.py",
-        "arguments": ["--epochs", "3"],
+        "launch": "scripts/jobs.sh:3",
         "deepspeed": "ds.json",
         "launcher": "deepspeed",
-        "hardware": "2xcpu",
     }
+    assert "open hardware: (which accelerators? --num_gpus asks for 2 on each of 1 node(s))" in done.err
     assert "fill in $SEED" in done.err and "hf download org/small config.json" in done.err
+
+
+OPTIONS = (
+    "--mixed_precision bf16 --num_processes 8 --use_fsdp --fsdp_version 2 --fsdp_auto_wrap_policy "
+    "TRANSFORMER_BASED_WRAP --fsdp_transformer_layer_cls_to_wrap LlamaDecoderLayer --fsdp_state_dict_type "
+    "FULL_STATE_DICT --dynamo_backend inductor"
+)
+SECRET = "hf_" + "abcdefghij" * 3
+
+
+def exported(words: list[str]) -> dict[str, str]:
+    """What accelerate's real launcher exports for the words behind `accelerate launch`."""
+    from accelerate.commands import launch
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
+    arguments = launch._validate_launch_command(launch.launch_command_parser().parse_args(words))[0]
+    found = prepare_multi_gpu_env(arguments)
+    return {name: value for name, value in found.items() if name.startswith(("FSDP_", "ACCELERATE_"))}
+
+
+@pytest.mark.libs
+def test_options_of_the_launcher_are_kept(zerocfg: Zerocfg) -> None:
+    write(train=PARSED)
+    Path("train.sh").write_text(f"accelerate launch {OPTIONS} train.py --output_dir out --max_steps 10\n")
+    assert zerocfg("init").code == 0
+    built = zerocfg("build", ".", "-o", "out", "--hardware", "8xA100-80GB")
+    assert built.code == 0, built.out + built.err
+    (config,) = Path("out").glob("*/accelerate.yaml")
+    assert exported(["--config_file", str(config), "train.py"]) == exported([*OPTIONS.split(), "train.py"])
+    assert "train.py --output_dir out --max_steps 10 " in (config.parent / "launch.sh").read_text()
+
+
+def test_a_secret_of_a_line_is_written_nowhere(zerocfg: Zerocfg, monkeypatch: pytest.MonkeyPatch) -> None:
+    """launch.sh reads it from a variable, and stops without it."""
+    write(train=PARSED)
+    other = "0123456789abcdef" * 2
+    line = f"accelerate launch --num_processes 2 train.py --hub_token {SECRET} --max_steps 10"
+    Path("train.sh").write_text(f"export WANDB_API_KEY={other}\n{line}\n{line} --seed $SEED\n")
+    done = zerocfg("init")
+    assert "passes a secret (--hub_token): launch.sh takes it from $HUB_TOKEN" in done.err
+    first, second = runs().values()
+    assert "arguments" not in first and second["arguments"] == ["--max_steps", "10", "--seed", "$SEED"]
+    built = zerocfg("build", ".", "-o", "out", "--run", next(iter(runs())))
+    assert built.code == 0, built.out + built.err
+    assert "launch.sh takes a secret from the variable HUB_TOKEN" in built.out
+    assert "not set by launch.sh: WANDB_API_KEY" in built.out
+    texts = [path.read_text() for path in (Path("zerocfg.yaml"), *Path("out").glob("*/*"))]
+    assert len(texts) == 4 and not any(secret in text for text in texts for secret in (SECRET, other))
+    (script,) = Path("out").glob("*/launch.sh")
+    Path("bin").mkdir()
+    Path("bin/accelerate").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    Path("bin/accelerate").chmod(0o755)
+    monkeypatch.setenv("PATH", str(Path("bin").resolve()), prepend=":")
+    monkeypatch.delenv("HUB_TOKEN", raising=False)
+    without = subprocess.run(["bash", script], capture_output=True, text=True, check=False)
+    assert without.returncode != 0 and "HUB_TOKEN" in without.stderr
+    monkeypatch.setenv("HUB_TOKEN", SECRET)
+    words = subprocess.run(["bash", script], capture_output=True, text=True, check=True).stdout.split()
+    assert words[-5:] == ["train.py", "--hub_token", SECRET, "--max_steps", "10"]
+
+
+def test_a_config_that_the_launch_script_writes(zerocfg: Zerocfg) -> None:
+    write(train=PARSED)
+    config = DEEPSPEED.replace('"stage": 2', '"stage": 1')
+    Path("train.sh").write_text(
+        f"cat > ds.json <<'EOF'\n{config}EOF\n"
+        "accelerate launch --use_deepspeed --deepspeed_config_file ds.json --num_processes 2 train.py "
+        "--per_device_train_batch_size 3 --bf16 true --output_dir out --max_steps 10\n"
+    )
+    assert zerocfg("init").code == 0
+    (run,) = runs().values()
+    assert "deepspeed" not in run and run["launch"] == "train.sh:4"
+    built = zerocfg("build", ".", "-o", "out", "--hardware", "2xA100-80GB")
+    assert built.code == 0, built.out + built.err
+    (emitted,) = Path("out").glob("*/ds_config.json")
+    found = json.loads(emitted.read_text())
+    assert (found["zero_optimization"]["stage"], found["train_micro_batch_size_per_gpu"]) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("head", "expected", "told"),
+    [
+        ("#SBATCH --gres=gpu:8\n#SBATCH --nodes=2\n", None, "2x8xA100-80GB"),
+        ("#SBATCH --gpus-per-node=4\n", None, "4xA100-80GB"),
+        ("#SBATCH --gres=gpu:H100-80GB:4\n", "4xH100-80GB", ""),
+        ("#SBATCH --gres=gpu:quadro:4\n", None, "asks for 4 of quadro"),
+        ("export CUDA_VISIBLE_DEVICES=0,1,3\n", None, "3xA100-80GB"),
+        ("#SBATCH --cpus-per-task=4\n", "1xcpu", "this machine"),
+    ],
+)
+def test_words_of_the_hardware(zerocfg: Zerocfg, head: str, expected: str | None, told: str) -> None:
+    write(train=TRAINER)
+    Path("job.sh").write_text(f"#!/bin/bash\n{head}accelerate launch --num_machines $N train.py --max_steps 10\n")
+    assert zerocfg("init").code == 0
+    (run,) = runs().values()
+    assert run.get("hardware") == expected
+    assert told in Path("zerocfg.yaml").read_text()
+
+
+def test_a_model_of_tests_is_none(zerocfg: Zerocfg) -> None:
+    write(train=TRAINER, tests__data__config_json=MODEL, tokenizer__config_json=MODEL)
+    Path("job.sh").write_text("accelerate launch train.py --max_steps 10\n")
+    assert zerocfg("init").code == 0
+    assert "model" not in next(iter(runs().values()))
+    write(small__config_json=MODEL)
+    assert zerocfg("init", "--force").code == 0
+    assert next(iter(runs().values()))["model"] == "small/config.json"
+
+
+@pytest.mark.parametrize(
+    ("launch", "said"),
+    [
+        ("job.sh:1", "job.sh:1 is no launch line that starts a training"),
+        ("job.sh", "job.sh is no launch line"),  # there are two
+        ("other.sh:2", "there is no file 'other.sh'"),
+        ("job.sh:3", "$SEED of job.sh:3 is known to the running shell alone"),
+    ],
+)
+def test_a_launch_that_is_none(zerocfg: Zerocfg, launch: str, said: str) -> None:
+    write(train=PARSED)
+    line = "accelerate launch --num_processes 2 train.py --output_dir out --max_steps 10"
+    Path("job.sh").write_text(f"echo start\n{line}\n{line} --seed $SEED\n")
+    spec = "version: 1\nruns:\n  a: {consumer: transformers, script: train.py, hardware: 2xA100-80GB, launch: '%s'}\n"
+    Path("zerocfg.yaml").write_text(spec % launch)
+    done = zerocfg("build", ".", "-o", "out")
+    assert done.code == 1 and said in done.err, done.out + done.err
 
 
 def test_a_readme_counts_where_no_job_is_written(zerocfg: Zerocfg) -> None:
@@ -173,9 +306,9 @@ def test_samples_are_asked_for_where_epochs_decide(zerocfg: Zerocfg, steps: int,
 def test_a_value_stays_on_its_line(zerocfg: Zerocfg) -> None:
     write(train=TRAINER)
     words = ["--note", "é" + " word" * 40]
-    Path("job.sh").write_text(f"accelerate launch train.py {words[0]} '{words[1]}'\n", encoding="utf-8")
+    Path("job.sh").write_text(f"accelerate launch train.py {words[0]} '{words[1]}' $MORE\n", encoding="utf-8")
     assert zerocfg("init").code == 0
-    assert f"[{words[0]}, {words[1]}]" in Path("zerocfg.yaml").read_text(encoding="utf-8")
+    assert f"[{words[0]}, {words[1]}, $MORE]" in Path("zerocfg.yaml").read_text(encoding="utf-8")
 
 
 def test_one_run_for_each_recipe(zerocfg: Zerocfg) -> None:

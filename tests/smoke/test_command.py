@@ -21,8 +21,10 @@ from zerocfg.cli.commands.smoke import command as cli
 from zerocfg.smoke.certify import certificate_file as certificates
 from zerocfg.smoke.certify.result import data
 from zerocfg.smoke.judge import command as commands
+from zerocfg.smoke.judge.lint_findings import linted_run
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.launch import process
+from zerocfg.smoke.model.certificate import Check
 from zerocfg.smoke.smoke import Options, smoke
 from zerocfg.smoke.worker.hooks import import_hook, patch_trainer, redirect, session
 from zerocfg.smoke.worker.job import Job
@@ -461,3 +463,51 @@ def test_a_loop_of_torch_alone_is_stopped(tmp_path: Path, monkeypatch: pytest.Mo
         "training: a loop of torch alone, stopped by zerocfg after 3 optimizer steps"
         in (data(verdict)["command"]["notes"])
     )
+
+
+# What the line names
+
+
+ACCELERATE = (
+    "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\n"
+    "deepspeed_config:\n  zero_stage: 2\n  gradient_accumulation_steps: 2\n  gradient_clipping: 0.5\n"
+)
+LOOP = "from accelerate import Accelerator\n\naccelerator = Accelerator()\naccelerator.prepare(1)\n"
+
+
+@pytest.mark.parametrize("script", [False, True])
+def test_planned_values_come_from_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: bool) -> None:
+    """Of the command itself or of the script that it starts; what the line does not tell stays open."""
+    monkeypatch.chdir(tmp_path)
+    Path("acc.yaml").write_text(ACCELERATE)
+    Path("train.py").write_text(LOOP)
+    command = "accelerate launch --config_file acc.yaml train.py --seed 1"
+    if script:
+        Path("go.sh").write_text(f"#!/bin/bash\n{command}\n")
+        command = "bash go.sh --more"
+    line = commands.without_plan(command).line
+    assert line is not None
+
+    def row(name: str, seen: str) -> tuple[str, bool | None]:
+        found = commands._of_line(Check(name, "-", seen, None), line)
+        return found.planned, found.ok
+
+    assert row("engine", "deepspeed") == ("deepspeed", True)
+    assert row("ZeRO stage", "2") == ("2", True)
+    assert row("gradient accumulation", "2") == ("2", True)
+    assert row("gradient clipping", "0.5") == ("0.5", True)
+    assert row("gradient clipping", "1") == ("0.5", None), "the script may mean to"
+    assert row("precision", "bf16") == ("bf16", True)
+    assert row("micro batch per rank", "4") == ("-", None), "the script's data loader decides it"
+    assert row("optimizer", "AdamW") == ("-", None)
+
+
+def test_two_lines_tell_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("acc.yaml").write_text(ACCELERATE)
+    line = "accelerate launch --config_file acc.yaml train.py"
+    assert commands.without_plan(f"{line}; {line} --seed 2").line is None
+    assert commands.without_plan("./train --fast").line is None
+    folder = commands.without_plan("./train --fast")
+    assert linted_run(folder) is None, "another config of the current folder explains nothing"
+    assert linted_run(commands.without_plan(line)) is not None

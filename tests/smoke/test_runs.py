@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -18,10 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.launch import process, stacks
 from zerocfg.smoke.launch.scratch import scratch
+from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.smoke import Options, smoke
 from zerocfg.smoke.text import render
 
@@ -134,6 +137,57 @@ def test_plain_data_parallel(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch,
     assert seen(verdict)["engine"] == ("ddp", "ddp", True)
     assert verdict.certificate is None
     assert f"certificate: not written, {folder / 'smoke.json'}: Is a directory" in render(verdict)
+
+
+def with_fsdp(folder: Path, version: int) -> Path:
+    """The folder's run under FSDP, as a build leaves it."""
+    section: dict[str, Any] = {
+        "fsdp_version": version,
+        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "fsdp_transformer_layer_cls_to_wrap": "LlamaDecoderLayer",
+        "fsdp_state_dict_type": "FULL_STATE_DICT",
+        "fsdp_activation_checkpointing": True,
+    }
+    section |= {"fsdp_sync_module_states": True, "fsdp_use_orig_params": True} if version == 1 else {}
+    path = folder / "accelerate.yaml"
+    config = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump(config | {"distributed_type": "FSDP", "fsdp_config": section}))
+    lock = json.loads((folder / "zerocfg.lock").read_text())
+    lock["plan"]["engine"] = "fsdp"
+    lock["settings"] = {f"fsdp_config.{name}": {"value": value} for name, value in section.items()}
+    lock["files"]["accelerate.yaml"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "zerocfg.lock").write_text(json.dumps(lock))
+    return folder
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_fsdp_shards_on_a_processor(make_run: MakeRun, version: int) -> None:
+    """Every rank holds half of the parameters of the live model, and trains what one process alone would."""
+    verdict = smoke(with_fsdp(make_run(None), version), replace(SHORT, steps=2))
+    assert verdict.passed, (verdict.outcome, [one for one in verdict.checks if one.ok is False])
+    checks = seen(verdict)
+    assert checks["engine"] == ("fsdp", "fsdp", True)
+    half = f"{PARAMETERS // 2:,} of {PARAMETERS:,}"
+    assert checks["parameters of a rank"] == ("1/2", half, True)
+    assert checks["fsdp_config.fsdp_activation_checkpointing"] == ("True", "True", True)
+    assert checks["parameters alike on all ranks"][2] is True
+    saved = (f"{PARAMETERS:,}", f"{PARAMETERS:,} in model.safetensors", True)
+    assert checks.get("saved parameters") == (saved if version == 2 else None)
+    text = render(verdict)
+    assert "each of 2 ranks holds its shard of the parameters" in text
+    assert ("the saved weights: left out: torch ends with a segmentation fault" in text) is (version == 1)
+
+
+def test_fsdp_needs_two_ranks_and_nothing_on_the_host(make_run: MakeRun) -> None:
+    folder = with_fsdp(make_run(None), 2)
+    with pytest.raises(SmokeError, match="needs two ranks"):
+        smoke(folder, replace(SHORT, ranks=1))
+    path = folder / "accelerate.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["fsdp_config"]["fsdp_offload_params"] = True
+    path.write_text(yaml.safe_dump(config))
+    with pytest.raises(SmokeError, match="offloads its parameters to the host needs a card"):
+        smoke(folder, SHORT)
 
 
 @warm_python

@@ -7,32 +7,38 @@ from typing import TYPE_CHECKING
 
 from zerocfg.emit.files import Emitted, emit
 from zerocfg.emit.problems import problems as emit_problems
-from zerocfg.emit.verify import differences, emitted_run
+from zerocfg.emit.verify import OWN, REPORT, differences, emitted_run, unexplained
 from zerocfg.linter.engine import Diagnostic, Result, lint_runs
+from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.rules.api import Severity
 from zerocfg.run.config import AUTO
 from zerocfg.run.releases import with_newest_releases
 from zerocfg.source.node import Path as KeyPath
 from zerocfg.source.node import Scalar, dotted, walk
+from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
+    from collections.abc import Set
     from pathlib import Path
 
     from zerocfg.linter.selection import Selection
     from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.spec.spec_file import SpecFile
+    from zerocfg.run.model import Run
 
 
 @dataclass(slots=True)
 class CompiledBuild:
     """``emitted`` are the files of all runs; empty when something speaks against them: ``problems`` of the runs
-    (`BuildResult.problems`) or ``errors`` of lint. ``warnings`` counts those of lint about the sources."""
+    (`BuildResult.problems`) or ``errors`` of lint. ``warnings`` counts those of lint about the sources.
+    ``broken``: the problems are errors of zerocfg itself."""
 
     built: list[BuildResult]
     emitted: list[Emitted] = field(default_factory=list)
     errors: Result | None = None
     warnings: int = 0
+    broken: bool = False
 
     @property
     def has_problems(self) -> bool:
@@ -42,10 +48,7 @@ class CompiledBuild:
 def compile_runs(
     read: SpecFile, built: list[BuildResult], out: Path, selection: Selection | None = None
 ) -> CompiledBuild:
-    """The files of the runs below ``out``; nothing is written. ``selection``: the rules that count for the project.
-
-    Raises RuntimeError where the files would not mean what was planned: a bug of zerocfg.
-    """
+    """The files of the runs below ``out``; nothing is written. ``selection``: the rules that count for the project."""
     found = CompiledBuild(built)
     for one in built:
         if one.plan is not None:
@@ -54,21 +57,33 @@ def compile_runs(
         return found  # lint would judge a run that was not chosen to its end
     linted = lint_runs([with_newest_releases(one.run) for one in built], selection)
     found.warnings = sum(one.severity is Severity.WARNING for one in linted.diagnostics)
-    found.errors = _errors(linted, but_replaced=True)
+    found.errors = _errors(linted, moved={place for one in built for place in one.moved_from})
     if found.errors is not None or found.has_problems:
         return found
-    emitted = [emit(one.plan, out) for one in built if one.plan is not None]
-    found.errors = _read_back(emitted, built, linted, selection)
+    emitted = [file for one in built if (file := _emitted(one, out)) is not None]
+    if found.has_problems:
+        found.broken = True
+        return found
+    runs = [emitted_run(one, source.run) for one, source in zip(emitted, built, strict=True)]
+    found.broken = not _as_meant(emitted, runs, built, read)
+    if found.broken:
+        return found
+    found.errors = _read_back(runs, linted, selection)
     if found.errors is None:
         found.emitted = emitted
     return found
 
 
-def _errors(linted: Result, *, but_replaced: bool = False) -> Result | None:
-    errors = [
-        one for one in linted.diagnostics if one.severity is Severity.ERROR and not (but_replaced and _is_replaced(one))
-    ]
+def _errors(linted: Result, *, moved: Set[Where] | None = None) -> Result | None:
+    """The errors; with ``moved``, the keys that a build writes elsewhere, those that it does not mend."""
+    errors = [one for one in linted.diagnostics if one.severity is Severity.ERROR]
+    if moved is not None:
+        errors = [one for one in errors if not _is_replaced(one) and _place(one) not in moved]
     return Result(errors, linted.suppressed, linted.files) if errors else None
+
+
+def _place(diagnostic: Diagnostic) -> Where:
+    return Where(diagnostic.span.file.name, *diagnostic.span.start)
 
 
 def _is_replaced(diagnostic: Diagnostic) -> bool:
@@ -88,15 +103,28 @@ def _path(diagnostic: Diagnostic) -> KeyPath:
     return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.span.path), ())
 
 
-def _read_back(
-    emitted: list[Emitted], built: list[BuildResult], sources: Result, selection: Selection | None
-) -> Result | None:
-    """What was emitted must mean what was planned, and lint clean but for what the project ignores in the sources."""
-    runs = [emitted_run(one, source.run) for one, source in zip(emitted, built, strict=True)]
-    for one, run in zip(emitted, runs, strict=True):
-        wrong = differences(one, run)
-        if wrong:
-            raise RuntimeError(f"run {one.plan.name}: {wrong[0].key}: {wrong[0].message}")
+def _emitted(one: BuildResult, out: Path) -> Emitted | None:
+    """The files of a run; None, and a problem, where its library would refuse a value of them."""
+    if one.plan is None:
+        return None
+    try:
+        return emit(one.plan, out)
+    except RuntimeError as error:
+        one.problems.append(Problem(one.name, f"{OWN}: {error}", REPORT))
+        return None
+
+
+def _as_meant(emitted: list[Emitted], runs: list[Run], built: list[BuildResult], read: SpecFile) -> bool:
+    """Whether the files mean what was planned, and what the sources mean where no reason is given for more; what they
+    do not is a problem of the run."""
+    for one, run, source in zip(emitted, runs, built, strict=True):
+        wrong = [*differences(one, run), *unexplained(one, source.source, run)]
+        source.problems += locate_problems(wrong, read, source.run)
+    return not any(one.problems for one in built)
+
+
+def _read_back(runs: list[Run], sources: Result, selection: Selection | None) -> Result | None:
+    """What was emitted must lint clean, but for what the project ignores in the sources."""
     accepted = {(one.diagnostic.code, one.diagnostic.run) for one in sources.suppressed}
     linted = lint_runs(runs, selection)
     linted.diagnostics = [one for one in linted.diagnostics if (one.code, one.run) not in accepted]

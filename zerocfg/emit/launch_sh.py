@@ -6,6 +6,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from zerocfg.emit.values import one_line
+from zerocfg.source.secrets import secret_words
 
 if TYPE_CHECKING:
     from zerocfg.resolve.plan import Plan
@@ -59,10 +60,20 @@ def render(plan: Plan, folder: str, here: str, arguments: list[str]) -> str:
     text = "\n".join(lines) + "\n"
     if plan.num_machines > 1:
         text += _nodes(plan, here)
-    script = " ".join(quote(word) for word in (plan.script, *arguments))
+    script = " ".join([quote(plan.script), *_words(arguments)])
     command = {"accelerate": _accelerate, "torchrun": _torchrun, "deepspeed": _deepspeed}[plan.launcher]
     words = [*command(plan, here), f'{script}{_engine_words(plan, here)} "$@"']
     return text + "\nexec " + " \\\n  ".join(words) + "\n"
+
+
+def _words(arguments: list[str]) -> list[str]:
+    """The words as bash reads them. A secret comes from a variable: this file is made to be shared."""
+    secrets = secret_words(arguments)
+    found = [quote(word) for word in arguments]
+    for index, one in secrets.items():
+        needed = "set it where the job is started; zerocfg writes no secret into a file"
+        found[index] = f'{quote(one.before) if one.before else ""}"${{{one.variable}:?{needed}}}"'
+    return found
 
 
 def render_hostfile(plan: Plan) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerocfg.emit.lock import HUB, Choice, Lock, Source, Weighed, sha256, without_secrets
+from zerocfg.source.secrets import masked_words
 
 if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
@@ -41,7 +42,7 @@ def lock_of(plan: Plan, files: dict[str, bytes], inputs: dict[str, Source], spec
         spec_folder=spec_folder,
         consumer=plan.consumer,
         script=plan.script,
-        arguments=tuple(plan.arguments),
+        arguments=tuple(masked_words(plan.arguments)),
         launcher=plan.launcher,
         hosts=tuple(plan.hosts),
         hardware=hardware_facts(plan.hardware, plan.profile),

@@ -1,4 +1,5 @@
-"""Verifies the emitted files by reading them back: they must have the plan's settings and lint clean."""
+"""Verifies the emitted files by reading them back: they must have the plan's settings, and those of the sources where
+the plan has no reason for others."""
 
 from __future__ import annotations
 
@@ -10,10 +11,15 @@ from zerocfg.emit.files import ACCELERATE, DEEPSPEED, LAUNCH, Emitted
 from zerocfg.resolve.collect_inputs import node_flags
 from zerocfg.resolve.engine.engine_selection import launch_of_ranks
 from zerocfg.resolve.plan import Problem
-from zerocfg.run.model import UNKNOWN, Kind, Run, SourceFile
+from zerocfg.resolve.resolve import BY_STAGE, STAGE
+from zerocfg.run.model import UNKNOWN, Kind, Run, Setting, SourceFile
+from zerocfg.run.origins import place_of
 from zerocfg.run.resolve_settings import with_settings
+from zerocfg.run.stages.engine import current_name
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
+
+OWN, REPORT = "an error of zerocfg", "Nothing is written. Please report it, with the files of the run."
 
 # Compared as well: it is the product of emitted values.
 BATCH = ("train_batch_size",)
@@ -50,6 +56,10 @@ def _file(emitted: Emitted, name: str, kind: Kind) -> SourceFile:
 
 def differences(emitted: Emitted, run: Run) -> list[Problem]:
     """Where the emitted files give another value than the plan, or are refused: a bug of zerocfg, if any."""
+    return [replace(one, message=f"{OWN}: {one.message}", help=REPORT) for one in _differences(emitted, run)]
+
+
+def _differences(emitted: Emitted, run: Run) -> list[Problem]:
     found = [Problem(failure.kind, failure.message) for failure in run.effective.failures]
     found += _recipe_differences(emitted, run)
     fsdp = [name for name in emitted.plan.accelerate if name.startswith("fsdp_config.")]
@@ -70,6 +80,63 @@ def differences(emitted: Emitted, run: Run) -> list[Problem]:
         if read != planned:
             found.append(Problem(name, f"planned {planned!r}, but the emitted files give {read!r}"))
     return found
+
+
+WRITTEN = ("file", "flag")
+"""Origins of values that the author of the sources wrote."""
+REASONED = ("chosen", "hardware", "computed")
+"""Kinds of decisions that say in the lock why a value is another than the sources'."""
+EXPORTED = ("ACCELERATE_DYNAMO_", "PARALLELISM_CONFIG_")
+"""Variables of accelerate's launcher that are no settings of a run, but reach it."""
+
+
+def unexplained(emitted: Emitted, source: Run, run: Run) -> list[Problem]:
+    """Where the emitted job gets another value than what the author of the sources wrote for theirs, without a reason
+    in the lock: an error of zerocfg, if any.
+
+    ``source``: the run as its files start it; ``run``: as the emitted ones do.
+    """
+    plan = emitted.plan
+    engine = source.effective.value("engine", UNKNOWN)
+    if engine is not UNKNOWN and engine != plan.engine and (engine, plan.engine) != ("single", "ddp"):
+        return []  # the spec names another engine, whose notes say what it leaves out
+    found = []
+    for name, setting in source.effective.settings.items():
+        read = run.effective.value(name, UNKNOWN)
+        if not setting.known or setting.origin.kind not in WRITTEN or _same_value(setting.value, read):
+            continue
+        decision = plan.changes.get(name) or plan.settings.get(name)
+        if current_name(name) != name:
+            continue  # compared by its name of today
+        if name in BY_STAGE[3] and source.effective.value(STAGE, UNKNOWN) in (0, 1, 2):
+            continue  # of stage 3 alone
+        if name in plan.dropped or (decision is not None and decision.kind in REASONED):
+            continue
+        if read is UNKNOWN and name not in plan.deepspeed and plan.engine == "deepspeed" and name not in plan.settings:
+            continue  # what DeepSpeed itself reads no more, or the releases do not know
+        found.append(_lost(name, setting, read))
+    if plan.launcher != "accelerate" or source.effective.value("engine", UNKNOWN) == "deepspeed":
+        return found
+    for name, setting in source.effective.environment.items():
+        read = run.effective.environment.get(name)
+        decided = (
+            name == "ACCELERATE_MIXED_PRECISION" and not source.effective.settings.get("mixed_precision", setting).known
+        )
+        if not setting.known or setting.origin.kind not in WRITTEN or not (decided or name.startswith(EXPORTED)):
+            continue
+        if read is None or str(read.value).lower() != str(setting.value).lower():
+            found.append(_lost(name, setting, UNKNOWN if read is None else read.value))
+    return found
+
+
+def _lost(name: str, setting: Setting, read: object) -> Problem:
+    gives = "do not give it" if read is UNKNOWN else f"give {read!r}"
+    message = f"{OWN}: the sources give {setting.value!r}, the files that would be emitted {gives}"
+    return Problem(name, message, REPORT, place_of(setting.origin))
+
+
+def _same_value(first: object, second: object) -> bool:
+    return bool(first == second)
 
 
 def _recipe_differences(emitted: Emitted, run: Run) -> list[Problem]:

@@ -175,9 +175,15 @@ class RunSpec(Section):
 
     consumer: Consumer = key(..., "Who reads the config in the end: which library's training loop the script runs.")
     script: str = key(..., "The Python script that `launch.sh` starts, relative to the spec's folder.")
+    launch: str | None = key(
+        None,
+        "A launch line to start from, as `scripts/train.sh:14`: its launcher options, the configs that it names and "
+        "the words after its script count where the run says nothing else.",
+    )
     arguments: list[str | int | float] | None = key(
         None,
-        "Words after the script. Absent: `--config RECIPE` for trl, the recipe for transformers.",
+        "Words after the script. Absent: those of `launch`; without it `--config RECIPE` for trl, the recipe for "
+        "transformers.",
     )
     model: Model = key(
         None, "Path of the model's `config.json`, or its numbers: `{parameters: 7e9, hidden_size: 4096}`."
@@ -227,7 +233,7 @@ class RunSpec(Section):
     )
     versions: dict[str, str] = key({}, 'Library releases to build for, e.g. `deepspeed: "0.19.8"`.')
 
-    @field_validator("script", "recipe", "accelerate", "deepspeed", "hardware")
+    @field_validator("script", "launch", "recipe", "accelerate", "deepspeed", "hardware")
     @classmethod
     def _paths(cls, value: str | None) -> str | None:
         return None if value is None else _relative(value)

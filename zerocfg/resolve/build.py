@@ -15,6 +15,7 @@ from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.run.discover import Files
 from zerocfg.run.hub import find_config
 from zerocfg.run.link import runs_from_spec
+from zerocfg.run.origins import place_of
 from zerocfg.run.releases import with_versions
 
 if TYPE_CHECKING:
@@ -25,16 +26,19 @@ if TYPE_CHECKING:
     from zerocfg.resolve.plan import Plan
     from zerocfg.resolve.spec.spec_file import SpecFile
     from zerocfg.run.model import Run, SourceFile
+    from zerocfg.source.text import Where
 
 THIS = "this"
 
 
 @dataclass(slots=True)
 class BuildResult:
-    """The outcome for one run: a plan, or problems. ``inputs`` are as they were resolved."""
+    """The outcome for one run: a plan, or problems. ``inputs`` are as they were resolved, ``source`` is the run as its
+    files start it."""
 
     name: str
     inputs: Inputs
+    source: Run
     plan: Plan | None = None
     problems: list[Problem] = field(default_factory=list)
 
@@ -42,6 +46,13 @@ class BuildResult:
     def run(self) -> Run:
         """The run as the build computed it."""
         return self.inputs.run
+
+    @property
+    def moved_from(self) -> set[Where]:
+        """Where the settings stand that the build writes elsewhere, as diagnostics name places."""
+        settings = self.run.effective.settings
+        places = (place_of(settings[name].origin) for name in self.inputs.moved if name in settings)
+        return {place for place in places if place is not None}
 
     def with_run(self, run: Run) -> BuildResult:
         """The same with more known about the run."""
@@ -75,7 +86,7 @@ def build_plans(
             problems = list(inputs.problems)
         if plan is not None:
             plan.inputs.update(_base_files(spec, run.name))
-        built.append(BuildResult(run.name, inputs, plan, locate_problems(problems, spec, inputs.run)))
+        built.append(BuildResult(run.name, inputs, run, plan, locate_problems(problems, spec, inputs.run)))
     return built
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.resolve.engine.engine_selection import engine_of, launch_of_ranks, select_engine
 from zerocfg.resolve.inputs import Inputs
+from zerocfg.resolve.line_arguments import line_arguments
 from zerocfg.resolve.model.memory_summary import memory_summary
 from zerocfg.resolve.plan import Problem
 from zerocfg.run.facts import HardwareSummary
@@ -21,6 +22,8 @@ from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.run.stages.process_counts import launch_of
 from zerocfg.source.node import Mapping
+from zerocfg.source.paths import relative
+from zerocfg.source.secrets import secret_words
 from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
@@ -36,10 +39,53 @@ def collect_inputs(
 ) -> Inputs:
     """The inputs of one run; what is missing or contradictory goes to ``problems``."""
     found = Inputs(run, spec, folder, engine_of(run, spec), profile, _facts(spec, model_file), model_file)
-    problems = (*_missing(run), *_unread(run), *_without_script(found), *_engines_of_recipe(run))
+    found = _with_secrets_told(_with_arguments(found))
+    problems = (*found.problems, *_missing(run), *_unread(run), *_without_script(found), *_engines_of_recipe(run))
     if problems:
         return replace(found, problems=problems)
     return _with_steps(_with_hardware(select_engine(found)))
+
+
+def _with_arguments(found: Inputs) -> Inputs:
+    """The words for the script: the spec's, else those of its launch line, else what names the recipe."""
+    run, spec = found.run, found.spec
+    if spec.arguments is not None:
+        return replace(found, arguments=tuple(str(word) for word in spec.arguments))
+    if spec.launch is None:
+        usual = {"trl": ("--config", spec.recipe), "transformers": (spec.recipe,)}.get(spec.consumer, ())
+        return found if spec.recipe is None else replace(found, arguments=tuple(word for word in usual if word))
+    line, file = run.launch, run.launch_file
+    if line is None or file is None:
+        if run.missing:
+            return found
+        why = f"{spec.launch} is no launch line that starts a training"
+        help_ = "Name the file and the line of the command, as `scripts/train.sh:14`."
+        return replace(found, problems=(*found.problems, Problem("launch", why, help_)))
+    if run.recipe is not None and run.recipe.path is not None and run.recipe.path == file.path:
+        why = f"{file.name} writes its recipe by itself, which launch.sh will not do"
+        return replace(
+            found, problems=(*found.problems, Problem("recipe", why, "Save the recipe as a file, and name it."))
+        )
+    recipe = relative(run.recipe.path, found.folder) if run.recipe is not None and run.recipe.path else None
+    words = line_arguments(run, spec.consumer, recipe)
+    unknown = [word.text for word in words if not word.known]
+    if unknown:
+        why = f"{', '.join(unknown)} of {spec.launch} is known to the running shell alone"
+        help_ = "Write the words after the script as `arguments:` into the spec."
+        return replace(found, problems=(*found.problems, Problem("launch", why, help_)))
+    notes = list(found.notes)
+    if line.directory:
+        notes.append(f"{spec.launch} starts in {line.directory}; launch.sh starts in the folder of the spec")
+    if run.environment:
+        names = ", ".join(sorted(run.environment))
+        notes.append(f"variables that {file.name} sets for the job are not set by launch.sh: {names}")
+    return replace(found, arguments=tuple(word.text for word in words), notes=tuple(notes))
+
+
+def _with_secrets_told(found: Inputs) -> Inputs:
+    names = sorted({one.variable for one in secret_words(found.arguments).values()})
+    told = [f"launch.sh takes a secret from the variable {name}: set it where the job is started" for name in names]
+    return replace(found, notes=(*found.notes, *told))
 
 
 def _missing(run: Run) -> Iterator[Problem]:
@@ -127,7 +173,7 @@ def _with_hardware(found: Inputs) -> Inputs:
         said = source.get(name) if isinstance(source, dict) else None
         if said is not None and said != value:
             notes.append(f"{name}: the accelerate config says {said}, {profile.name} has {value}: {value} is used")
-    flags = dict(run.flags)
+    flags = {name: flag for name, flag in run.flags.items() if name != "multi_gpu" or profile.world_size > 1}
     if run.consumer == "deepspeed":
         launcher = found.spec.launcher
         _, started = launch_of_ranks("deepspeed" if launcher == "deepspeed" else "torchrun", profile.nodes, each)

@@ -22,7 +22,9 @@ class Inputs:
 
     ``chosen`` are zerocfg's decisions by the names of settings; the run holds them already. ``before`` are the settings
     as they were before zerocfg chose anything. ``changes`` and ``considered`` are filled when zerocfg chooses; see
-    :class:`zerocfg.resolve.plan.Plan`. ``problems`` are why there is no plan.
+    :class:`zerocfg.resolve.plan.Plan`. ``arguments`` are the words for the script, ``moved`` settings
+    that the sources state where their library does not read them. ``problems`` are why there is no
+    plan.
     """
 
     run: Run
@@ -38,3 +40,5 @@ class Inputs:
     changes: Mapping[str, Decision] = field(default_factory=dict)
     considered: tuple[Considered, ...] = ()
     before: Effective | None = None
+    arguments: tuple[str, ...] = ()
+    moved: Mapping[str, Decision] = field(default_factory=dict)

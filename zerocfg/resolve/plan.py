@@ -87,6 +87,7 @@ class Plan:
     ``settings``   every value by its dotted name, as in `zerocfg.run.model.Effective`
     ``deepspeed``  the dotted names of the DeepSpeed JSON, empty when the engine is not DeepSpeed
     ``empty``      the dotted names of sections of that JSON that hold nothing; DeepSpeed asks for some of them
+    ``dropped``    dotted names that the sources state there and that have no effect
     ``accelerate`` the keys of the accelerate YAML, empty when accelerate does not launch the run
     ``launcher``   what launch.sh starts the job with; ``hosts`` names its nodes, where the spec does
     ``targets``    what is emitted beside the configs and launch.sh
@@ -110,6 +111,7 @@ class Plan:
     settings: dict[str, Decision] = field(default_factory=dict)
     deepspeed: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
     accelerate: dict[str, Decision] = field(default_factory=dict)
     launcher: Launcher = "accelerate"
     hosts: list[str] = field(default_factory=list)

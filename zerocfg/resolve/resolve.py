@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.hardware.profile import read_profile
 from zerocfg.resolve.collect_inputs import with_memory
 from zerocfg.resolve.engine.accelerate import accelerate_keys
+from zerocfg.resolve.engine.ignored_keys import with_ignored_keys
 from zerocfg.resolve.plan import Decision, Plan, Problem
 from zerocfg.resolve.provenance import Provenance
 from zerocfg.resolve.search import choose
@@ -63,7 +64,7 @@ def resolve(inputs: Inputs) -> tuple[Inputs, Plan | None]:
     inputs = replace(inputs, run=with_settings(inputs.run))
     if inputs.problems:
         return inputs, None  # lint judges the run nevertheless, and has to know its hardware
-    inputs = with_memory(inputs)
+    inputs = with_memory(with_ignored_keys(inputs))
     resolver = _Resolver(inputs)
     plan = resolver.plan()
     run = replace(inputs.run, effective=replace(inputs.run.effective, settings=resolver.taken))
@@ -105,7 +106,8 @@ class _Resolver:
         self.notes = [*inputs.notes, *_unknown_releases(inputs.run)]
         self.settings = {name: self.provenance.decision(name, setting) for name, setting in effective.settings.items()}
         self.choices = inputs.chosen
-        self.settings.update(inputs.chosen)
+        self.dropped: list[str] = []
+        self.settings.update({**inputs.chosen, **inputs.moved})
         self._explain_batch()
 
     def _explain_batch(self) -> None:
@@ -132,7 +134,7 @@ class _Resolver:
             engine=inputs.engine,
             folder=inputs.folder,
             script=inputs.spec.script,
-            arguments=self._arguments(),
+            arguments=list(inputs.arguments),
             hardware=inputs.profile.name if inputs.profile else "the hardware that the accelerate config names",
             num_processes=processes,
             num_machines=machines,
@@ -155,6 +157,7 @@ class _Resolver:
         if inputs.engine == "deepspeed":
             written, empty = self._written()
             plan.deepspeed = self._deepspeed(written)
+            plan.dropped = self.dropped
             plan.empty = [name for name in empty if not self._drop(f"{name}.")]
         if run.consumer != "deepspeed":
             plan.accelerate = accelerate_keys(inputs, self.settings, processes, machines)
@@ -169,9 +172,10 @@ class _Resolver:
         self._choose(choose.gather_weights(self.effective, stage, self.run.consumer))
         self._choose(choose.pinned_memory(self.effective, self.run, self.inputs.profile, self.notes))
         leaves = choose.leaf_modules(self.effective, stage, self.inputs.facts)
-        self._choose(leaves | {name: one for name, one in self.choices.items() if name.startswith((ZERO, "aio."))})
+        engine_choices = {name: one for name, one in self.choices.items() if name.startswith((ZERO, "aio."))}
+        self._choose({name: one for name, one in {**leaves, **engine_choices}.items() if name not in self.inputs.moved})
         chosen_names = [name for name in self.choices if name.startswith((ZERO, "aio."))]
-        names = dict.fromkeys((*ALWAYS, *BY_STAGE.get(stage, ()), *written, *chosen_names, *leaves))
+        names = dict.fromkeys((*ALWAYS, *BY_STAGE.get(stage, ()), *written, *chosen_names, *self.inputs.moved, *leaves))
         for section in ("bf16", "fp16"):
             if self._value(f"{section}.enabled"):
                 names[f"{section}.enabled"] = None
@@ -184,7 +188,10 @@ class _Resolver:
         chosen = []
         refused = {problem.key for problem in self.problems}
         for name in names:
-            if self._drop(name) or name in refused:
+            if self._drop(name):
+                self.dropped.append(name)
+                continue
+            if name in refused:
                 continue
             if name not in self.settings:
                 self.problems.append(_open(name))
@@ -274,14 +281,6 @@ class _Resolver:
                 )
             )
 
-    def _arguments(self) -> list[str]:
-        spec = self.inputs.spec
-        if spec.arguments is not None:
-            return [str(word) for word in spec.arguments]
-        if spec.recipe is None:
-            return []
-        return {"trl": ["--config", spec.recipe], "transformers": [spec.recipe]}.get(spec.consumer, [])
-
     def _recipe(self) -> dict[str, Any]:
         """The trainer's arguments: as written and as the reader converts them, or as zerocfg changed them."""
         data = self.run.recipe.data() if self.run.recipe else None
@@ -300,6 +299,7 @@ class _Resolver:
             "accelerate": run.accelerate,
             "deepspeed": run.deepspeed,
             "recipe": run.recipe,
+            "launch": run.launch_file,
             "model": self.inputs.model_file,
         }
         return {role: file for role, file in roles.items() if file is not None}

@@ -70,7 +70,7 @@ def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None
     Raises SmokeError when that cannot be tried.
     """
     if options.command is not None and options.unplanned:
-        return _command(commands.without_plan(), options.command, options, progress)
+        return _command(commands.without_plan(options.command), options.command, options, progress)
     run = read(folder, options.consumer, options.name)
     if options.command is not None:
         verdict = _command(run, options.command, options, progress)
@@ -144,7 +144,11 @@ def ranks_for(run: RunFolder, device: Device, wanted: int | None, nodes: int = 1
         way_out = f"--ranks {device.count}, or --share-gpu"
         raise SmokeError(f"{ranks} ranks need {ranks} cards; {device.count} are here ({way_out})")
     if device.kind == "cpu" and str((run.accelerate or {}).get("distributed_type")) == "FSDP":
-        raise SmokeError("FSDP needs a card: on a processor accelerate makes plain data parallelism of it")
+        section = (run.accelerate or {}).get("fsdp_config")
+        if isinstance(section, dict) and str(section.get("fsdp_offload_params")).lower() == "true":
+            raise SmokeError("FSDP that offloads its parameters to the host needs a card")
+        if ranks < 2:
+            raise SmokeError("FSDP on a processor needs two ranks: accelerate trains alone in one (--ranks 2)")
     return ranks
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 MASK = "***"
 _SHAPES = (
@@ -21,3 +23,33 @@ _SECRET = re.compile(rf"\b(?:{_SHAPES})|(?P<name>{_NAMED})(?P<value>{_LONG})")
 def masked(text: str) -> str:
     """The text with each secret replaced by ``***``; names stay."""
     return _SECRET.sub(lambda found: f"{found['name'] or ''}{MASK}", text)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretWord:
+    """A secret among the words of a command. ``before``: what stands in front of it in its word (``--hub_token=``);
+    ``variable``: a name for the variable that may hold it instead."""
+
+    before: str
+    variable: str
+
+
+def secret_words(words: Sequence[str]) -> dict[int, SecretWord]:
+    """The secrets among the words of a command, by their index."""
+    found: dict[int, SecretWord] = {}
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if not (equals and name.startswith("-")):
+            name, equals, value = (words[index - 1] if index else ""), "", word
+        named = name if name.startswith("-") else ""
+        if masked(value) != value or masked(f"{named} {value}") != f"{named} {value}":
+            variable = re.sub(r"\W+", "_", named.lstrip("-")).upper()
+            fits = re.fullmatch(r"[A-Z]\w*", variable) is not None
+            found[index] = SecretWord(f"{name}=" if equals else "", variable if fits else "SECRET")
+    return found
+
+
+def masked_words(words: Sequence[str]) -> list[str]:
+    """The words with ``***`` in the place of each secret."""
+    secrets = secret_words(words)
+    return [f"{secrets[index].before}{MASK}" if index in secrets else word for index, word in enumerate(words)]

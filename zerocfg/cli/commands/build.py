@@ -47,7 +47,7 @@ def command(
     every value. Nothing is written unless every run resolves and the result lints clean.
 
     Exit codes: 0 built, or with --check up to date; 1 something in the configs prevents it, or OUT is out of date; 2
-    wrong use, an unreadable spec or an unreadable lock.
+    wrong use, an unreadable spec or an unreadable lock, or an error of zerocfg itself.
     """
     read = read_or_exit(spec)
     built = resolved(read, only, hardware)
@@ -58,7 +58,7 @@ def command(
     if found.has_problems:
         text = problems(built, display_name(read.path), output_format)
         click.echo(text, nl=False, err=output_format == "text")
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(2 if found.broken else 1)
     emitted = found.emitted
     if only_check:
         raise click.exceptions.Exit(check_outputs(emitted, read.path, out, only, output_format))

@@ -9,6 +9,7 @@ from zerocfg.models.accelerate.dynamo import DynamoConfig
 from zerocfg.models.accelerate.fp8 import Fp8Config
 from zerocfg.models.accelerate.fsdp import FsdpConfig
 from zerocfg.models.accelerate.parallelism import ParallelismConfig
+from zerocfg.resolve.engine.engine_selection import launched_source
 from zerocfg.resolve.plan import Decision
 from zerocfg.resolve.provenance import Provenance
 from zerocfg.run.model import UNKNOWN
@@ -49,8 +50,7 @@ def accelerate_keys(
     keys["num_processes"] = settings["num_processes"]
     rank = "launch.sh passes the rank of its node" if machines > 1 else "the only machine"
     keys["machine_rank"] = Decision(0, rank, "computed")
-    source = inputs.run.accelerate.data() if inputs.run.accelerate else None
-    source = source if isinstance(source, dict) else {}
+    source = launched_source(inputs.run)
     keys.update(_kept(source, KEPT_TOP, ""))
     if engine == "deepspeed":
         keys.update(_deepspeed_section(_value(settings, STAGE), machines))

@@ -9,16 +9,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from zerocfg.models.accelerate.deepspeed import DeepSpeedConfig as DeepSpeedSection
+from zerocfg.models.accelerate.dynamo import DynamoConfig
+from zerocfg.models.accelerate.fp8 import Fp8Config
+from zerocfg.models.accelerate.fsdp import FsdpConfig
+from zerocfg.models.accelerate.parallelism import ParallelismConfig
 from zerocfg.resolve.engine.fsdp import choose_fsdp
 from zerocfg.resolve.plan import Engine, Problem
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.options import ALIASES
 from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.text import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from zerocfg.models.base import Section
     from zerocfg.models.spec import RunSpec
     from zerocfg.resolve.inputs import Inputs
     from zerocfg.run.model import Route
@@ -35,13 +42,25 @@ ELSEWHERE = {
 """Keys of an accelerate config that only `accelerate launch` passes to the job, and the remediation under another
 launcher."""
 MOE = "deepspeed_moe_layer_cls_names"
+_KINDS = {"multi_gpu": "MULTI_GPU", "use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP", "use_megatron_lm": "MEGATRON_LM"}
+"""Options of accelerate's launcher that choose what `distributed_type` chooses."""
+_SECTIONS: dict[str, type[Section]] = {
+    "deepspeed_config": DeepSpeedSection,
+    "fsdp_config": FsdpConfig,
+    "dynamo_config": DynamoConfig,
+    "parallelism_config": ParallelismConfig,
+    "fp8_config": Fp8Config,
+}
+_DECIDED = frozenset({"config_file", "num_processes", "num_machines", "machine_rank", "main_process_ip", "cpu"})
+"""Options whose place the hardware and the emitted files take."""
+_TOP = ("mixed_precision", "gpu_ids", "main_process_port", "debug", "main_training_function")
 
 
 def engine_of(run: Run, spec: RunSpec) -> Engine:
     """The engine that the spec names, else the one that a source asks for."""
     if spec.engine is not None:
         return spec.engine
-    kind = _source(run).get("distributed_type")
+    kind = launched_source(run).get("distributed_type")
     if kind == "DEEPSPEED" or run.deepspeed is not None or run.consumer == "deepspeed":
         return "deepspeed"
     return "fsdp" if kind == "FSDP" else "ddp"
@@ -49,12 +68,13 @@ def engine_of(run: Run, spec: RunSpec) -> Engine:
 
 def select_engine(found: Inputs) -> Inputs:
     """The run with its launcher and the launcher's flags, without the files that do not reach it."""
-    kind = _source(found.run).get("distributed_type")
+    found = replace(found, run=_with_its_launcher(found.run, found.spec))
+    kind = launched_source(found.run).get("distributed_type")
     found = replace(found, problems=(*found.problems, *_not_emitted(found, kind), *_wrong_launcher(found)))
     if found.engine != "deepspeed":
         found = _without_deepspeed(found, kind)
     if found.engine == "fsdp":
-        found = choose_fsdp(found, _source(found.run))
+        found = choose_fsdp(found, launched_source(found.run))
     run = found.run
     if run.consumer == "deepspeed":
         launch = run.launch or _line("deepspeed" if found.spec.launcher == "deepspeed" else "torchrun")
@@ -77,9 +97,40 @@ def launch_of_ranks(
     return _line(launcher), flags
 
 
-def _source(run: Run) -> dict[str, Any]:
+def launched_source(run: Run) -> dict[str, Any]:
+    """What accelerate's launcher is told: its config file, and the options of the launch line in the form of one."""
     data = run.accelerate.data() if run.accelerate else None
-    return data if isinstance(data, dict) else {}
+    found = dict(data) if isinstance(data, dict) else {}
+    given = {name: flag for name, flag in run.flags.items() if flag.known and flag.origin.kind == "flag"}
+    known = {ALIASES.get(name, name): flag.value for name, flag in given.items()}
+    for name, kind in _KINDS.items():
+        if known.get(name) is True:
+            found["distributed_type"] = kind
+    for name, value in known.items():
+        section = next((section for section, model in _SECTIONS.items() if name in model.model_fields), None)
+        if section is not None:
+            held = found.get(section)
+            found[section] = {**(held if isinstance(held, dict) else {}), name: value}
+        elif name in _TOP:
+            found[name] = value
+    return found
+
+
+def reaches_the_job(option: str) -> bool:
+    """Whether a build keeps what an option of accelerate's launcher says, or decides it itself."""
+    name = ALIASES.get(option, option)
+    sections = any(name in model.model_fields for model in _SECTIONS.values())
+    return sections or name in _TOP or name in _KINDS or name in _DECIDED
+
+
+def _with_its_launcher(run: Run, spec: RunSpec) -> Run:
+    """The run without a launch line of another launcher than the one that launch.sh will use: its options say nothing
+    to that one."""
+    own = run.consumer == "deepspeed"
+    wanted = ("torchrun" if own else "accelerate") if spec.launcher is None or not own else spec.launcher
+    if run.launch is None or run.launch.launcher == wanted:
+        return run
+    return replace(run, launch=None, flags={})
 
 
 def _line(launcher: Literal["accelerate", "torchrun", "deepspeed"]) -> LaunchLine:
@@ -94,7 +145,7 @@ def _without_deepspeed(found: Inputs, kind: Any) -> Inputs:
     fits = kind in PLAIN or (kind == "FSDP" and found.engine == "fsdp")
     if accelerate is not None and not fits:
         notes.append(f"engine: {found.engine} leaves out the accelerate config, which is for {kind}")
-        precision = _source(run).get("mixed_precision")
+        precision = launched_source(run).get("mixed_precision")
         if isinstance(precision, str):
             flags["mixed_precision"] = Setting(precision, Origin("file", file=accelerate, path=("mixed_precision",)))
         accelerate = None
@@ -126,7 +177,7 @@ def _wrong_launcher(found: Inputs) -> Iterator[Problem]:
 
 def _lost(run: Run, launcher: str) -> Iterator[Problem]:
     """Settings of the accelerate config that no other launcher passes on. Its DeepSpeed settings do reach the job."""
-    source = _source(run)
+    source = launched_source(run)
     for key, instead in ELSEWHERE.items():
         if source.get(key) not in (None, {}, "all"):
             yield _lost_key(run, launcher, key, key, instead)

@@ -40,6 +40,8 @@ class Draft:
     name: str
     guesses: dict[str, Guess] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    started: str = ""
+    """The words of its launch line, by which two lines are told apart."""
 
     def add(self, key: str, value: Any, how: How, note: str, example: str = "") -> None:
         """Sets a key; the first value wins."""
@@ -67,7 +69,8 @@ def without_duplicates(drafts: Iterable[Draft]) -> list[Draft]:
     """The drafts without those that equal an earlier one."""
     found: dict[str, Draft] = {}
     for draft in drafts:
-        found.setdefault(repr([(key, one.value) for key, one in sorted(draft.guesses.items())]), draft)
+        values = [(key, one.value) for key, one in sorted(draft.guesses.items()) if key != "launch"]
+        found.setdefault(repr([draft.started, *values]), draft)
     return list(found.values())
 
 

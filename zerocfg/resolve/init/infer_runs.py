@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.hardware.catalogue import CPU, LARGEST_COUNT
+from zerocfg.resolve.engine.engine_selection import reaches_the_job
 from zerocfg.resolve.init.draft import Draft, How, run_name, with_unique_names, without_duplicates
+from zerocfg.resolve.init.hardware_words import asked_hardware
 from zerocfg.resolve.init.repository import SEEN, calls_of, model_configs, nearest, scripts
+from zerocfg.resolve.line_arguments import line_arguments
 from zerocfg.run.discover import Files
 from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.hub import CONFIG, find_config, is_hub_name
@@ -17,6 +20,7 @@ from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.reader import TRL_KEYS
 from zerocfg.source.paths import relative
+from zerocfg.source.secrets import secret_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,6 +79,9 @@ class _Guesser:
             draft.add("script", self._relative(script), "found", where)
         else:
             draft.add("script", named, "open", f"{where} names it, but it is not there: correct the path")
+        draft.add("launch", where, "found", "its launcher options and arguments count")
+        draft.started = repr([(option.name, option.value and option.value.text) for option in line.options])
+        draft.started += repr([word.text for word in line.arguments])
         self._take_sources(draft, run, where)
         self._take_consumer(draft, run, script, where)
         self._take_arguments(draft, run, where)
@@ -87,59 +94,40 @@ class _Guesser:
         return draft
 
     def _take_sources(self, draft: Draft, run: Run, where: str) -> None:
-        if run.accelerate is not None:
+        if run.accelerate is not None and not _by_its_script(run, run.accelerate):
             draft.add("accelerate", self._name(run.accelerate), "found", where)
-        if run.recipe is not None:
+        if run.recipe is not None and not _by_its_script(run, run.recipe):
             draft.add("recipe", self._name(run.recipe), "found", where)
         accelerate = run.accelerate.data() if run.accelerate else None
         accelerate = accelerate if isinstance(accelerate, dict) else {}
-        kind, section = accelerate.get("distributed_type"), accelerate.get("deepspeed_config")
+        section = accelerate.get("deepspeed_config")
         inside = section.get("deepspeed_config_file") if isinstance(section, dict) else None
-        if run.deepspeed is not None and Path(str(inside)).name != Path(run.deepspeed.name).name:
+        named = Path(str(inside)).name if inside is not None else None
+        own = run.deepspeed is not None and not _by_its_script(run, run.deepspeed)
+        if run.deepspeed is not None and own and named != Path(run.deepspeed.name).name:
             draft.add("deepspeed", self._name(run.deepspeed), "found", where)
         for engine in ("deepspeed", "fsdp"):
             if f"use_{engine}" in run.flags and run.accelerate is None:
                 draft.add("engine", engine, "found", f"{where} says --use_{engine}")
-            elif f"use_{engine}" in run.flags and kind != engine.upper():
-                draft.remarks.append(f"{where} says --use_{engine}, which beats distributed_type: say it there")
-        known = {"config_file", "deepspeed_config_file", "use_deepspeed", "use_fsdp", "num_processes", "num_machines"}
-        known |= {"machine_rank", "main_process_ip", "main_process_port", "multi_gpu", "num_cpu_threads_per_process"}
-        known |= {"nproc_per_node", "nnodes", "node_rank", "master_addr", "master_port", "num_gpus", "num_nodes"}
-        known |= {"rdzv_backend", "rdzv_endpoint", "rdzv_id", "standalone", "hostfile", "include", "exclude"}
-        lost = sorted(f"--{name}" for name in run.flags if name not in known)
+        if run.launch is None or run.launch.launcher != "accelerate":
+            return
+        lost = sorted(f"--{name}" for name in run.flags if not reaches_the_job(name))
         if lost:
-            draft.remarks.append(f"{where} passes {', '.join(lost)} to its launcher: say it in an accelerate config")
+            draft.remarks.append(f"{where} passes {', '.join(lost)} to its launcher, which launch.sh does not")
 
     def _take_arguments(self, draft: Draft, run: Run, where: str) -> None:
-        """The script's arguments, without those that the emitted job passes by itself."""
-        assert run.launch is not None
-        words = [(word.text if word.value is None else word.value, word.value is None) for word in run.launch.arguments]
-        consumer, recipe = draft.value("consumer"), draft.value("recipe")
-        usual = {"trl": ["--config", recipe], "transformers": [recipe]}.get(str(consumer), []) if recipe else []
-        kept: list[str] = []
-        unknown: list[str] = []
-        skip = False
-        for index, (text, open_) in enumerate(words):
-            after = words[index + 1][0] if index + 1 < len(words) else ""
-            if skip:
-                skip = False
-                continue
-            name, equals, _ = text.partition("=")
-            if name in ("--deepspeed", "--deepspeed_config") and (equals or (after and not after.startswith("-"))):
-                skip = not equals
-                continue
-            if name == "--deepspeed" and consumer == "deepspeed":
-                continue
-            if run.recipe is not None and not open_ and Path(text).name == Path(run.recipe.name).name:
-                kept.append(str(recipe))
-                continue
-            kept.append(text)
-            if open_:
-                unknown.append(text)
-        if kept and kept != usual:
-            how: How = "open" if unknown else "found"
-            note = f"{where}; fill in {', '.join(unknown)}" if unknown else where
-            draft.add("arguments", kept, how, note)
+        """The script's arguments where the line does not tell them; else the line stands for them."""
+        recipe = draft.value("recipe")
+        words = line_arguments(run, draft.value("consumer"), recipe if isinstance(recipe, str) else None)
+        secrets = secret_words([word.text for word in words])
+        for index, one in secrets.items():
+            option = one.before.rstrip("=") or (words[index - 1].text if index else "")
+            draft.remarks.append(f"{where} passes a secret ({option}): launch.sh takes it from ${one.variable}")
+        if all(word.known for word in words):
+            return
+        unknown = [word.text for word in words if not word.known]
+        kept = [word.text for index, word in enumerate(words) if index not in secrets and index + 1 not in secrets]
+        draft.add("arguments", kept, "open", f"{where}; fill in {', '.join(unknown)}")
 
     def _beside(self, text: str, file: SourceFile, directory: str | None) -> Path | None:
         """A file that a launch line names: below its `cd`, the root, or the folders from the line's file upwards."""
@@ -303,6 +291,10 @@ class _Guesser:
         machines = _requested_count(run, "num_machines") or 1
         each = max(1, processes // machines) if processes else 8
         example = f"{machines}x{each}xA100-80GB" if machines > 1 else f"{each}xA100-80GB"
+        asked = asked_hardware(run) if run is not None else None
+        if asked is not None:
+            draft.add("hardware", asked.name, asked.how, asked.note, asked.example)
+            return
         device = self._here().accelerator
         if device is not None and device is not CPU and device.vendor != "cpu":
             draft.add(
@@ -349,6 +341,11 @@ def _requested_count(run: Run | None, name: str) -> int | None:
         return max(1, int(flag.value))
     value = run.effective.value(name)
     return value if isinstance(value, int) and 1 <= value <= LARGEST_COUNT else None
+
+
+def _by_its_script(run: Run, file: SourceFile) -> bool:
+    """Whether the launch script writes a config out by itself, so that there is no file to name."""
+    return run.launch_file is not None and file.path is not None and file.path == run.launch_file.path
 
 
 def _short_name(file: SourceFile, folder: Path) -> str:

@@ -77,9 +77,17 @@ def _does_something(text: str) -> bool:
     )
 
 
+_OF_TESTS = re.compile(r"(?i)^_*(tests?|testing|test[-_]?data|fixtures|mocks?|dummy.*|tiny[-_].*|tokenizers?)$")
+
+
 def model_configs(folder: Path) -> list[Path]:
-    """Files that may be a model's config.json, at most 200."""
-    found = (path for path in walk(folder, CONFIG) if path.name == CONFIG)
+    """Files that may be a model's config.json, at most 200; none that belongs to tests or to a tokenizer."""
+
+    def counts(path: Path) -> bool:
+        folders = path.relative_to(folder).parts[:-1]
+        return path.name == CONFIG and not any(_OF_TESTS.match(part) for part in folders)
+
+    found = filter(counts, walk(folder, CONFIG))
     return [
         path for path, _ in zip(found, range(200), strict=False) if path.is_file() and path.stat().st_size < 1 << 20
     ]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 ORDER = (
     "consumer",
     "script",
+    "launch",
     "arguments",
     "model",
     "recipe",

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from zerocfg.catalog.values import yaml_number
+from zerocfg.run.discover import launch_lines
 from zerocfg.run.expand import ExpandedRun, expand
 from zerocfg.run.facts import ModelSummary
 from zerocfg.run.hub import find_config
 from zerocfg.run.linking.follow import Paths, with_missing
-from zerocfg.run.linking.launch_line_runs import settings
+from zerocfg.run.linking.launch_line_runs import from_line, settings
 from zerocfg.run.model import (
     Origin,
     ReaderEvidence,
@@ -28,7 +29,7 @@ from zerocfg.run.model import (
 from zerocfg.run.resolve_settings import with_consumer
 from zerocfg.run.widths import model_summary
 from zerocfg.source.launch.launchers import read_options
-from zerocfg.source.launch.line import Word
+from zerocfg.source.launch.line import LaunchLine, Word
 from zerocfg.source.node import Document
 from zerocfg.source.text import Span
 
@@ -60,7 +61,6 @@ def from_spec(paths: Paths, file: SourceFile) -> list[Run]:
 
 
 def _run(paths: Paths, file: SourceFile, entry: ExpandedRun, folder: Path, sources: Mapping[int, SourceFile]) -> Run:
-    run = Run(entry.name, spec=file)
     bases = [folder]
 
     def setting(key: str) -> Setting | None:
@@ -70,6 +70,7 @@ def _run(paths: Paths, file: SourceFile, entry: ExpandedRun, folder: Path, sourc
         written = entry.where((key,))
         return Setting(value, Origin("file", file=sources[id(written.document)], path=written.path))
 
+    run = _of_line(paths, Run(entry.name, spec=file), setting("launch"), bases)
     run, accelerate = paths.followed(run, setting("accelerate"), bases)
     run, recipe = paths.followed(run, setting("recipe"), bases)
     run, deepspeed = paths.followed(run, setting("deepspeed"), bases)
@@ -87,19 +88,49 @@ def _run(paths: Paths, file: SourceFile, entry: ExpandedRun, folder: Path, sourc
         run,
         consumer=consumer or run.consumer,
         reader_evidence=_evidence_in_spec(entry, sources) if consumer else None,
-        entry_point=_script_of(entry, folder),
-        recipe_reader=_READERS.get(str(consumer)),
+        entry_point=_script_of(entry, folder) or run.entry_point,
+        recipe_reader=_READERS.get(str(consumer)) or run.recipe_reader,
         deepspeed_route=_ROUTES.get(str(consumer), route) if route == "trainer" else route,
         model=summary,
-        arguments=_spec_arguments(entry, sources),
+        arguments=run.arguments if entry.data.get("arguments") is None else _spec_arguments(entry, sources),
         versions={str(key): str(value) for key, value in versions.items()} if isinstance(versions, dict) else {},
     )
     if run.entry_point is None or run.entry_point.suffix != ".py" or not run.entry_point.is_file():
         return run
     from zerocfg.run.linking.script_runs import open_script, with_script_arguments  # with them, all that reads Python
+    from zerocfg.run.script.arguments import shows_arguments
 
     run = replace(run, script=open_script(paths, run.entry_point))
-    return run if run.recipe is not None else with_script_arguments(run)
+    told = run.script is not None and shows_arguments(run.script)
+    return with_script_arguments(run) if told and run.recipe is None else run
+
+
+def _of_line(paths: Paths, run: Run, said: Setting | None, bases: list[Path]) -> Run:
+    """The run as the launch line starts it that `launch:` names by its file and line; the line's number may be left out
+    where the file has one line. Without `launch` where there is no such line."""
+    if said is None:
+        return run
+    name, number = launch_place(said.value)
+    run, file = paths.followed(run, replace(said, value=name), bases)
+    lines = [line for line in launch_lines(file) if _stands_at(file, line, number)] if file is not None else []
+    if file is None or len(lines) != 1:
+        return run
+    found = from_line(paths, file, lines[0])
+    if found is None:
+        return replace(run, launch=lines[0], launch_file=file)
+    words = settings(file, lines[0].script_options)  # the spec says that the script reads them
+    return replace(found, name=run.name, spec=run.spec, arguments=words, arguments_whole=None)
+
+
+def launch_place(text: str) -> tuple[str, int | None]:
+    """File and line of `launch:`."""
+    name, _, number = text.rpartition(":")
+    return (name, int(number)) if name and number.isdecimal() else (text, None)
+
+
+def _stands_at(file: SourceFile, line: LaunchLine, number: int | None) -> bool:
+    first, last = file.source.place(line.span.start).line, file.source.place(line.span.end).line
+    return number is None or first <= number <= last
 
 
 def _model(

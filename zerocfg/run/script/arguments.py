@@ -43,6 +43,11 @@ class ScriptArguments:
     whole: bool
 
 
+def shows_arguments(script: Script) -> bool:
+    """Whether a script's code shows where the arguments of its Trainer come from."""
+    return any(is_arguments(name) for name in (*script.parsed, *(call.name for call in script.calls)))
+
+
 def script_arguments(script: Script, line: Mapping[str, Setting]) -> ScriptArguments:
     """The arguments of the script's Trainer, from its code and from the options of a launch line.
 

@@ -108,8 +108,9 @@ def _held_memory(verdict: Verdict) -> list[str]:
 def _not_proven(verdict: Verdict) -> list[str]:
     run, reduced = verdict.run, verdict.reduced
     found = _ranks(verdict) + _device(verdict)
+    found += [f"the saved weights: {one.why}" for one in reduced.changes if one.kind is Kind.SAVING]
     if verdict.command is not None:
-        return found
+        return [*found, *_of_command(verdict)]
     config = run.lock.model_config
     if config is None:
         found.append("anything about the model: its config is unknown, a small Llama ran")
@@ -128,6 +129,19 @@ def _not_proven(verdict: Verdict) -> list[str]:
     loop = "the Trainer's own" if run.consumer in ("transformers", "trl") else "its own"
     script = run.lock.script
     found.append(f"{script or 'your script'} and its data: zerocfg trained random weights on one batch in {loop} loop")
+    return found
+
+
+def _of_command(verdict: Verdict) -> list[str]:
+    """What a command without a run leaves open beside what holds for every run."""
+    if verdict.run.plan:
+        return []
+    found = []
+    if verdict.device.kind == "cpu":
+        found.append("kernels, memory and speed of a card: a processor ran")
+        if verdict.reduced.ranks > 1:
+            found.append("NCCL: the ranks communicated over gloo")
+    found.append("what the script does after these steps: evaluation, saving, the end of an epoch")
     return found
 
 

@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.emit.lock import Lock
+from zerocfg.run.model import UNKNOWN
 from zerocfg.smoke.judge import settings
 from zerocfg.smoke.judge.verdict import run_checks
 from zerocfg.smoke.launch.command import WRITTEN, launch
 from zerocfg.smoke.model.certificate import WORLD_SIZE, Check, Command
 from zerocfg.smoke.model.reduction import Kind, Reduced, Reduction
 from zerocfg.smoke.prepare.folder import RunFolder
+from zerocfg.smoke.prepare.line import run_of_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal
 
+    from zerocfg.run.model import Run
     from zerocfg.smoke.launch.command import Launched
     from zerocfg.smoke.launch.process import Outcome
     from zerocfg.smoke.prepare.device import Device
@@ -45,9 +48,40 @@ class CommandRun:
     checks: list[Check]
 
 
-def without_plan() -> RunFolder:
-    """A run without a plan, for a command without a run."""
-    return RunFolder(Path.cwd(), Lock("own command"), None, None)
+def without_plan(line: str | None = None) -> RunFolder:
+    """A run without a plan, for a command without a run; ``line``: the command."""
+    return RunFolder(Path.cwd(), Lock("own command"), None, None, line=run_of_command(line) if line else None)
+
+
+_SETTINGS = {name: setting for setting, name in settings.SHOWN.items()} | {
+    "engine": "engine",
+    "world size": "num_processes",
+}
+"""The setting of a row, by the row's name."""
+
+
+def _of_line(one: Check, line: Run | None) -> Check:
+    """A row with the value that the launch line and its files give, where they tell it. A script may mean to have
+    another, so that no difference fails."""
+    value = _value(one.name, line)
+    if value is UNKNOWN or one.seen == "-":
+        return (
+            replace(one, planned="-", ok=None)
+            if value is UNKNOWN
+            else replace(one, planned=settings.show(value), ok=None)
+        )
+    planned = settings.show(value)
+    return replace(one, planned=planned, ok=True if planned == one.seen else None)
+
+
+def _value(row: str, line: Run | None) -> object:
+    if line is None:
+        return UNKNOWN
+    if row != "precision":
+        return line.effective.value(_SETTINGS.get(row, row), UNKNOWN)
+    on = [name for name in ("bf16", "fp16") if line.effective.value(f"{name}.enabled") is True]
+    word = line.effective.value("mixed_precision", UNKNOWN)
+    return on[0] if on else "fp32" if word == "no" else word
 
 
 def run_command(
@@ -111,7 +145,7 @@ def _checks(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -> l
     if run.plan:
         return checks
     noted = {one.name for one in settings.check(run, reduced, reports)} - {WORLD_SIZE}
-    return [replace(one, planned="-", ok=None) if one.name in noted else one for one in checks]
+    return [_of_line(one, run.line) if one.name in noted else one for one in checks]
 
 
 def _reads(files: list[Path], reports: Path) -> list[Check]:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import settings
+from zerocfg.run.stages.arguments import mapping_of
 from zerocfg.smoke.worker.values import flat, whole
 
 if TYPE_CHECKING:
@@ -94,11 +95,21 @@ def _schedule(planned: dict[str, object], arguments: dict[str, object]) -> None:
     steps = total if isinstance(total, int) and total > 0 else None
     if steps and kind not in WITHOUT_TOTAL:
         planned["max_steps"] = steps
+    planned.update(_parameters(arguments))
     if kind != "constant" and isinstance(warmup, (int, float)) and not isinstance(warmup, bool):
         if warmup >= 1:
             planned["warmup_steps"] = int(warmup)
         elif steps:  # a share of them
             planned["warmup_steps"] = math.ceil(steps * warmup)
+
+
+def _parameters(arguments: dict[str, object]) -> dict[str, object]:
+    """`lr_scheduler_kwargs` as the schedule keeps them: a smallest rate as a share of the learning rate."""
+    given = mapping_of(arguments.get("lr_scheduler_kwargs")) or {}
+    rate, least = arguments.get("learning_rate"), given.pop("min_lr", None)
+    if isinstance(rate, (int, float)) and isinstance(least, (int, float)) and rate:
+        given["min_lr_rate"] = least / rate
+    return {f"lr_scheduler_kwargs.{name}": value for name, value in given.items()}
 
 
 def optimizer_class(planned: dict[str, object], run: RunFolder, reduced: Reduced) -> str | None:

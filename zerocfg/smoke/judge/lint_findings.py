@@ -36,6 +36,8 @@ def linted_run(folder: RunFolder) -> Run | None:
     """The run as the linter links it; None when its files do not determine it."""
     if folder.handwritten is not None:
         return folder.handwritten.run
+    if folder.line is not None or not (folder.hashes or folder.lock.plan):
+        return folder.line  # of a command: what else lies in the current folder is no part of it
     try:
         runs, _ = find_runs([folder.path], Files(), root=_top(folder))
     except OSError:

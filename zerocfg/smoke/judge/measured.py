@@ -29,7 +29,13 @@ def check(figures: Figures, expected: Expected | str, outcome: Outcome) -> list[
     if figures.on_card:
         checks += _card(figures, known)
     checks += _host(figures)
-    return [*checks, *_time(figures, known)]
+    return [*checks, *_time(figures, known), *_compiled(outcome)]
+
+
+def _compiled(outcome: Outcome) -> list[Check]:
+    if outcome.compiled < 1:
+        return []
+    return [Check("seconds of compiling operators", "-", f"{outcome.compiled:.0f}, outside the time limit", None)]
 
 
 def ran_out(outcome: Outcome) -> tuple[int, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.judge.expected_settings import ZERO, expected, optimizer_class
+from zerocfg.smoke.judge.expected_settings import WRAPPED, ZERO, expected, optimizer_class
 from zerocfg.smoke.model.certificate import ENGINE, STAGE, WORLD_SIZE, Check
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.folder import RunFolder
-    from zerocfg.smoke.worker.report_schema import RankReport
+    from zerocfg.smoke.worker.report_schema import Held, RankReport
 
 # Settings that have a row of their own, by their names.
 SHOWN = {
@@ -84,15 +84,26 @@ def _further(name: str, value: object, reports: list[RankReport]) -> Check:
     for further, parts in sources.items():
         if all(name in part for part in parts):
             seen = [part[name] for part in parts]
+            if name == WRAPPED:  # accelerate shards what is left over (embeddings, the head) in units of their own
+                ok = all(_classes(value) <= _classes(one) for one in seen)
+                return Check(name, show(value), together(seen), ok, further)
             return Check(name, show(value), together(seen), all(same(value, one) for one in seen), further)
     return Check(name, show(value), "-", None, "unseen")
+
+
+def _classes(names: object) -> set[str]:
+    return {part.strip() for part in str(names).split(",")}
 
 
 def _held(reduced: Reduced, planned: dict[str, object], reports: list[RankReport]) -> list[Check]:
     """Where shards, master weights and optimizer states are."""
     helds = [held for report in reports if (held := report["seen"].get("held"))]
     stage = planned.get(f"{ZERO}stage")
-    if len(helds) < len(reports) or not isinstance(stage, int):
+    if len(helds) < len(reports):
+        return []
+    if all(report["seen"].get("engine") == "fsdp" for report in reports):
+        return _fsdp_shards(planned, helds, reduced)
+    if not isinstance(stage, int):
         return []
     checks = []
     if not any(held["experts"] for held in helds):  # experts are split among other ranks than the rest
@@ -113,6 +124,22 @@ def _held(reduced: Reduced, planned: dict[str, object], reports: list[RankReport
         seen = [", ".join(master["dtypes"]) for master in masters]
         checks.append(Check("master weights", dtype, together(seen), all(one == dtype for one in seen), "acting"))
     return [*checks, *_places(planned, reports)]
+
+
+def _fsdp_shards(planned: dict[str, object], helds: list[Held], reduced: Reduced) -> list[Check]:
+    """Of FSDP, where the plan shards over all ranks of the machine."""
+    whole = planned.get("fsdp_config.fsdp_sharding_strategy") == "NO_SHARD"
+    meshed = any(name.startswith("parallelism_config.") for name in planned)
+    if whole or meshed or reduced.nodes > 1:
+        return []
+    shards = [held["shard"] for held in helds]
+    return _shards(
+        "parameters of a rank",
+        shards,
+        [held["parameters"] for held in helds],
+        [held["tensors"] for held in helds],
+        reduced,
+    )
 
 
 def _shards(name: str, held: list[int], whole: list[int], tensors: list[int], reduced: Reduced) -> list[Check]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from zerocfg.smoke.launch import process
+from zerocfg.smoke.model.reduction import Kind
 from zerocfg.smoke.prepare.folder import ACCELERATE, DEEPSPEED
 from zerocfg.smoke.worker.job import Job
 
@@ -53,6 +54,7 @@ def prepare(
     trainer = run.consumer in ("transformers", "trl")
     if own is not None and config is not None and trainer and own.run.deepspeed_route in ("trainer", None):
         reduced.arguments["deepspeed"] = str(config)
+    saves = not reduced.has(Kind.SAVING)
     job = Job(
         reports=str(scratch / "reports"),
         saved=str(saved),
@@ -66,9 +68,10 @@ def prepare(
         deepspeed_config=str(config) if config is not None else None,
         memory_limit=memory_limit,
         parts=parts,
-        no_resume=_no_resume(run) or _apart(nodes),
+        no_resume=_no_resume(run) or _apart(nodes) or (None if saves else "a checkpoint needs saved weights"),
         share=share,
         nodes=nodes.count if nodes is not None else 1,
+        saves=saves,
     )
     job.write(scratch / "job.json")
     command = process.launcher(by_accelerate, reduced.ranks, process.free_port(), nodes)

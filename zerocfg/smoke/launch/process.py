@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.smoke.launch import failure_cause, leftovers, operator_locks, out_of_memory, rank_reports, stacks
+from zerocfg.smoke.launch.compiling import Compiling
 from zerocfg.smoke.launch.interrupts import Interrupts, interrupts
 from zerocfg.smoke.launch.leftovers import MARK
 from zerocfg.smoke.launch.scratch import temporary
@@ -43,7 +45,7 @@ LOG = 1 << 20  # bytes of the log's end that are read
 class Outcome:
     """``failure`` is None when every rank came to its end; ``rank`` and ``detail`` tell of the one that failed.
 
-    ``kind`` of failure: as `cause.Cause`.
+    ``kind`` of failure: as `cause.Cause`. ``compiled``: of the ``seconds``, those in which a rank compiled operators.
     """
 
     reports: list[RankReport]
@@ -53,6 +55,7 @@ class Outcome:
     seconds: float = 0.0
     interrupted: bool = False
     kind: str | None = None
+    compiled: float = 0.0
 
 
 def environment(device: str, own: bool = False) -> dict[str, str]:
@@ -162,7 +165,7 @@ class _Run:
                 started=self.started,
             )
         )
-        outcome = Outcome(reports, seconds=seconds, interrupted=bool(self.stop))
+        outcome = Outcome(reports, seconds=seconds, interrupted=bool(self.stop), compiled=self.compiling.seconds)
         if found is not None:
             outcome.failure, outcome.kind, outcome.rank = found.text, found.kind, found.rank
             outcome.detail = found.detail
@@ -178,10 +181,12 @@ class _Run:
         vanished the others are killed: they wait for it inside a collective operation, where they do not hear
         torchrun's request to end.
         """
-        shown, looked = "", 0.0
-        patience = deadline
+        shown, looked, whole = "", 0.0, deadline
+        patience = math.inf
         while self.process.poll() is None and not self.stop and self.lock is None:
             now = time.monotonic()
+            self.compiling.look(now)
+            deadline = whole + self.compiling.allowed
             if now >= min(deadline, patience):
                 self._ask()
                 return now >= deadline
@@ -199,6 +204,8 @@ class _Run:
                 self._find_lock(seen)
             first = self.nodes.own[0] if self.nodes is not None else 0
             phase = str(seen[first].get("phase", "launch")) if seen else "launch"
+            if self.compiling.now is not None:
+                phase = f"compile {self.compiling.now}"
             if self.progress is not None and phase != shown:
                 shown = phase
                 self.progress(phase)
@@ -238,6 +245,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self._since: dict[Path, float] = {}
+        self.compiling = Compiling(self.folder / "reports")
 
     def _end(self, reports: list[RankReport]) -> None:
         """End the launcher and every process that it started: asked first, then killed; remove what they leave."""

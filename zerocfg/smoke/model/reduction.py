@@ -36,6 +36,7 @@ class Kind(enum.Enum):
     PRECISION = "precision"
     SHARED_CARD = "shared card"
     SAVING = "saving"
+    FSDP_LOADING = "fsdp_sync_module_states"
     LAUNCH = "launch"
 
 
@@ -128,6 +129,7 @@ _SUFFIXES = {
     Kind.OFFLOAD_OPTIMIZER: ", because libaio, which NVMe offload needs, is not installed",
     Kind.OFFLOAD_PARAM: ", because libaio, which NVMe offload needs, is not installed",
     Kind.OPTIM: ", because it needs a card",
+    Kind.FSDP_LOADING: ", with fsdp_cpu_ram_efficient_loading: FSDP 1 sends weights between cards only",
 }
 
 

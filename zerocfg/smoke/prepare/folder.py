@@ -18,6 +18,7 @@ from zerocfg.smoke.prepare import handwritten as by_hand
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from zerocfg.run.model import Run
     from zerocfg.smoke.model.reduction import Reduced
 
 LOCK = lockfile.NAME
@@ -31,6 +32,7 @@ class RunFolder:
 
     ``hashes``: sha256 of the files as they are now; ``changed``: those that differ from what the build wrote.
     ``handwritten``: how the files belong together where no build made them; ``lock`` then holds what they tell.
+    ``line``: the run of a command's launch line, where no run is named beside it.
     ``pinned``: a reduction whose model and samples are taken, whatever would fit: launches that are compared need it.
     """
 
@@ -42,6 +44,7 @@ class RunFolder:
     changed: dict[str, str] = field(default_factory=dict)
     handwritten: by_hand.Handwritten | None = None
     pinned: Reduced | None = None
+    line: Run | None = None
 
     @property
     def name(self) -> str:

@@ -247,8 +247,27 @@ def _offload(reduced: Reduced, scratch: Path) -> None:
             section["nvme_path"] = str(folder)
 
 
+def _fsdp_on_processor(reduced: Reduced) -> None:
+    """FSDP 1 sends no weights between ranks on a processor, and torch ends with a segmentation fault where it saves."""
+    accelerate = reduced.accelerate or {}
+    section = accelerate.get("fsdp_config")
+    if accelerate.get("distributed_type") != "FSDP" or not isinstance(section, dict):
+        return
+    if str(section.get("fsdp_version", 1)) != "1":
+        return
+    names = ("fsdp_sync_module_states", "fsdp_cpu_ram_efficient_loading")
+    keys = tuple(f"fsdp_config.{name}" for name in names)
+    for name, key in zip(names, keys, strict=True):
+        section[name] = False
+        reduced.plan[key] = False
+    reduced.changes.append(Reduction(Kind.FSDP_LOADING, True, False, keys))
+    why = "left out: torch ends with a segmentation fault where FSDP 1 saves on a processor"
+    reduced.changes.append(Reduction(Kind.SAVING, why=why))
+
+
 def _processor_only(reduced: Reduced) -> None:
     """Replace what the libraries refuse to do on a processor."""
+    _fsdp_on_processor(reduced)
     optim = reduced.arguments.get("optim")
     if isinstance(optim, str) and any(word in optim for word in ("8bit", "paged", "bnb", "apex", "npu")):
         del reduced.arguments["optim"]

@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from . import parts, sharing
+from . import compiling, fsdp_on_cpu, parts, sharing
 from .job import Job
 from .report import Report
 from .trial import Trial
@@ -26,6 +26,9 @@ def main() -> None:
     with report.recording():
         if job.share is not None:
             sharing.join(job.share, job.device)
+        compiling.follow(importlib.import_module("torch.utils.cpp_extension"), Path(job.reports))
+        if job.device == "cpu":
+            fsdp_on_cpu.allow()
         loop = importlib.import_module(f".loops.{LOOPS[job.consumer]}", __package__)
         watch = Watch(job, report)
         watch.finish(loop.train(job, watch, Trial.planned(job)))

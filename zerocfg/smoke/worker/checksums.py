@@ -46,23 +46,23 @@ def full(engine: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         # Flat parameters have no tensors of their own: FSDP itself has to say what they are.
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
-        known = {_plain(name) for name, _ in engine.named_parameters()}
+        known = {plain_name(name) for name, _ in engine.named_parameters()}
         state = get_model_state_dict(engine, options=StateDictOptions(full_state_dict=True))
-        yield from ((_plain(name), tensor) for name, tensor in state.items() if _plain(name) in known)
+        yield from ((plain_name(name), tensor) for name, tensor in state.items() if plain_name(name) in known)
         return
     for name, parameter in bare.named_parameters():
         if hasattr(parameter, "ds_id"):
             import deepspeed
 
             with deepspeed.zero.GatheredParameters([parameter], modifier_rank=None):
-                yield _plain(name), parameter.data
+                yield plain_name(name), parameter.data
         elif hasattr(parameter, "full_tensor"):
-            yield _plain(name), parameter.detach().full_tensor()
+            yield plain_name(name), parameter.detach().full_tensor()
         else:
-            yield _plain(name), parameter.data
+            yield plain_name(name), parameter.data
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A parameter's name in the bare model."""
     for wrapper in ("_fsdp_wrapped_module.", "_orig_mod.", "_checkpoint_wrapped_module."):
         name = name.replace(wrapper, "")

@@ -38,6 +38,7 @@ class Job:
     ``parts``: of "train", "resume" and "reference", what is done; training always is. ``no_resume``: why no checkpoint
     of this run can be resumed from, None when one should. ``share``: the mode in which all ranks use one card
     (`MODES`), None where each has its own. ``nodes``: machines whose ranks train together.
+    ``saves``: whether the weights are saved at the end.
     """
 
     reports: str
@@ -55,6 +56,7 @@ class Job:
     no_resume: str | None = None
     share: str | None = None
     nodes: int = 1
+    saves: bool = True
 
     @classmethod
     def read(cls, path: Path) -> Job:

@@ -29,7 +29,7 @@ class Trial:
 
     @classmethod
     def planned(cls, job: Job) -> Trial:
-        return cls(checkpoints(job))
+        return cls(checkpoints(job), save=job.saves)
 
     def steps(self, job: Job) -> int:
         """Optimizer steps that are done in this training."""

@@ -152,5 +152,5 @@ class Watch:
         self.memory.stop()
         self.phase("read back")
         collect.see_machine(self.report, self.job.device)
-        if self.report.rank == 0:
+        if self.report.rank == 0 and self.job.saves:
             self.report.content["weights"] = weights.read(Path(self.job.saved), model, self.report.content.get("sums"))

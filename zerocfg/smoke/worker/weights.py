@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .checksums import checksum
+from .checksums import checksum, plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def read(folder: Path, model: torch.nn.Module, sums: dict[str, int] | None = Non
     for name, parameter in model.named_parameters():
         if id(parameter) not in known:  # tied parameters are saved once
             known.add(id(parameter))
-            expected[name] = parameter
+            expected[plain_name(name)] = parameter
     counts = {name: math.prod(getattr(parameter, "ds_shape", parameter.shape)) for name, parameter in expected.items()}
     result: Weights = {"file": "", "expected": sum(counts.values()), "dtypes": {}, "live_dtypes": {}}
     result.update({"short": [], "other": [], "compared": 0, "loadable": None})

@@ -10,6 +10,7 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
+from .. import fsdp_on_cpu
 from ..model import join_deepspeed
 from ..readback.collect import DTYPES
 from . import redirect
@@ -46,6 +47,12 @@ def patch_accelerator(module: ModuleType) -> None:
     for name, wrap in wraps.items():
         setattr(kind, name, wrap(getattr(kind, name)))
     kind.init_trackers = lambda self, *_, **__: None
+
+
+def patch_state(module: ModuleType) -> None:
+    """FSDP on a processor."""
+    if current().job.device == "cpu":
+        fsdp_on_cpu.patch_state(module)
 
 
 def patch_optimizer(module: ModuleType) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import gc
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import compiling
 from .session import current
 
 if TYPE_CHECKING:
@@ -33,6 +35,10 @@ class Seen:
 
 def patch_tensor(module: ModuleType) -> None:
     module.Tensor.backward = _backward(module.Tensor.backward)
+
+
+def patch_extensions(module: ModuleType) -> None:
+    compiling.follow(module, Path(current().job.reports))
 
 
 def patch_optimizer(module: ModuleType) -> None:

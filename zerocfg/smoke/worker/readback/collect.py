@@ -65,6 +65,8 @@ def see(
             known = PartialState._shared_state and AcceleratorState._shared_state
             plugin = getattr(AcceleratorState(), "fsdp_plugin", None) if known else None
             acting, parsed = torch_engines.fsdp(model, plugin)
+            own, whole, tensors = torch_engines.shard(model)
+            report.see({"held": {"ranks": ranks, "parameters": whole, "shard": own, "tensors": tensors}})
         if "micro_batch" in settings and "gradient_accumulation_steps" in settings:
             acting["train_batch_size"] = settings["micro_batch"] * settings["gradient_accumulation_steps"] * ranks
     bare = model.module if hasattr(model, "module") else model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..values import plain
 
@@ -11,16 +11,10 @@ if TYPE_CHECKING:
 
     from ..report_schema import States
 
-# What transformers.get_scheduler puts into torch's LambdaLR, by name of the function, as TrainingArguments call it.
-SCHEDULES = {
-    "_get_constant_lambda": "constant",
-    "_get_constant_schedule_with_warmup_lr_lambda": "constant_with_warmup",
-    "_get_linear_schedule_with_warmup_lr_lambda": "linear",
-    "_get_cosine_schedule_with_warmup_lr_lambda": "cosine",
-    "_get_cosine_with_hard_restarts_schedule_with_warmup_lr_lambda": "cosine_with_restarts",
-    "_get_polynomial_decay_schedule_with_warmup_lr_lambda": "polynomial",
-    "_get_inverse_sqrt_schedule_lr_lambda": "inverse_sqrt",
-}
+TRANSFORMERS = "transformers.optimization"
+"""The module whose functions transformers.get_scheduler puts into torch's LambdaLR. Several kinds share one function,
+and several functions one name, so that a kind is known by its values alone."""
+SEEN_STEPS = 64
 # Parameters of DeepSpeed's schedules, and the attributes in which WarmupLR, OneCycle and LRRangeTest keep them.
 ATTRIBUTES = {
     "warmup_min_lr": "min_lrs",
@@ -74,12 +68,12 @@ def schedule(scheduler: object) -> dict[str, object]:
         return {}
     function = next(iter(getattr(scheduler, "lr_lambdas", [])), None)
     if function is not None:
-        known = getattr(function, "keywords", {})  # of the functools.partial that transformers makes
-        name = getattr(getattr(function, "func", function), "__name__", "")
+        known = dict(getattr(function, "keywords", {}))  # of the functools.partial that transformers makes
         named = {
-            "lr_scheduler_type": SCHEDULES.get(name),
-            "warmup_steps": known.get("num_warmup_steps"),
-            "max_steps": known.get("num_training_steps"),
+            "lr_scheduler_type": kind_of(scheduler, function),
+            "warmup_steps": known.pop("num_warmup_steps", None),
+            "max_steps": known.pop("num_training_steps", None),
+            **{f"lr_scheduler_kwargs.{key}": value for key, value in known.items() if key != "lr_init"},
         }
         return {key: plain(value) for key, value in named.items() if value is not None}
     found: dict[str, object] = {"scheduler.type": type(scheduler).__name__}
@@ -94,6 +88,42 @@ def schedule(scheduler: object) -> dict[str, object]:
         if not key.startswith("_") and isinstance(value, (bool, int, float, str)):
             found.setdefault(f"scheduler.params.{key}", plain(value))
     return found
+
+
+def kind_of(scheduler: Any, function: Any) -> str | None:
+    """The `lr_scheduler_type` with which transformers makes a schedule of the same values at every step that is looked
+    at; None for a schedule that is not made by it. Of several that agree (a cosine, and one that ends at a rate of 0)
+    the one of the same function that takes every parameter of this."""
+    if getattr(getattr(function, "func", function), "__module__", "") != TRANSFORMERS:
+        return None
+    import inspect
+
+    import torch
+    from transformers import SchedulerType, get_scheduler
+    from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION
+
+    known = dict(getattr(function, "keywords", {}))
+    rate = known.pop("lr_init", scheduler.base_lrs[0])
+    warmup, total = known.pop("num_warmup_steps", 0), known.pop("num_training_steps", None)
+    last = total or 4 * warmup + 4
+    steps = sorted({*range(min(last, 3)), *(last * part // SEEN_STEPS for part in range(SEEN_STEPS + 1)), warmup})
+    found: list[tuple[bool, int, str]] = []
+    for kind in SchedulerType:
+        takes = inspect.signature(TYPE_TO_SCHEDULER_FUNCTION[kind]).parameters
+        given = {name: value for name, value in known.items() if name in takes}
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=rate)
+        try:
+            made: Any = get_scheduler(
+                kind, optimizer, warmup, total if "num_training_steps" in takes else None, given or None
+            )
+            other = made.lr_lambdas[0]
+            same = [other(step) for step in steps] == [function(step) for step in steps]
+        except (AttributeError, TypeError, ValueError, ZeroDivisionError):  # it cannot be made of these parameters
+            continue
+        if same:
+            differs = getattr(other, "func", other) is not getattr(function, "func", function)
+            found.append((differs, len(known) - len(given), kind.value))
+    return min(found)[2] if found else None
 
 
 def states(optimizer: torch.optim.Optimizer | None) -> States:

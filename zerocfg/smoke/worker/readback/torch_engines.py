@@ -42,9 +42,22 @@ def fsdp(model: torch.nn.Module, plugin: object = None) -> tuple[dict[str, objec
     """(acting, parsed) settings; ``plugin`` is accelerate's, which knows what the units do not tell."""
     names = {base.__name__ for base in type(model).__mro__}
     acting = _first(model) if OWN in names else _second(model)
-    wrappers = sum(1 for module in model.modules() if type(module).__name__ == WRAPPER)
+    wrappers = sum(1 for module in model.modules() if WRAPPER in {base.__name__ for base in type(module).__mro__})
     acting[FSDP + "activation_checkpointing"] = wrappers > 0
     return acting, _plugin(plugin) if plugin is not None else {}
+
+
+def shard(model: torch.nn.Module) -> tuple[int, int, int]:
+    """Elements of the parameters that this rank holds, those of the whole model, and the number of its tensors."""
+    # A flat parameter of version 1 knows the size of what it was made of; it may show views of it in its place.
+    handles = [handle for unit in model.modules() if (handle := getattr(unit, "_handle", None)) is not None]
+    flats = [handle.flat_param for handle in handles if hasattr(handle, "flat_param")]
+    if flats:
+        whole = sum(flat._unpadded_unsharded_size.numel() for flat in flats)
+        return sum(flat.numel() for flat in flats), whole, sum(len(flat._shapes) for flat in flats)
+    parameters = list(model.parameters())
+    held = sum(part.to_local().numel() if hasattr(part, "to_local") else part.numel() for part in parameters)
+    return held, sum(part.numel() for part in parameters), len(parameters)
 
 
 def _first(model: torch.nn.Module) -> dict[str, object]:
@@ -93,8 +106,8 @@ def _inner(module: torch.nn.Module) -> torch.nn.Module:
 
 def _class(unit: torch.nn.Module) -> str:
     """Of a module of FSDP 2, whose class derives from FSDPModule and from its own."""
-    inner = _inner(unit)
-    return type(inner).__name__ if inner is not unit else str(type(unit).__mro__[2].__name__)
+    inner = _inner(unit)  # below a wrapper it may be a unit, too
+    return str(type(inner).__mro__[2].__name__) if _is_unit(inner) else type(inner).__name__
 
 
 def _is_unit(module: torch.nn.Module) -> bool:
