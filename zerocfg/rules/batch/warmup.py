@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
+from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.batch.hyperparameters import number
 from zerocfg.rules.batch.scheduler import PARAMS, parameters, scheduler_type
@@ -18,6 +19,8 @@ from zerocfg.source.node import Path
 
 _WARMUPS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
 _RATE: Path = ("optimizer", "params", "lr")
+_NULL_IS_THE_OPTIMIZERS = "0.17.2"
+"""The release of DeepSpeed from which on a peak of null is the optimizer's rate; earlier ones stop at it."""
 
 
 @rule("ZC229", "warmup-longer-than-schedule", Severity.WARNING)
@@ -49,14 +52,21 @@ def peak_ignores_learning_rate(run: Run) -> Iterator[Finding]:
         rate = arguments_of(run).setting("learning_rate").value
     if number(rate) and rate == 1e-3:
         return
-    filler = run.consumer in (*TRAINERS, "accelerate")
-    text = '"auto"' if filler else "null"
+    text = "null"
+    if run.consumer in (*TRAINERS, "accelerate"):
+        text = '"auto"'
+    elif "deepspeed" in run.versions and admits(run.versions["deepspeed"], below=_NULL_IS_THE_OPTIMIZERS):
+        text = show(rate) if number(rate) else ""
     known = f" although the optimizer's learning rate is {show(rate)}" if number(rate) else ""
     yield Finding(
         Location(run.deepspeed, PARAMS, "key"),
         f"WarmupDecayLR has no `warmup_max_lr` and silently climbs to its own default, 0.001{known}",
-        f'add `"warmup_max_lr": {text}`: the learning rate of the optimizer',
-        fix=edited(insert_entry, run.deepspeed, PARAMS, "warmup_max_lr", text, why="climb to the optimizer's rate"),
+        f'add `"warmup_max_lr": {text}`: the learning rate of the optimizer'
+        if text
+        else "add `warmup_max_lr`, the learning rate of the optimizer",
+        fix=edited(insert_entry, run.deepspeed, PARAMS, "warmup_max_lr", text, why="climb to the optimizer's rate")
+        if text
+        else None,
         severity=None if number(rate) else Severity.WARNING,
     )
 

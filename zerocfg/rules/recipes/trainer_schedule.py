@@ -16,7 +16,7 @@ _RATE_OF_OPTIMIZER = {"polynomial": (), "cosine_with_min_lr": ("min_lr",), "cosi
 """Schedules of transformers that ask the optimizer for its defaults, and with which argument they do."""
 
 
-@rule("ZC234", "schedule-of-trainer-with-zero", Severity.ERROR, consumers=TRAINERS, versions="transformers>=5.1")
+@rule("ZC234", "schedule-of-trainer-with-zero", Severity.ERROR, consumers=TRAINERS, versions="transformers>=5.2")
 def schedule_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
     asked = arguments_of(run).setting("lr_scheduler_type")
     if not isinstance(asked.value, str) or asked.value not in _RATE_OF_OPTIMIZER or asked.origin.file is None:
