@@ -77,6 +77,44 @@ def test_a_rule_that_names_its_releases(zerocfg: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "code", "said"),
+    [
+        (
+            "ds.json",
+            '{"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "OneBitAdam", "params": {"lr": 1e-5}}}\n',
+            "ZC212",
+            "DeepSpeed 0.19.7 and later",
+        ),
+        (
+            "accelerate.yaml",
+            "distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: FULL_SHARD\n",
+            "ZC603",
+            "accelerate 1.6.0 and later",
+        ),
+        (
+            "recipe.yaml",
+            "output_dir: out\nper_device_train_batch_size: 1\nfsdp: true\nfsdp_config:\n  reshard_after_forward: full_shard\n",
+            "ZC603",
+            "transformers 5.10.1 and later",
+        ),
+        (
+            "recipe.yaml",
+            "output_dir: out\nper_device_train_batch_size: 1\nfsdp: 'true'\n",
+            "ZC623",
+            "transformers 4.46.3 and later; not known before",
+        ),
+    ],
+)
+def test_a_rule_of_which_some_findings_came_later(
+    zerocfg: Cli, tmp_path: Path, name: str, text: str, code: str, said: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    consumer = {"ds.json": "deepspeed", "accelerate.yaml": "accelerate"}.get(name, "transformers")
+    outcome = zerocfg("lint", "--all-releases", "--consumer", consumer, "--select", code, name)
+    assert f"= releases: {said}\n" in outcome.out
+
+
+@pytest.mark.parametrize(
     ("parts", "known_from", "said"),
     [
         ([("0.1", "0.4")], "0.1", "all known releases of DeepSpeed, 0.1 to 0.4"),

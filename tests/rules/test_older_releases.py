@@ -13,12 +13,12 @@ from zerocfg.catalog.versions import bounds
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.linter.selection import Selection
-from zerocfg.rulebook.older_releases import LIBRARIES, key_of, keys_of
+from zerocfg.rulebook.older_releases import LIBRARIES, OF_ARGUMENTS, key_of, keys_of, since
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rulebook.proof import printed, unprinted
 from zerocfg.rules.api import Rule
 from zerocfg.rules.registry import ALL, find
-from zerocfg.rules.release_scope import library_of
+from zerocfg.rules.release_scope import OF_HISTORIES, library_of
 
 ACCEPTED = ("runs", "other")
 """Outcomes of examples that do not do what their rule claims."""
@@ -38,7 +38,6 @@ TOLD = {
 LESS = {
     **dict.fromkeys(("ZC622", "ZC628", "ZC631", "ZC644"), "nothing is said of these arguments before 5.10"),
     "ZC602": "accelerate before 1.6 has no such key, which ZC865 tells",
-    **dict.fromkeys(("ZC613", "ZC616", "ZC642"), "nothing is said of FSDP 2 in older releases"),
     **dict.fromkeys(("ZC632", "ZC634", "ZC636", "ZC640"), "nothing is said of the first parallelism_config"),
 }
 """Rules that are silent on a set on which an example does what they claim, and why."""
@@ -131,6 +130,15 @@ def test_an_example_goes_by_what_is_run_and_claimed() -> None:
     ):
         assert key_of(rule, other) != key
     assert len({*keys_of(rule)}) == len(page_of(rule).bad)
+
+
+def test_a_rule_that_was_played_says_where_it_holds() -> None:
+    """By `versions`, by histories, or by examples that showed its claim from some set on."""
+    of_histories = OF_HISTORIES | OF_ARGUMENTS
+    silent = {code for code in rule_outcomes().rules if since(the(code)) is None and not the(code).versions}
+    assert silent - of_histories == set(), (
+        "name the releases: Rule.versions, Finding.versions, or `Seen with` on its page"
+    )
 
 
 def test_each_exception_is_one() -> None:

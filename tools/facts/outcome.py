@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tests.proofs.claims import Claim, same
 from tests.proofs.harness import ABSENT, Observation
@@ -19,8 +20,11 @@ SAME = Outcome("same")
 def judged(claim: Claim, seen: Observation, good: Observation | None) -> Outcome:
     """``good``: what the good example does there, which must run where the bad one is said to do something else. The
     error that is claimed may come in another phase than today."""
-    raised = seen.error.phase if seen.error is not None and claim.proof.raises is not None else claim.proof.phase
-    if not replace(claim, proof=replace(claim.proof, phase=raised)).objections(seen):
+    claimed = claim
+    if seen.error is not None and claim.proof.raises is not None:
+        phase: Any = seen.error.phase
+        claimed = replace(claim, proof=replace(claim.proof, phase=phase))
+    if not claimed.objections(seen):
         return SAME
     if seen.error is not None and (lacks_an_operator(seen) or _of_harness(seen)):
         return Outcome("unplayable", _short(seen))

@@ -28,7 +28,7 @@ from tests.proofs.judging import what_is_played
 from tools.facts.environment import CACHE, ROOT
 from tools.facts.outcome import judged, lacks_an_operator
 from tools.facts.played import FILE, together, written
-from tools.facts.set_zygote import COMPILE, OPERATORS
+from tools.facts.set_zygote import COMPILE, NOT_COMPILED, OPERATORS
 from tools.facts.sets import SETS, ReleaseSet, alone, installed, versions
 from zerocfg.catalog.rule_outcomes import Outcome, rule_outcomes
 from zerocfg.rulebook.older_releases import key_of, keys_of
@@ -192,11 +192,14 @@ def main() -> int:
             except NotPlayedError:
                 left += 1
                 continue
+            if outcome.kind != "same":
+                print(f"{wanted.deepspeed} {rule.code}-{number + 1} {outcome.kind}: {outcome.seen}", flush=True)
+            if NOT_COMPILED in outcome.seen:  # nothing new: what is known of it stays
+                left += 1
+                continue
             found.setdefault(rule.code, {}).setdefault(key_of(rule, page_of(rule).bad[number]), {})[
                 wanted.deepspeed
             ] = outcome
-            if outcome.kind != "same":
-                print(f"{wanted.deepspeed} {rule.code}-{number + 1} {outcome.kind}: {outcome.seen}", flush=True)
         on.close()
         print(f"{wanted.deepspeed}: {len(work) - left} of {len(work)} examples played", flush=True)
     if not instead:

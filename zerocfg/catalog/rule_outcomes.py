@@ -39,8 +39,9 @@ class RuleOutcomes:
         return tuple(known.get(example, {}).get(name) for example in examples)
 
     def since(self, code: str, examples: Mapping[str, str]) -> str | None:
-        """The oldest set from which on these examples showed the claim of their rule on every one, each on the sets that
-        have the releases in which its claim is seen (its value, "" for all); None where they did not on the newest."""
+        """The oldest set from which on these examples showed the claim of their rule on every one; None where the
+        newest did not. Each is asked on the sets with the releases in which its claim is seen: its value, "" for all.
+        """
         found = None
         for name in reversed([*self.sets]):
             asked = [example for example, releases in examples.items() if self.has(name, releases)]

@@ -524,6 +524,19 @@ WARMUP = (
     near("ZC230", "a rate that nobody knows", ('"lr": 1e-5', '"lr": "auto"')).finds(
         "warning", 'ds.json:1:136: "params"', "0.001"
     ),
+    # DeepSpeed before 0.17.2 stops at a peak of null
+    near("ZC230", "a release that stops at null", versions={"deepspeed": "0.17.1"})
+    .finds("error", 'ds.json:1:134: "params"', "0.001", "1e-05", "1e-05")
+    .becomes('"warmup_max_lr": 1e-05', safe=True),
+    near("ZC230", "a release that takes null", versions={"deepspeed": ">=0.17.2"})
+    .finds("error", 'ds.json:1:134: "params"', "0.001", "1e-05")
+    .becomes('"warmup_max_lr": null', safe=True),
+    near("ZC230", "neither null nor a number", ('"lr": 1e-5', '"lr": "auto"'), versions={"deepspeed": ">=0.16"})
+    .finds("warning", 'ds.json:1:136: "params"', "0.001")
+    .becomes(),
+    near("ZC230", "the Trainer fills it in any release", bad=2, versions={"deepspeed": "0.16.9"})
+    .finds("error", 'ds.json:1:209: "params"', "0.001", "1e-05")
+    .becomes('"warmup_max_lr": "auto"', safe=True),
     near("ZC230", "the rate of the recipe", ("0.00001", "0.001"), bad=2),
     near("ZC230", "WarmupLR takes the optimizer's", ("WarmupDecayLR", "WarmupLR")),
     near("ZC231", "the same", ("1e-3", "1e-5")),

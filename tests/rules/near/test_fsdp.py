@@ -568,6 +568,7 @@ TRAINING = (
 
 _OLDER, _EITHER = {"transformers": "5.9.0"}, {"transformers": ">=5"}
 _SHARDS_ALONE = {"accelerate": "==1.6.0"}
+_BY_SIZE = "accelerate.yaml: SIZE_BASED_WRAP"
 _TOLD = "fsdp: true\ngradient_checkpointing: true\n"
 _CONFIG_ON_LINE = ("--config recipe.yaml", "--config recipe.yaml --fsdp_config fsdp.json")
 RELEASES = (
@@ -644,7 +645,27 @@ RELEASES = (
     near("ZC642", "the launcher's FSDP 2", versions={"transformers": "4.57.6"}).finds(
         "error", "recipe.yaml: optim: adafactor", 2
     ),
-    near("ZC642", "accelerate before FSDP 2", versions={"accelerate": "1.5.2"}),
+    *(near("ZC642", f"accelerate {one}", versions={"accelerate": one}) for one in ("1.5.2", "1.7.0")),
+    near("ZC642", "accelerate 1.8", versions={"accelerate": "1.8.0"}).finds(
+        "error", "recipe.yaml: optim: adafactor", 2
+    ),
+    near("ZC642", "accelerate that may be", versions={"accelerate": ">=1.7"}).finds(
+        "warning", "recipe.yaml: optim: adafactor", 2, "1.8.0", "1.7"
+    ),
+    near("ZC613", "accelerate 1.7", versions={"accelerate": "1.7.0"}),
+    near("ZC613", "accelerate 1.8", versions={"accelerate": "1.8.0"}).finds(
+        "error", "accelerate.yaml: fsdp_ignored_modules: lm_head"
+    ),
+    near("ZC616", "accelerate 1.6", versions=_SHARDS_ALONE),
+    near("ZC616", "accelerate 1.7", versions={"accelerate": "1.7.0"}).finds(
+        "error", _BY_SIZE, 2, also=("accelerate.yaml: fsdp_min_num_params: 100000",)
+    ),
+    near("ZC616", "arguments of before 5.10 choose FSDP 1", bad=2, versions=_OLDER),
+    near("ZC616", "arguments of 5.10", bad=2, versions={"transformers": "5.10.1"}).finds(
+        "error", "recipe.yaml: SIZE_BASED_WRAP", 2, also=("recipe.yaml: min_num_params: 100000",)
+    ),
+    near("ZC635", "accelerate 1.14", versions={"accelerate": "1.14.0"}),
+    near("ZC638", "accelerate 1.14", versions={"accelerate": "1.14.0"}),
     near("ZC629", "transformers before 5.10", versions=_OLDER),
     near("ZC643", "transformers before 5.10", versions=_OLDER),
     near("ZC644", "arguments of before 5.10", bad=2, versions=_OLDER),

@@ -406,6 +406,17 @@ MODEL = (
 COSINE = "lr_scheduler_type: cosine_with_min_lr\n"
 
 SCHEDULES = (
+    near("ZC234", "transformers that makes the schedule first", versions={"transformers": "5.1.0"}),
+    near("ZC234", "transformers that makes it last", versions={"transformers": "5.2.0"}).finds(
+        "error", "recipe.yaml: polynomial"
+    ),
+    near("ZC234", "transformers that may", versions={"transformers": ">=5.1"}).finds(
+        "warning", "recipe.yaml: polynomial", "5.2.0", "5.1"
+    ),
+    near("ZC815", "transformers without the new name", versions={"transformers": "5.22.2"}),
+    near("ZC815", "transformers with both names", versions={"transformers": "5.23.0"}).finds(
+        "error", "recipe.yaml: gradient_checkpointing: true", also=("recipe.yaml: activation_checkpointing: false",)
+    ),
     near("ZC234", "stage 0", ('"stage": 2', '"stage": 0')),
     near("ZC234", "stage 1", ('"stage": 2', '"stage": 1')).finds("error", "recipe.yaml: polynomial"),
     near("ZC234", "no DeepSpeed", ("deepspeed: ds.json\n", "")),

@@ -240,6 +240,14 @@ GRADIENTS = (
     near("ZC421", "null is the default", ("false", "null")),
     near("ZC421", "nothing is offloaded", ("cpu", "none")),
     near("ZC421", "nvme, which stage 2 keeps on the host", ("cpu", "nvme")).finds("note", CONTIGUOUS),
+    near("ZC423", "a release without the key", versions={"deepspeed": "0.19.6"}),
+    near("ZC423", "a release that may have it", versions={"deepspeed": "<=0.19.7"}).finds(
+        "warning", 'ds.json: "compute_grad_norm": false', "1.0", "0.19.7", "0.19.7", "0"
+    ),
+    near("ZC424", "a release without the key", versions={"deepspeed": "0.19.6"}),
+    near("ZC424", "the first with it", versions={"deepspeed": "0.19.7"}).finds(
+        "error", 'ds.json: "compute_grad_norm": false'
+    ),
     near("ZC423", "true", ("false", "true")),
     near("ZC423", "auto is true", ("false", '"auto"')),
     near("ZC423", "null is true", ("false", "null")),

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
+from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.batch.scheduler import schedule_params
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin
 from zerocfg.rules.key import deepspeed, setting, trainer_argument
 from zerocfg.run.model import Run
+
+_NULL_IS_THE_OPTIMIZERS = "0.17.2"
+"""The release of DeepSpeed from which on a peak of null is the optimizer's rate; earlier ones stop at it."""
 
 
 @rule("ZC229", "warmup-longer-than-schedule", Severity.WARNING)
@@ -41,11 +45,15 @@ def peak_ignores_learning_rate(run: Run) -> Iterator[Finding]:
     if rate == 1e-3:
         return
     text = '"auto"' if run.consumer in WITH_ACCELERATE else "null"
+    declared = run.versions.get("deepspeed", "")
+    if text == "null" and declared and admits(declared, below=_NULL_IS_THE_OPTIMIZERS):
+        text = "" if rate is None else show(rate)
     known = "" if rate is None else f" although the optimizer's learning rate is {show(rate)}"
+    entry = f'`"warmup_max_lr": {text}`:' if text else "`warmup_max_lr`,"
     yield params.finding(
         f"WarmupDecayLR has no `warmup_max_lr` and silently climbs to its own default, 0.001{known}",
-        f'add `"warmup_max_lr": {text}`: the learning rate of the optimizer',
-        fix=params["warmup_max_lr"].set(text, "climb to the optimizer's rate"),
+        f"add {entry} the learning rate of the optimizer",
+        fix=params["warmup_max_lr"].set(text, "climb to the optimizer's rate") if text else None,
         where="key",
         severity=Severity.WARNING if rate is None else None,
     )

@@ -114,7 +114,7 @@ def fsdp_ignored_modules_as_list(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC613", "fsdp2-ignored-modules-lost", Severity.ERROR, versions="accelerate>=1.15")
+@rule("ZC613", "fsdp2-ignored-modules-lost", Severity.ERROR, versions="accelerate>=1.8")
 def fsdp2_ignored_modules_lost(run: Run) -> Iterator[Finding]:
     key = fsdp_key(run, "ignored_modules")
     efficient = run.effective.environment.get("FSDP_CPU_RAM_EFFICIENT_LOADING")

@@ -34,6 +34,10 @@ _FIRST_ONLY = (
 )
 
 
+_ON_PROCESSORS = "accelerate>=1.8"
+"""Those whose FSDP 2 trains without an accelerator too: of earlier ones nothing was seen."""
+
+
 @rule("ZC642", "adafactor-with-fsdp2", Severity.ERROR, consumers=TRAINERS)
 def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
     version = argument_version(run) or fsdp_version(run)
@@ -45,7 +49,7 @@ def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
         "adafactor cannot step on the distributed tensors of FSDP 2: the job stops in its first step",
         "write adamw_torch",
         fix=set_argument(run, "optim", "adamw_torch", "write adamw_torch"),
-        versions=releases(run),
+        versions=releases(run) or _ON_PROCESSORS,
     )
 
 

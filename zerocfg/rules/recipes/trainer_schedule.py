@@ -31,7 +31,7 @@ def _schedule_arguments(run: Run) -> dict[str, object] | None:
     return mapping_of(stated.held) if stated.held is not None else {}
 
 
-@rule("ZC234", "schedule-of-trainer-with-zero", Severity.ERROR, consumers=TRAINERS, versions="transformers>=5.1")
+@rule("ZC234", "schedule-of-trainer-with-zero", Severity.ERROR, consumers=TRAINERS, versions="transformers>=5.2")
 def schedule_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
     key, given, config = _schedule(run), _schedule_arguments(run), deepspeed_data(run)
     if key.file is None or not isinstance(key.value, str) or key.value not in _RATE_OF_OPTIMIZER or given is None:
