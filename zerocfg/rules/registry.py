@@ -1,18 +1,20 @@
-"""Every rule, in the order of its code. An explicit list: no import scanning."""
+"""Every rule, in the order of its code: those of the modules that the families import."""
 
 from __future__ import annotations
+
+from types import ModuleType
 
 from zerocfg.rules import batch, files, fsdp, keys, launch, memory, offload, precision, recipes, zero
 from zerocfg.rules.api import Rule
 
 FAMILIES = (files, keys, batch, precision, zero, offload, fsdp, launch, recipes, memory)
-"""One package a family, in the order of the codes; each lists its modules."""
+"""One package a family, in the order of the codes; it imports its modules, and there is no other list of them."""
 
-_MODULES = tuple(module for family in FAMILIES for module in family.MODULES)
+_MODULES = [module for family in FAMILIES for module in vars(family).values() if isinstance(module, ModuleType)]
 
 ALL: tuple[Rule, ...] = tuple(
     sorted(
-        (rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, Rule)),
+        {rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, Rule)},
         key=lambda rule: rule.code,
     )
 )

@@ -14,16 +14,3 @@ from zerocfg.rules.batch import (
     sizes,
     warmup,
 )
-
-MODULES = (
-    sizes,
-    accumulation,
-    processes,
-    sections,
-    clipping,
-    optimizer,
-    optimizer_fit,
-    hyperparameters,
-    scheduler,
-    warmup,
-)

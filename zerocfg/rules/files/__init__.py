@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from zerocfg.rules.files import ignores, misread, reading, yaml_words
-
-MODULES = (ignores, reading, yaml_words, misread)

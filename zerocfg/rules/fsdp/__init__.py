@@ -13,5 +13,3 @@ from zerocfg.rules.fsdp import (
     values,
     wrapping,
 )
-
-MODULES = (plugin, keys, wrapping, training, arguments, values, layer_names, parallelism, sequence_parallel)

@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from zerocfg.rules.keys import names, places, truths, values
-
-MODULES = (names, places, values, truths)

@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from zerocfg.rules.launch import config, environment, hosts, line, machines, rendezvous, runner, torchrun, unused
-
-MODULES = (config, line, unused, machines, rendezvous, hosts, runner, torchrun, environment)

@@ -93,9 +93,7 @@ def file_not_found(run: Run) -> Iterator[Finding]:
 def _certain(file: SourceFile, path: str) -> bool:
     """Whether a page of documentation names a file that should be there: its folder is, with other files of its kind.
     What else a page names may be the reader's to write. Of all other files this is certain."""
-    if not is_page(file) or file.path is None:
-        return True
-    return has_similar_files(file.path, path)
+    return not is_page(file) or file.path is None or has_similar_files(file.path, path)
 
 
 def _is_number(origin: Origin) -> bool:
@@ -104,13 +102,11 @@ def _is_number(origin: Origin) -> bool:
     return origin.kind == "file" and isinstance(node, Scalar) and not isinstance(node.value, str)
 
 
-_EXAMPLES = ("path/to", "your", "<", "$", "{", "...", "xxx")
+_EXAMPLES = ("path/to", "your", "<", "$", "{", "...", "xxx", ":")
 
 
 def _looks_local(path: str) -> bool:
-    return (
-        bool(path) and path[0] not in "/~\\" and ":" not in path and not any(word in path.lower() for word in _EXAMPLES)
-    )
+    return path[:1] not in ("", "/", "~", "\\") and not any(word in path.lower() for word in _EXAMPLES)
 
 
 @rule("ZC707", "two-deepspeed-files", Severity.ERROR)

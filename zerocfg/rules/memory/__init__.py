@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from zerocfg.rules.memory import buffers, capacity, limits, workload
-
-MODULES = (buffers, workload, capacity, limits)

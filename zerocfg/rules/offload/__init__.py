@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from zerocfg.rules.offload import devices, keys, launch, nvme, nvme_settings, steps
-
-MODULES = (devices, keys, launch, steps, nvme, nvme_settings)

@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from zerocfg.rules.precision import arguments, autocast, dtypes, formats, fp8, masters, scaling
-
-MODULES = (formats, arguments, dtypes, masters, scaling, autocast, fp8)

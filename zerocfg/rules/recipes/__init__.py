@@ -17,19 +17,3 @@ from zerocfg.rules.recipes import (
     trl_options,
     trl_recipe,
 )
-
-MODULES = (
-    removed,
-    trainer_types,
-    trainer_arguments,
-    trainer_model,
-    trainer_schedule,
-    trainer_steps,
-    trainer_values,
-    trainer_words,
-    trl_batches,
-    trl_options,
-    trl_recipe,
-    slips,
-    releases,
-)

@@ -16,18 +16,3 @@ from zerocfg.rules.zero import (
     zenflow,
     zeropp,
 )
-
-MODULES = (
-    stages,
-    autos,
-    stage_keys,
-    gradients,
-    communication,
-    zeropp,
-    zenflow,
-    compiling,
-    features,
-    instruments,
-    saving,
-    checkpoint,
-)
