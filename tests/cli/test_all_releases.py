@@ -93,7 +93,8 @@ def test_a_rule_that_names_its_releases(zerocfg: Cli, tmp_path: Path) -> None:
         ),
         (
             "recipe.yaml",
-            "output_dir: out\nper_device_train_batch_size: 1\nfsdp: true\nfsdp_config:\n  reshard_after_forward: full_shard\n",
+            "output_dir: out\nper_device_train_batch_size: 1\nfsdp: true\n"
+            "fsdp_config:\n  reshard_after_forward: full_shard\n",
             "ZC603",
             "transformers 5.10.1 and later",
         ),
