@@ -215,3 +215,60 @@ def test_a_fix_that_brings_another_finding_is_dropped_alone(tmp_path: Path) -> N
     texts, after, count = fix_all(lint(tmp_path, None, only), again)
     assert list(texts) == [str(tmp_path / "b.yaml")] and count == 1
     assert [(d.span.file.name, d.fix) for d in after.diagnostics] == [("a.yaml", None)]
+
+
+TRAINED = {
+    "run.sh": "deepspeed --num_gpus 2 train.py\n",
+    "train.py": """from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+args = TrainingArguments(
+    output_dir="out",
+    deepspeed="ds.json",
+    per_device_train_batch_size=1,
+    max_grad_norm=0.5,
+    lr_scheduler_type="cosine",
+)
+Trainer(model=model, args=args, train_dataset=[]).train()
+""",
+    "ds.json": json.dumps(
+        {
+            "train_micro_batch_size_per_gpu": "auto",
+            "gradient_accumulation_steps": "auto",
+            "gradient_clipping": 1.0,
+            "zero_optimization": {"stage": 2},
+            "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}},
+        },
+        indent=2,
+    ),
+}
+"""The clipping is found at the config (ZC202), the scheduler at the script (ZC211); both are mended in the config."""
+
+
+def test_a_finding_at_a_script_takes_turns_with_those_at_its_config(tmp_path: Path) -> None:
+    """Tried in one lint, one edit of the config would replace the other."""
+    for name, text in TRAINED.items():
+        (tmp_path / name).write_text(text)
+    only = Selection(select=("ZC202", "ZC211"))
+    found = lint(tmp_path, None, only)
+    assert [(d.code, d.span.file.name) for d in found.diagnostics] == [("ZC202", "ds.json"), ("ZC211", "train.py")]
+    texts, after, count = fix_all(found, lambda texts: lint(tmp_path, None, only, texts), unsafe=True)
+    assert (list(texts), count, after.diagnostics) == ([str(tmp_path / "ds.json")], 2, [])
+    mended = json.loads(texts[str(tmp_path / "ds.json")])
+    assert mended["gradient_clipping"] == "auto" and "scheduler" not in mended
+
+
+def test_a_fix_of_a_finding_at_a_script_may_bring_none_at_its_config(tmp_path: Path) -> None:
+    for name, text in TRAINED.items():
+        (tmp_path / name).write_text(text)
+    only, other = Selection(select=("ZC211",)), Selection(select=("ZC202",))
+
+    def again(texts: Mapping[str, str]) -> Result:
+        result = lint(tmp_path, None, only, texts)
+        if texts:
+            result.diagnostics += lint(tmp_path, None, other).diagnostics
+        return result
+
+    texts, after, count = fix_all(lint(tmp_path, None, only), again, unsafe=True)
+    assert (texts, count) == ({}, 0)
+    assert [(d.code, d.fix) for d in after.diagnostics] == [("ZC211", None)]

@@ -92,15 +92,27 @@ def _one_in_each_group(
 
 
 class Groups:
-    """Which files may bear on each other: those of a run, and of every run that shares a file with it."""
+    """Which files may bear on each other: those of a run, and of every run that shares a file with it. Where a finding
+    stands, a training script for one, belongs to the files of the runs in which it is met and to those that its fix
+    edits."""
 
     def __init__(self, *results: Result) -> None:
         self._above: dict[str, str] = {}
         for result in results:
             for files in result.together:
-                first, *others = sorted(files) or [""]
-                for other in others:
-                    self._above[self._top(other)] = self._top(first)
+                self._join(files)
+            read_by: dict[str, set[str]] = {}
+            for run, files in zip(result.runs, result.together, strict=True):
+                read_by.setdefault(run.name, set()).update(files)
+            for found in result.diagnostics:
+                edited = {real_name(file) for file, _ in found.fix.edits} if found.fix is not None else set()
+                met = (read_by.get(name, set()) for name in found.met_in)
+                self._join(edited.union({real_name(found.span.file)}, *met))
+
+    def _join(self, files: Collection[str]) -> None:
+        first, *others = sorted(files) or [""]
+        for other in others:
+            self._above[self._top(other)] = self._top(first)
 
     def __call__(self, diagnostic: Diagnostic) -> str:
         return self._top(real_name(diagnostic.span.file))
