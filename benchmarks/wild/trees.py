@@ -15,7 +15,7 @@ def copied(tree: Path) -> Iterator[Path]:
     """The copy, without history but with a `.git`, so that its root is found."""
     with TemporaryDirectory() as place:
         copy = Path(place) / "tree"
-        shutil.copytree(tree, copy, copy_function=_link, ignore=shutil.ignore_patterns(".git"), symlinks=True)
+        shutil.copytree(tree, copy, ignore=shutil.ignore_patterns(".git"), symlinks=True)
         (copy / ".git").mkdir()
         yield copy
 
@@ -32,10 +32,3 @@ def changed(tree: Path, copy: Path) -> list[str]:
             if not old.exists() or old.read_bytes() != new.read_bytes():
                 found.append(new.relative_to(copy).as_posix())
     return sorted(found)
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(source, target, follow_symlinks=False)

@@ -15,7 +15,6 @@ from zerocfg.cli.main import cli
 from zerocfg.gate.builds import check_builds
 from zerocfg.gate.certificates import check_certificate
 from zerocfg.gate.policy import Policy
-from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.smoke import Options, smoke
 
 pytestmark = pytest.mark.libs
@@ -28,7 +27,6 @@ WHOLE = ("accelerate-loop", "deepspeed-loop", "quickstart", "stages")
 ALIKE = ("ddp", "goals", "matrix", "pretrain-zero1")
 MAIN = "quickstart/built/quickstart"
 """The job that the README begins with: done in every run of the tests, by fresh Pythons, as a user's launches are."""
-NEEDS_A_CARD = ("fsdp/built/fsdp",)
 ON_TWO_MACHINES = ("two-nodes-cpu/built/nodes",)
 """Smoke-run by `test_nodes.py`, on as many as planned."""
 
@@ -49,7 +47,7 @@ def build_anew(folder: Path) -> None:
 
 
 def planned() -> list[Any]:
-    runs = [run for run in RUNS if run not in (*NEEDS_A_CARD, *ON_TWO_MACHINES)]
+    runs = [run for run in RUNS if run not in ON_TWO_MACHINES]
     return [pytest.param(run, marks=[pytest.mark.main_job] if run == MAIN else []) for run in runs]
 
 
@@ -80,9 +78,3 @@ def asked_for_by_the_gate(folder: Path) -> None:
     policy = Policy(folder, max_age_days=1, versions=())
     reasons = {target.name: check_certificate(target, policy, datetime.now(timezone.utc)) for target in targets}
     assert not wrong and reasons.pop(folder.name) == [] and all(reasons.values())
-
-
-@pytest.mark.parametrize("run", NEEDS_A_CARD)
-def test_what_a_processor_cannot_run_is_refused(run: str, tmp_path: Path) -> None:
-    with pytest.raises(SmokeError, match="needs a card"):
-        smoke(example(run, tmp_path), Options(device="cpu"))
