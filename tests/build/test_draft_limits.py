@@ -10,15 +10,19 @@ import pytest
 
 from tests.build.test_road_limits import inputs_of, run_of
 from zerocfg.hardware.catalogue import parse_hardware
+from zerocfg.models.spec import RunSpec
 from zerocfg.resolve.engine.accelerate import accelerate_keys
-from zerocfg.resolve.engine.engine_selection import launch_of_ranks, select_engine
+from zerocfg.resolve.engine.engine_selection import engine_of, launch_of_ranks, select_engine
 from zerocfg.resolve.init import repository
 from zerocfg.resolve.init.draft import Draft
 from zerocfg.resolve.init.infer_runs import _short_name, draft_runs
 from zerocfg.resolve.init.repository import model_configs
 from zerocfg.resolve.init.text import spec_text
+from zerocfg.resolve.line_arguments import HandedOn, line_arguments
 from zerocfg.resolve.plan import Decision
-from zerocfg.run.model import SourceFile
+from zerocfg.run.discover import Files
+from zerocfg.run.link import find_runs
+from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.text import SourceText, Span
 
 TRAINER = "if __name__ == '__main__':\n    Trainer()\n"
@@ -53,6 +57,25 @@ def only(folder: Path, files: Mapping[str, str], **given: Any) -> Draft:
 def told(draft: Draft, key: str) -> tuple[Any, str, str]:
     guess = draft.guesses[key]
     return guess.value, guess.how, guess.note
+
+
+def line_run(folder: Path, words: str) -> Run:
+    """The run of a launch line with these words behind its script."""
+    for name, text in (IN_A_FOLDER | {"job.sh": f"cd sub\naccelerate launch train.py {words}\n"}).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    runs, _ = find_runs([folder], Files(), root=folder)
+    (run,) = (run for run in runs if run.launch is not None)
+    return run
+
+
+IN_A_FOLDER = {"sub/train.py": TRAINER, "sub/ds.json": ZERO, "sub/recipe.yaml": RECIPE}
+SCRIPT_WORDS = [
+    ("--deepspeed ds.json --seed 1", ["--seed", "1"]),
+    ("--deepspeed=ds.json --seed 1", ["--seed", "1"]),
+    ("--config recipe.yaml --seed 1", ["--config", "sub/recipe.yaml", "--seed", "1"]),
+    ("--config recipe.yaml", ["--config", "sub/recipe.yaml"]),
+]
 
 
 class TestLaunchLine:
@@ -112,9 +135,13 @@ class TestLaunchLine:
         ("words", "remarks"),
         [
             ("--num_processes 2 --main_process_port 1", []),
+            ("--num_processes 2 --mixed_precision bf16 --dynamo_backend no", []),
             (
-                "--num_processes 2 --mixed_precision bf16 --dynamo_backend no",
-                ["job.sh:1 passes --dynamo_backend, --mixed_precision to its launcher: say it in an accelerate config"],
+                "--mixed_precision bf16 --num_cpu_threads_per_process 3 --enable_cpu_affinity",
+                [
+                    "job.sh:1 passes --enable_cpu_affinity, --num_cpu_threads_per_process to its launcher, "
+                    "which launch.sh does not"
+                ],
             ),
         ],
     )
@@ -122,20 +149,49 @@ class TestLaunchLine:
         draft = only(folder, {"train.py": TRAINER, "job.sh": f"accelerate launch {words} train.py\n"})
         assert draft.remarks == remarks
 
+    @pytest.mark.parametrize(("words", "arguments"), SCRIPT_WORDS)
+    def test_it_stands_for_the_words_of_its_script(self, folder: Path, words: str, arguments: list[str]) -> None:
+        draft = only(folder, IN_A_FOLDER | {"job.sh": f"cd sub\naccelerate launch train.py {words}\n"})
+        assert told(draft, "launch") == ("job.sh:2", "found", "its launcher options and arguments count")
+        assert "arguments" not in draft.guesses
+
+    @pytest.mark.parametrize(("words", "arguments"), SCRIPT_WORDS)
+    def test_words_that_only_the_shell_knows_are_copied(self, folder: Path, words: str, arguments: list[str]) -> None:
+        """Without the DeepSpeed config, and the recipe by its path from the root."""
+        draft = only(folder, IN_A_FOLDER | {"job.sh": f"cd sub\naccelerate launch train.py {words} --run_name $NAME\n"})
+        assert told(draft, "arguments") == ([*arguments, "--run_name", "$NAME"], "open", "job.sh:2; fill in $NAME")
+        assert draft.value("launch") == "job.sh:2"
+
+    @pytest.mark.parametrize(("words", "arguments"), SCRIPT_WORDS)
+    def test_words_that_the_emitted_job_hands_on(self, folder: Path, words: str, arguments: list[str]) -> None:
+        run = line_run(folder, words)
+        assert line_arguments(run, "transformers", "sub/recipe.yaml") == [HandedOn(word, True) for word in arguments]
+
     @pytest.mark.parametrize(
-        ("words", "arguments"),
+        ("words", "consumer", "recipe", "arguments"),
         [
-            ("--deepspeed ds.json --seed 1", ["--seed", "1"]),
-            ("--deepspeed=ds.json --seed 1", ["--seed", "1"]),
-            ("--config recipe.yaml --seed 1", ["--config", "sub/recipe.yaml", "--seed", "1"]),
-            ("--config recipe.yaml", ["--config", "sub/recipe.yaml"]),
+            ("--deepspeed --seed 1", "deepspeed", None, ["--seed", "1"]),
+            ("--deepspeed --seed 1", "transformers", None, ["--deepspeed", "--seed", "1"]),
+            ("--seed 1 --deepspeed", "deepspeed", None, ["--seed", "1"]),
+            ("--deepspeed_config=ds.json --seed 1", "deepspeed", None, ["--seed", "1"]),
+            ("--deepspeed_config ds.json --seed 1", "deepspeed", None, ["--seed", "1"]),
+            ("--config recipe.yaml", "trl", None, ["--config", "recipe.yaml"]),
+            ("--config other.yaml", "trl", "sub/recipe.yaml", ["--config", "other.yaml"]),
         ],
     )
-    def test_the_words_of_its_script(self, folder: Path, words: str, arguments: list[str]) -> None:
-        """Without the DeepSpeed config, and the recipe by its path from the root."""
-        files = {"sub/train.py": TRAINER, "sub/ds.json": ZERO, "sub/recipe.yaml": RECIPE}
-        draft = only(folder, files | {"job.sh": f"cd sub\naccelerate launch train.py {words}\n"})
-        assert draft.value("arguments") == arguments
+    def test_words_handed_on_by_consumer_and_recipe(
+        self, folder: Path, words: str, consumer: str, recipe: str | None, arguments: list[str]
+    ) -> None:
+        assert [word.text for word in line_arguments(line_run(folder, words), consumer, recipe)] == arguments
+
+    def test_a_word_with_a_variable_is_not_known(self, folder: Path) -> None:
+        found = line_arguments(line_run(folder, "--seed $SEED --run_name a"), "transformers", None)
+        assert [(word.text, word.known) for word in found] == [
+            ("--seed", True),
+            ("$SEED", False),
+            ("--run_name", True),
+            ("a", True),
+        ]
 
     @pytest.mark.parametrize(
         ("words", "hardware", "example"),
@@ -160,7 +216,7 @@ class TestLaunchLine:
     def test_forty_runs_are_enough(self, folder: Path) -> None:
         lines = "".join(f"accelerate launch train.py --seed {seed}\n" for seed in range(41))
         found = drafts(folder, {"train.py": TRAINER, "job.sh": lines})
-        assert [draft.value("arguments")[1] for draft in found] == [str(seed) for seed in range(40)]
+        assert [draft.value("launch") for draft in found] == [f"job.sh:{number}" for number in range(1, 41)]
 
     @pytest.mark.parametrize("line", ["--deepspeed_config_file other.json train.py", "train.py --deepspeed other.json"])
     def test_a_file_that_the_line_names_beats_that_of_the_config(self, folder: Path, line: str) -> None:
@@ -169,12 +225,19 @@ class TestLaunchLine:
         draft = only(folder, files)
         assert (draft.value("accelerate"), draft.value("deepspeed")) == ("acc.yaml", "other.json")
 
-    def test_a_switch_against_the_config_is_told(self, folder: Path) -> None:
-        files = {"train.py": TRAINER, "acc.yaml": STAGED}
-        for switch, told_of in (("--use_fsdp", True), ("--use_deepspeed", False)):
-            files["job.sh"] = f"accelerate launch --config_file acc.yaml {switch} train.py --output_dir out\n"
-            remarks = only(folder, files).remarks
-            assert any(f"{switch}, which beats distributed_type" in remark for remark in remarks) is told_of
+    @pytest.mark.parametrize(("switch", "kind"), [("--use_fsdp", "FSDP"), ("--use_deepspeed", "DEEPSPEED"), ("", None)])
+    @pytest.mark.parametrize("written", ["DEEPSPEED", "FSDP"])
+    def test_a_switch_beats_the_config(self, folder: Path, switch: str, kind: str | None, written: str) -> None:
+        """The line is where the run starts from, so that nothing of it is lost that would have to be told."""
+        files = {"train.py": TRAINER, "acc.yaml": STAGED.replace("DEEPSPEED", written)}
+        files["job.sh"] = f"accelerate launch --config_file acc.yaml {switch} train.py --output_dir out\n"
+        draft = only(folder, files)
+        assert (draft.value("launch"), draft.value("accelerate"), draft.remarks) == ("job.sh:1", "acc.yaml", [])
+        (folder / "zerocfg.yaml").write_text(spec_text([draft]))
+        runs, _ = find_runs([folder / "zerocfg.yaml"], Files(), root=folder)
+        (run,) = (run for run in runs if run.spec is not None)
+        spec = RunSpec(consumer="transformers", script="train.py")
+        assert engine_of(run, spec) == (kind or written).lower()
 
     def test_a_model_on_the_line_beats_that_of_the_recipe(self, folder: Path) -> None:
         files = {"train.py": TRAINER, "r.yaml": RECIPE + "model_name_or_path: a\nlearning_rate: 1.0e-5\n"}

@@ -239,6 +239,25 @@ class TestHardware:
         assert list(collect_inputs._without_script(found)) == []
 
 
+class TestScriptWords:
+    @pytest.mark.parametrize(
+        ("spec", "consumer", "arguments"),
+        [
+            ({}, "transformers", ()),
+            ({"recipe": "r.yaml"}, "transformers", ("r.yaml",)),
+            ({"recipe": "r.yaml"}, "trl", ("--config", "r.yaml")),
+            ({"recipe": "r.yaml"}, "accelerate", ()),
+            ({"recipe": "r.yaml", "arguments": ["--x", 1]}, "trl", ("--x", "1")),
+            ({"recipe": "r.yaml", "arguments": []}, "trl", ()),
+            ({"launch": "job.sh:1", "arguments": ["--x", 1]}, "transformers", ("--x", "1")),
+            ({"launch": "job.sh:1", "arguments": []}, "transformers", ()),
+        ],
+    )
+    def test_words_of_the_spec(self, spec: dict[str, Any], consumer: str, arguments: tuple[str, ...]) -> None:
+        found = collect_inputs._with_arguments(inputs_of(run_of(consumer), **spec))
+        assert found.arguments == arguments and found.problems == ()
+
+
 class TestGathered:
     def gathered(self, folder: Path, *missing: Origin) -> Inputs:
         run = run_of(missing=missing)
@@ -875,7 +894,7 @@ class TestResolver:
     @pytest.mark.parametrize(("stage", "more"), [(0, []), (1, STAGE_1_2), (2, STAGE_1_2), (3, STAGE_3)])
     def test_what_is_not_left_to_a_default(self, stage: int, more: list[str]) -> None:
         one = resolver(COMPLETE | {STAGE: stage})
-        assert one._deepspeed() == [*ALWAYS, *more, "bf16.enabled"] and one.problems == []
+        assert one._deepspeed([]) == [*ALWAYS, *more, "bf16.enabled"] and one.problems == []
 
     @pytest.mark.parametrize(
         ("bf16", "fp16", "name"),
@@ -883,20 +902,26 @@ class TestResolver:
     )
     def test_one_precision_is_written_out(self, bf16: bool, fp16: bool, name: str) -> None:
         one = resolver(COMPLETE | {STAGE: 0, "bf16.enabled": bf16, "fp16.enabled": fp16})
-        assert one._deepspeed() == [*ALWAYS, name]
+        assert one._deepspeed([]) == [*ALWAYS, name]
 
     def test_a_value_that_nobody_knows(self) -> None:
         one = resolver({name: value for name, value in COMPLETE.items() if name != ALWAYS[0]} | {STAGE: 0})
-        assert one._deepspeed() == [*ALWAYS[1:], "bf16.enabled"]
+        assert one._deepspeed([]) == [*ALWAYS[1:], "bf16.enabled"]
         assert [(problem.key, problem.message) for problem in one.problems] == [
             (ALWAYS[0], "nothing decides its value")
         ]
+
+    def test_what_the_author_wrote_is_written_too(self) -> None:
+        one = resolver(COMPLETE | {STAGE: 0, "wall_clock_breakdown": True, "fp16.loss_scale": 0})
+        names = [STAGE, "fp16.loss_scale", "wall_clock_breakdown"]
+        assert one._deepspeed(names) == [*ALWAYS, "wall_clock_breakdown", "bf16.enabled"]
+        assert one.dropped == ["fp16.loss_scale"] and one.problems == []
 
     def test_only_choices_for_deepspeed_go_into_its_file(self) -> None:
         names = [ZERO + "round_robin_gradients", "aio.block_size"]
         choices = {name: Decision(1, "why", "chosen") for name in (*names, "mixed_precision")}
         one = resolver(COMPLETE | {STAGE: 0}, choices=choices)
-        assert one._deepspeed() == [*ALWAYS, *names, "bf16.enabled"]
+        assert one._deepspeed([]) == [*ALWAYS, *names, "bf16.enabled"]
         assert {name: one.taken.get(name) for name in choices} == {
             **{name: setting(1, "computed", "why") for name in names},
             "mixed_precision": None,
@@ -904,14 +929,17 @@ class TestResolver:
 
     def test_what_a_plan_holds(self) -> None:
         known = COMPLETE | {STAGE: 0, "num_processes": 8, "num_machines": 1}
-        one = resolver(known | {"open": UNKNOWN}, deepspeed={}, recipe={})
+        sections = {"scheduler": {"params": {}}, "fp16": {}}
+        one = resolver(known | {"open": UNKNOWN}, deepspeed=sections, recipe={})
         assert one.run.deepspeed is not None
         one.run.deepspeed.path = Path("ds.json")
-        one.inputs = replace(one.inputs, facts=ModelFacts(parameters=7))
+        one.inputs = replace(one.inputs, facts=ModelFacts(parameters=7), arguments=("--x", "1"))
         plan = one.plan()
         assert plan.model_facts == {"parameters": 7}, "what nobody stated is left out"
         assert plan.inputs == {"deepspeed": Path("ds.json")}, "the recipe was read from no file"
         assert plan.settings.keys() == known.keys()
+        assert plan.arguments == ["--x", "1"]
+        assert plan.empty == ["scheduler.params"], "an empty section that is switched off is left out"
 
     @pytest.mark.parametrize(
         ("consumer", "recipe", "read"),
@@ -976,27 +1004,10 @@ class TestResolver:
     def test_names_that_the_author_wrote(self) -> None:
         config = {"a": {"b": 1, "c": {}}, "d": [], "e": {}, "f": None, "bf16": {"enabled": True}}
         one = resolver({}, deepspeed=config)
-        assert one._written() == ["a.b", "d", "f", "bf16.enabled"] and one.problems == []
+        assert one._written() == (["a.b", "d", "f", "bf16.enabled"], ["a.c", "e"]) and one.problems == []
         one = resolver({}, deepspeed={"a": {"b.c": 1}})
-        assert one._written() == ["a.b.c"] and [problem.key for problem in one.problems] == ["a.b.c"]
-        assert resolver({}, deepspeed=[])._written() == [] == resolver({})._written()
-
-    @pytest.mark.parametrize(
-        ("spec", "consumer", "arguments"),
-        [
-            ({}, "transformers", []),
-            ({"recipe": "r.yaml"}, "transformers", ["r.yaml"]),
-            ({"recipe": "r.yaml"}, "trl", ["--config", "r.yaml"]),
-            ({"recipe": "r.yaml"}, "accelerate", []),
-            ({"recipe": "r.yaml", "arguments": ["--x", 1]}, "trl", ["--x", "1"]),
-            ({"recipe": "r.yaml", "arguments": []}, "trl", []),
-        ],
-    )
-    def test_words_of_the_script(self, spec: dict[str, Any], consumer: str, arguments: list[str]) -> None:
-        one = resolver({})
-        entry = RunSpec.model_validate({"consumer": consumer, "script": "train.py", **spec})
-        one.inputs = replace(one.inputs, spec=entry)
-        assert one._arguments() == arguments
+        assert one._written() == (["a.b.c"], []) and [problem.key for problem in one.problems] == ["a.b.c"]
+        assert resolver({}, deepspeed=[])._written() == ([], []) == resolver({})._written()
 
     @pytest.mark.parametrize(
         ("name", "help"),
