@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -112,3 +113,13 @@ def _check(folder: Path) -> None:
             for consumer in (run.consumer, "deepspeed", "accelerate", "transformers", "trl"):
                 read = with_settings(replace(run, consumer=consumer))
                 lint_runs(with_facts([read], files), None, asked)
+
+
+@pytest.mark.parametrize("parameters", [10**15, 10**15 + 1, BIG])
+def test_a_model_larger_than_any(parameters: int, tmp_path: Path) -> None:
+    """Its bytes fit no float."""
+    example = page_of(next(rule for rule in ALL if rule.code == "ZC405")).bad[0]
+    (model,) = re.findall(r"model: \{.*\}", example.files["zerocfg.yaml"])
+    text = example.files["zerocfg.yaml"].replace(model, f"model: {{parameters: {parameters}, hidden_size: 1024}}")
+    write(type(example)({**example.files, "zerocfg.yaml": text}), tmp_path)
+    _check(tmp_path)
