@@ -55,7 +55,7 @@ class Containment:
         self.met[InternalError(doing, file, _in_a_line(error), _where(error))] = None
 
 
-def of(contained: Containment | None, doing: str, file: str = "") -> AbstractContextManager[None]:
+def contain(contained: Containment | None, doing: str, file: str = "") -> AbstractContextManager[None]:
     """`Containment.of` where there is one to take errors; without one they are raised."""
     return nullcontext() if contained is None else contained.of(doing, file)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from zerocfg.internal_errors import Containment, InternalError, of
+from zerocfg.internal_errors import Containment, InternalError, contain
 from zerocfg.linter.applicability import UNUSED_BY, Asked, holds, within
 from zerocfg.linter.ignores import Ignores, not_understood
 from zerocfg.linter.reader_agreement import Edits, Readers, edits_of
@@ -139,9 +139,8 @@ def lint_runs(
 
     ``asked`` limits them to findings that touch one of these source files (by id); None means all. Nothing is reported
     about ``excluded`` files alone. ``complete``: the runs are all that their files take part in, so that a comment
-    which silenced nothing is known to be of no use; a set of ids says it of these files. Where
-    ``contained`` takes what fails inside zerocfg, a rule that fails on a run costs that rule on that run, and
-    `Result.internal_errors` tells it; without it such an error is raised.
+    which silenced nothing is known to be of no use; a set of ids says it of these files. Where ``contained`` takes what
+    fails inside zerocfg, a rule that fails on a run costs that rule on that run; without it such an error is raised.
     """
     return _Lint(selection or Selection(), asked, excluded, contained).run(runs, complete)
 
@@ -206,7 +205,6 @@ class _Lint:
         readers = Readers(runs)
         result.diagnostics = [self.agreed(self.everywhere(diagnostic), readers) for diagnostic in result.diagnostics]
         result.diagnostics.sort(key=lambda d: (d.span.file.name, d.span.start, d.code))
-        result.internal_errors = tuple(self.contained.met) if self.contained is not None else ()
         return result
 
     def check(self, rule: Rule, run: Run, asked: Asked) -> None:
@@ -236,7 +234,7 @@ class _Lint:
         rule = find(diagnostic.code)
         if diagnostic.fix is None or rule is None:
             return diagnostic
-        with of(self.contained, f"tell for whom the fix of {rule.code} is right", diagnostic.span.file.name):
+        with contain(self.contained, f"tell for whom the fix of {rule.code} is right", diagnostic.span.file.name):
             if readers.agree(rule, diagnostic.severity, diagnostic.fix):
                 return diagnostic
         return replace(diagnostic, fix=None)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.profile import load_hardware
-from zerocfg.internal_errors import Containment, of
+from zerocfg.internal_errors import Containment, contain
 from zerocfg.models.layers import LAYER_CLASSES, foreign_classes
 from zerocfg.resolve.build import THIS, model_file
 from zerocfg.resolve.collect_inputs import collect_inputs, with_memory
@@ -44,7 +44,7 @@ def with_facts(runs: list[Run], files: Files, contained: Containment | None = No
         entry = spec.spec.runs.get(run.name) if spec.spec else None
         if entry is not None:
             doing = f"resolve the run `{run.name}` as `zerocfg build` does"
-            with of(contained, doing, run.spec.name):
+            with contain(contained, doing, run.spec.name):
                 run = _with_facts(run, spec, entry, files)
         found.append(_with_classes(run))
     return found

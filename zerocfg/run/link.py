@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from zerocfg.internal_errors import Containment, of
+from zerocfg.internal_errors import Containment, contain
 from zerocfg.run.discover import Files, launch_lines, walk
 from zerocfg.run.linking.follow import Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
@@ -65,7 +65,7 @@ def find_runs(
     if scripts and (any(file.kind == "script" for file in known) or any(run.script is not None for run in runs)):
         from zerocfg.run.linking.standalone_scripts import standalone_runs  # few repositories need it
 
-        with of(contained, "read the scripts that no launch line starts"):
+        with contain(contained, "read the scripts that no launch line starts"):
             runs += standalone_runs(followed, known, runs)
     named = {os.path.realpath(file.path) for file in asked.values() if file.kind == "script" and file.path}
     wanted = [
@@ -76,7 +76,7 @@ def find_runs(
     ]
     settled = []
     for run in wanted:
-        with of(contained, f"compute the settings of the run `{run.name}`", run.main_file):
+        with contain(contained, f"compute the settings of the run `{run.name}`", run.main_file):
             settled.append(with_settings(run))
     return settled, set(asked)
 
@@ -135,19 +135,19 @@ def _runs(paths: Paths, pool: list[SourceFile], scripts: bool, contained: Contai
         if file.kind == "spec":
             from zerocfg.run.linking.spec_runs import from_spec
 
-            with of(contained, "find the runs of this spec", file.name):
+            with contain(contained, "find the runs of this spec", file.name):
                 runs += from_spec(paths, file)
     specified = [run for run in runs if run.reader_evidence is not None]
     for file in pool:
         if file.kind == "launch" or (scripts and file.kind == "script"):
-            with of(contained, "read the launch lines of this file", file.name):
+            with contain(contained, "read the launch lines of this file", file.name):
                 runs += _of_launch_lines(paths, file, specified)
     used = {id(original(file)) for run in runs for file in run.files}
     for kind in ("accelerate", "recipe", "neighbour", "deepspeed", "other"):
         for file in pool:
             if id(file) in used or file.kind != kind:
                 continue
-            with of(contained, "find what reads this file", file.name):
+            with contain(contained, "find what reads this file", file.name):
                 run = _alone(paths, file)
                 if run is None:
                     continue

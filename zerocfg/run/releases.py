@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zerocfg.catalog.versions import OLDEST, both, bounds, release
-from zerocfg.internal_errors import Containment, of
+from zerocfg.internal_errors import Containment, contain
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -78,7 +78,7 @@ def with_versions(runs: Iterable[Run], settled: Mapping[str, str], contained: Co
     projects = Projects()
     found = []
     for run in runs:
-        with of(contained, f"find the releases of the run `{run.name}`", run.main_file):
+        with contain(contained, f"find the releases of the run `{run.name}`", run.main_file):
             found.append(_with_versions(run, settled, projects))
     return found
 

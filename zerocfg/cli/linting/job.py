@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.settings import Settings
-from zerocfg.internal_errors import Containment, of
+from zerocfg.internal_errors import Containment, contain
 from zerocfg.linter.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
 from zerocfg.linter.selection import Selection, called, fits, names
 from zerocfg.run.discover import Files, display_name
@@ -119,7 +119,7 @@ class Job:
             return runs
         found = []
         for run in runs:
-            with of(contained, f"compute the settings of the run `{run.name}`", run.main_file):
+            with contain(contained, f"compute the settings of the run `{run.name}`", run.main_file):
                 found.append(self._read(run))
         return found
 
