@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tools.facts.environment import releases
-from tools.facts.fold import changes, fold, written
+from tools.facts.fold import changes, files, fold, told, written
 from zerocfg.catalog.changes import changes as told_changes
 from zerocfg.catalog.changes import states
-from zerocfg.catalog.history import Histories, histories
+from zerocfg.catalog.history import Histories, histories, with_classes
 from zerocfg.catalog.versions import release
 from zerocfg.run.config import VERSIONS
 
@@ -29,6 +29,35 @@ def test_a_history_says_what_changed_and_when() -> None:
         "b": [("1.0", {"default": 1}), ("1.1", {"default": 2})],
         "c": [("1.0", None), ("1.1", {}), ("1.10", {"removed": True})],
     }
+
+
+def test_what_is_kept_of_an_option() -> None:
+    flags = ["-t", "--tee_it", "--tee-it", "--no_tee"]
+    keys = {
+        "option.tee_it": {"action": "Store", "default": 0, "flags": flags, "type": "int"},
+        "option.quiet": {"action": "StoreTrue", "default": False, "flags": ["--quiet"], "type": "str"},
+        "cluster.debug": {"default": False},
+    }
+    assert told("accelerate", keys) == {
+        "option.tee_it": {"default": 0, "type": "int", "aliases": ["-t", "--no_tee"]},
+        "option.quiet": {"action": "StoreTrue", "default": False, "type": "str"},
+        "cluster.debug": {"default": False},
+    }
+    assert told("deepspeed", keys) == keys
+
+
+def test_classes_have_a_file_of_their_own() -> None:
+    seen = fold([("1.0", {"option.a": {}, "Plugin.a": {"default": 1}, "Plugin": {}})])
+    parts = files("accelerate", seen)
+    assert {name: list(part) for name, part in parts.items()} == {
+        "accelerate": ["option.a"],
+        "accelerate-classes": ["Plugin", "Plugin.a"],
+    }
+    assert list(files("trl", seen)) == ["trl"]
+    key = "FullyShardedDataParallelPlugin.fsdp_version"
+    assert key not in histories("accelerate").raw
+    assert with_classes("accelerate").since(key) == "1.6.0"
+    assert with_classes("trl").raw == histories("trl").raw
 
 
 def test_what_a_release_changed() -> None:

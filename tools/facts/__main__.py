@@ -11,7 +11,7 @@ from collections import defaultdict
 
 from tools.facts.census import Census, census
 from tools.facts.environment import HERE, releases
-from tools.facts.fold import changes, fold, told, written
+from tools.facts.fold import changes, files, fold, told, written
 
 FOLDER = HERE.parent.parent / "schemas" / "releases"
 
@@ -35,9 +35,10 @@ def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for library, censuses in found.items():
         histories = fold([(version, told(library, held["keys"])) for version, held in censuses])
-        path = FOLDER / f"{library}.json"
-        path.write_text(written(library, [version for version, _ in censuses], histories), encoding="utf-8")
-        print(f"{path.name}: {len(censuses)} releases, {len(histories)} keys")
+        for name, part in files(library, histories).items():
+            path = FOLDER / f"{name}.json"
+            path.write_text(written(library, [version for version, _ in censuses], part), encoding="utf-8")
+            print(f"{path.name}: {len(censuses)} releases, {len(part)} keys")
         for line in changes(histories, censuses[-1][0]):
             print(f"  {censuses[-1][0]}: {line}")
     return 1 if failed else 0

@@ -17,8 +17,13 @@ History = list[tuple[str, object]]
 
 
 def told(library: str, keys: Mapping[str, object]) -> dict[str, object]:
-    """What the file keeps of the keys of a release. Of TRL neither types nor what is experimental: no rule reads them,
-    and they would make most of the file."""
+    """What the file keeps of the keys of a release: what takes most of its room and is read by nobody stays out. Of TRL
+    these are the types and what is experimental, of accelerate's options the spellings that follow from their names,
+    of transformers the enumerations, whose words stand with the arguments that take them."""
+    if library == "transformers":
+        return {name: facts for name, facts in keys.items() if not name.startswith("words.")}
+    if library == "accelerate":
+        return {name: _option(name, facts) if isinstance(facts, dict) else facts for name, facts in keys.items()}
     if library != "trl":
         return dict(keys)
     return {
@@ -26,6 +31,19 @@ def told(library: str, keys: Mapping[str, object]) -> dict[str, object]:
         for name, facts in keys.items()
         if isinstance(facts, dict) and not name.startswith("experimental.")
     }
+
+
+def _option(key: str, facts: Mapping[str, object]) -> dict[str, object]:
+    """An option of the launcher: its other names, and what its parser does with it unless it stores a value."""
+    kept = {word: held for word, held in facts.items() if word != "flags" and (word, held) != ("action", "Store")}
+    own = key.removeprefix("option.")
+    flags = facts.get("flags")
+    others = [flag for flag in flags if _name(flag) != own] if isinstance(flags, list) else []
+    return {**kept, "aliases": others} if others else kept
+
+
+def _name(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")
 
 
 def fold(censuses: Sequence[tuple[str, Mapping[str, object]]]) -> dict[str, History]:
@@ -40,6 +58,14 @@ def fold(censuses: Sequence[tuple[str, Mapping[str, object]]]) -> dict[str, Hist
                 history.append((release, state))
         histories[name] = history
     return histories
+
+
+def files(library: str, histories: Mapping[str, History]) -> dict[str, dict[str, History]]:
+    """By name: the files that hold the histories of a library. accelerate's classes have their own: every lint of a
+    project that says which releases it has reads the rest, and none these."""
+    classes = {name: held for name, held in histories.items() if library == "accelerate" and name[0].isupper()}
+    rest = {name: held for name, held in histories.items() if name not in classes}
+    return {library: rest, **({f"{library}-classes": classes} if classes else {})}
 
 
 def written(library: str, releases: Sequence[str], histories: Mapping[str, History]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from zerocfg.catalog.history import Histories, State, histories
+from zerocfg.catalog.history import Histories, State, with_classes
 from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import LIBRARY_NAMES
 
@@ -52,7 +52,7 @@ def known_libraries() -> list[str]:
 
 def changes(library: str) -> dict[str, list[Change]]:
     """By release, newest first: the keys that it changed. The oldest known release has nothing before it."""
-    known = histories(library)
+    known = with_classes(library)
     found: dict[str, list[Change]] = {name: [] for name in reversed(known.names[1:])}
     for key, history in known.raw.items():
         for (_, before), (since, now) in pairwise(history):
@@ -96,7 +96,7 @@ def called(key: str) -> str:
 
 def keys_called(library: str, name: str) -> list[str]:
     """The keys of a library's history that people mean by a name."""
-    known = histories(library)
+    known = with_classes(library)
     bare = name.lstrip("-").replace("-", "_")
     wanted = [f"option.{bare}"] if name.startswith("-") else [name, *(f"{head}.{name}" for head in _PLACES)]
     return [key for key in wanted if key in known.raw and not key.endswith("*")]

@@ -10,6 +10,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from zerocfg.catalog.schema import schema_folder
@@ -43,10 +44,9 @@ class Histories:
         """What a key is in the newest known release."""
         return self.raw[key][-1][1] if key in self.raw else None
 
-    def as_today(self, key: str, at: Release) -> bool:
-        """Whether a key has been the same from a release on. Most keys have, and few releases are looked at for it."""
-        entries = self.raw.get(key, ())
-        return len(entries) < 2 or release(entries[-1][0]) <= at
+    def changed_since(self, at: Release) -> list[str]:
+        """The keys that have changed since a release."""
+        return [key for key, entries in self.raw.items() if len(entries) > 1 and release(entries[-1][0]) > at]
 
     def within(self, limits: Bounds) -> list[Release]:
         """The known releases between two bounds, oldest first."""
@@ -84,6 +84,22 @@ def name_in(library: str, path: Sequence[str]) -> str:
 
 @cache
 def histories(library: str) -> Histories:
-    """The histories of "deepspeed", "accelerate", "transformers" or "trl"."""
-    text = (schema_folder() / "releases" / f"{library}.json").read_text(encoding="utf-8")
-    return Histories(json.loads(text))
+    """The histories of "deepspeed", "accelerate", "transformers" or "trl". Of accelerate these are its config file, its
+    options and its variables: half of what is known of it."""
+    return Histories(_read(library))
+
+
+@cache
+def with_classes(library: str) -> Histories:
+    """The histories of a library, with those of the classes that scripts make by themselves."""
+    raw, classes = _read(library), f"{library}-classes"
+    return Histories({**raw, "keys": {**raw["keys"], **(_read(classes)["keys"] if _file(classes).is_file() else {})}})
+
+
+def _read(name: str) -> dict[str, Any]:
+    raw: dict[str, Any] = json.loads(_file(name).read_text(encoding="utf-8"))
+    return raw
+
+
+def _file(name: str) -> Path:
+    return schema_folder() / "releases" / f"{name}.json"

@@ -80,17 +80,16 @@ def differing(name: str, keys: Callable[[str], bool], limits: Bounds) -> list[Re
     within = known.admitted(limits)
     if len(within) < 2:
         return within
-    edges = {edge for key in known.raw if len(known.raw[key]) > 1 and keys(key) for edge in known.edges(key)[1:]}
+    edges = {edge for key in known.raw if keys(key) for edge in known.edges(key)[1:]}
     return [within[0], *(one for one in within[1:] if one in edges)]
 
 
 def _deepspeed(at: Release) -> Edit:
     known = histories("deepspeed")
     differ: dict[str, list[str]] = defaultdict(list)
-    for key in known.raw:
-        if not known.as_today(key, at):
-            above, _, name = key.rpartition(".")
-            differ[above].append(name)
+    for key in known.changed_since(at):
+        above, _, name = key.rpartition(".")
+        differ[above].append(name)
 
     def edit(section: Raw, path: str) -> None:
         if path.partition(".")[0] in ("optimizer", "words"):

@@ -29,7 +29,8 @@ def library_name(library: str) -> str:
 @lru_cache(maxsize=1024)
 def release(text: str) -> Release:
     """``0.19.8`` as (0, 19, 8), trailing zeros dropped."""
-    numbers = [int(part) for part in re.findall(r"\d+", text)]
+    plain = text.replace(".", "").isdecimal()
+    numbers = [int(part) for part in (text.split(".") if plain else re.findall(r"\d+", text)) if part]
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)

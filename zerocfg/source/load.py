@@ -26,13 +26,16 @@ _OTHER_ENCODINGS = (
 def read_bytes(path: str | os.PathLike[str]) -> bytes | Problem:
     """The bytes of a regular file. Pipes and devices are never opened for reading, so this never blocks."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+        state = os.stat(path)  # noqa: PTH116
+        if not stat.S_ISREG(state.st_mode):
             folder = os.path.isdir(path)  # noqa: PTH112
             return _unreadable("it is a folder, not a file" if folder else "it is not a regular file")
         # O_NONBLOCK: were the file replaced by a pipe just now, opening it would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:  # noqa: PTH123
-            return file.read(MAX_BYTES + 1)
+            expected = min(state.st_size, MAX_BYTES)
+            data = file.read(expected + 1)  # room for 10 MiB takes longer to get than a config to read
+            return data if len(data) <= expected else data + file.read(MAX_BYTES - expected)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         return _unreadable((getattr(error, "strerror", None) or str(error)).lower())
 

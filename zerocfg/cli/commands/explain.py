@@ -116,12 +116,12 @@ def _files(run: Run) -> str:
 def explain_key(name: str) -> str:
     """What a key of a config is in each release of its library that is known; empty for what is none."""
     from zerocfg.catalog.changes import called, keys_called, known_libraries, states
-    from zerocfg.catalog.history import histories
+    from zerocfg.catalog.history import with_classes
     from zerocfg.catalog.versions import library_name
 
     blocks = []
     for library in known_libraries():
-        known = histories(library)
+        known = with_classes(library)
         for key in keys_called(library, name):
             lines = [f"{called(key).replace('`', '')}  ({library_name(library)} {known.names[0]} to {known.names[-1]})"]
             lines += [f"  {f'from {since}':<14} {words}" for since, words in states(known, key)]

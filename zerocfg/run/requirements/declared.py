@@ -114,7 +114,7 @@ def _of_folder(folder: Path) -> dict[str, Declared]:
             if items or kind == "image":
                 stated[kind].append(items)
     found = {}
-    for name in WANTED:
+    for name in dict.fromkeys(item.name for read in stated.values() for items in read for item, _ in items):
         declared = _verdict(name, stated)
         if declared is not None and declared.clauses != "":
             found[name] = declared

@@ -5,7 +5,8 @@ Which releases these are, `catalog/admitted.py` says; where all of them are toda
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class AdmittedKeys:
     """``declared``: the releases that the run admits, empty where only today's counts. ``low`` and ``high`` bound those
-    of them that are known; ``low`` is None where all of them are older than every known one."""
+    of them that are known; ``low`` is None where all of them are older than every known one. ``changed``: the keys that
+    have changed since ``low``, which are few of those that are asked for."""
 
     library: str
     declared: str = ""
     low: Release | None = None
     high: Release = ()
+    changed: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def origin(self) -> Origin:
@@ -48,19 +51,21 @@ class AdmittedKeys:
     def states(self, key: str) -> list[tuple[Release, State]]:
         """What a key is in the admitted releases, oldest first, each state with the release that it begins with; empty
         where it is as in today's."""
-        if not self.declared:
+        if key not in self.changed:
             return []
         from zerocfg.catalog.history import histories  # only runs that say which releases they admit read it
 
         known = histories(self.library)
-        if known.as_today(key, self.low or ()):
-            return []
-        entries = list(zip(known.edges(key), (state for _, state in known.raw[key]), strict=True))
+        edges, history = known.edges(key), known.raw[key]
+        within = slice(None)
         if self.low is not None:
-            first = max((at for at, (since, _) in enumerate(entries) if since <= self.low), default=0)
-            entries = [one for one in entries[first:] if one[0] <= self.high]
-        today = repr(self.today(key))  # 1 and 1.0 are not the same default
-        return [] if all(repr(state) == today for _, state in entries) else entries
+            within = slice(max(0, bisect_right(edges, self.low) - 1), bisect_right(edges, self.high))
+        entries = [(since, state) for since, (_, state) in zip(edges[within], history[within], strict=True)]
+        today = known.today(key)
+        alike = all(state == today for _, state in entries)
+        if alike and all(repr(state) == repr(today) for _, state in entries):  # 1 and 1.0 are not the same default
+            return []
+        return entries
 
     def today(self, key: str) -> State:
         """What a key is in today's release."""
@@ -109,8 +114,8 @@ def _of(library: str, declared: str) -> AdmittedKeys:
     if limits is None or limits[0] >= release(VERSIONS[library]):
         return AdmittedKeys(library)
     from zerocfg.catalog.admitted import admitted
+    from zerocfg.catalog.history import histories
 
     among = admitted(library, declared)
-    if among is None or not among.releases:
-        return AdmittedKeys(library, declared)
-    return AdmittedKeys(library, declared, among.releases[0], among.newest)
+    low, high = (among.releases[0], among.newest) if among is not None and among.releases else (None, ())
+    return AdmittedKeys(library, declared, low, high, frozenset(histories(library).changed_since(low or ())))

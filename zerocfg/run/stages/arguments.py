@@ -16,8 +16,8 @@ from zerocfg.catalog.admitted import Admitted, admitted
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, argument
-from zerocfg.catalog.versions import OLDEST, text
-from zerocfg.run.config import default_of, describe, words
+from zerocfg.catalog.versions import OLDEST, only_from, text
+from zerocfg.run.config import VERSIONS, default_of, describe, words
 from zerocfg.run.frameworks import FRAMEWORKS, has_defaults
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
 
@@ -144,8 +144,8 @@ def _fields(declared: str | None) -> dict[str, tuple[str, Setting]]:
     that a declaration admits; today's where it says nothing that is known. UNKNOWN where they differ."""
     keys = load_schema("training-arguments").root.keys
     now = {name: (keys[name].facts["cli"]["type"], Setting(keys[name].default, _TODAY)) for name in DECISIVE}
-    among = admitted("transformers", declared)
-    if among is None or among.releases[:1] == (histories("transformers").releases[-1],):
+    among = None if only_from(declared, VERSIONS["transformers"]) else admitted("transformers", declared)
+    if among is None:
         return now
     origin = Origin("default", f"transformers {text(among.newest)}") if among.releases else _TOO_OLD
     if not among.releases:  # what never changed since was not another before: read in 4.26.1, 4.30.2 and 4.35.2

@@ -9,7 +9,13 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
-from zerocfg.source.requirements.pip import CLAUSES, Requirement, normalize_name, parse_requirement, read_requirements
+from zerocfg.source.requirements.pip import (
+    Requirement,
+    are_clauses,
+    normalize_name,
+    parse_requirement,
+    read_requirements,
+)
 from zerocfg.source.text import Span
 
 _LOCKED = re.compile(r"""^name = ["']([^"'\n]+)["']\r?\nversion = ["']([^"'\n]+)["']""", re.MULTILINE)
@@ -68,7 +74,7 @@ def _python(text: str, key: str, clauses: object) -> Iterator[Requirement]:
 
 
 def python(clauses: str, span: Span) -> Requirement:
-    return Requirement("python", clauses.strip() if CLAUSES.fullmatch(clauses.strip()) else None, span)
+    return Requirement("python", clauses.strip() if are_clauses(clauses.strip()) else None, span)
 
 
 def itself(name: str, version: object, span: Span) -> Requirement:
@@ -138,7 +144,7 @@ def _from_poetry(text: str) -> str | None:
             clauses.append(f">={match[2]},<{'.'.join(map(str, numbers))}")
         elif re.fullmatch(r"\d+(?:\.\d+)*(?:\.\*)?", part):
             clauses.append(f"=={part}")
-        elif CLAUSES.fullmatch(part):
+        elif are_clauses(part):
             clauses.append(part)
         elif part != "*":
             return None
@@ -208,7 +214,7 @@ def conda_requirement(item: str, span: Span) -> Requirement | None:
         exact = "=" in rest.lstrip("=") and not fuzzy[2]  # with a build it is one release
         versions: str | None = f"=={fuzzy[1]}" + ("" if exact else ".*")
     else:
-        versions = rest if CLAUSES.fullmatch(rest) else None
+        versions = rest if are_clauses(rest) else None
     return Requirement(normalize_name(match[1]), versions, span)
 
 
