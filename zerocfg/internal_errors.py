@@ -6,8 +6,10 @@ import os
 import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from zerocfg.record import record
 
 REPORT = (
     "This is a bug in zerocfg, not in your files; everything else was checked. Please report it with what "
@@ -16,7 +18,7 @@ REPORT = (
 _PACKAGE = Path(__file__).parent
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class InternalError:
     """``doing``: what zerocfg could not do, after "could not"; ``file``: the name of the file that it was about, empty
     where it is about none; ``error``: the exception in one line; ``where``: module and line of zerocfg."""
@@ -34,7 +36,7 @@ class InternalError:
         return f"{self.file}: {self.message}" if self.file else self.message
 
 
-@dataclass
+@record
 class Containment:
     """Collects the internal errors of a piece of work, each once. With ``ZEROCFG_TRACEBACK`` set they are raised."""
 

@@ -43,3 +43,23 @@ def test_lint_imports_nothing_heavy(tmp_path: Path) -> None:
     code_and_heavy = json.loads(tail)
     assert code_and_heavy == [1, []]
     assert any(d["code"] == "ZC101" for d in json.loads(report)["diagnostics"])
+
+
+MADE_BY_THE_THOUSAND = ["Argument", "Entry", "Key", "Origin", "Scalar", "Setting"]
+"""Types whose instances have to be made fast; to define one as a dataclass takes half a millisecond."""
+
+
+def test_lint_defines_few_dataclasses(tmp_path: Path) -> None:
+    (tmp_path / "accelerate.yaml").write_text("distributed_type: DEEPSPEED\nnum_processes: 2\n")
+    (tmp_path / "requirements.txt").write_text("accelerate==0.34.2\n")
+    (tmp_path / "run.sh").write_text("accelerate launch --config_file accelerate.yaml train.py --bf16 True\n")
+    (tmp_path / "train.py").write_text("from accelerate import Accelerator\nAccelerator()\n")
+    code = (
+        "import dataclasses, sys\nmade = []\nmake = dataclasses._process_class\n"
+        "def seen(cls, *rest):\n"
+        "    made.append(cls.__name__) if cls.__module__.startswith('zerocfg') else None\n"
+        "    return make(cls, *rest)\n"
+        "dataclasses._process_class = seen\nsys.argv = ['zerocfg', 'lint', '-q', sys.argv[1]]\n"
+        "from zerocfg.cli.main import run\nrun()\nprint('---', *sorted(made))"
+    )
+    assert _python(code, str(tmp_path)).partition("---")[2].split() == MADE_BY_THE_THOUSAND

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.release_range import range_where
 from zerocfg.catalog.versions import Release, bounds
+from zerocfg.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Admitted:
     """``releases``: the walked ones that a declaration admits, oldest first; for a release between two walked ones
     the one before it. ``below``: releases older than any walked one are admitted, too; where they are all that is,
@@ -35,7 +35,7 @@ def admitted(library: str, declared: str | None) -> Admitted | None:
     return Admitted(tuple(known.admitted(limits)), limits[0] < known.releases[0])
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Life:
     """When a library has something: from each of these releases on it is there, or not."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from zerocfg.catalog.history import Histories, State, with_classes
 from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import LIBRARY_NAMES
+from zerocfg.record import record
 
 _KINDS = {
     "boolean": "true or false",
@@ -36,7 +36,7 @@ _PLACES = {
 """How the names of a history begin that are no paths of a config's keys."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Change:
     """What one release changed about one key. ``name``: as people call it, in Markdown."""
 

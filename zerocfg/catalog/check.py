@@ -6,13 +6,13 @@ Yields issues, not findings: what an issue means to a reader is the business of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.catalog.release_range import ReleaseRange
 from zerocfg.catalog.schema import Key, Schema, Section
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import RefusedError, as_int, convert, kind_of, show, yaml_number
+from zerocfg.record import record
 from zerocfg.source.node import Entry, Mapping, Node, Path, Scalar, plain
 
 _CHECKED = ("lax", "lax 1", "argument")
@@ -22,7 +22,7 @@ Reason = tuple[str, str]
 """The kind of a refusal ("type", "range", "choice", "null") and its words, to stand after the value."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Issue:
     """One thing that does not fit the schema.
 

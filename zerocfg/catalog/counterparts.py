@@ -7,13 +7,14 @@ for it as accelerate's config does ("num_machines").
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Literal
 
 from zerocfg.catalog.check import refusal
 from zerocfg.catalog.schema import Key, Section, load_schema
 from zerocfg.catalog.values import yaml_number
+from zerocfg.record import record
 
 Format = Literal["deepspeed", "accelerate", "training-arguments"]
 Names = tuple[str, ...]
@@ -35,7 +36,7 @@ _COMMON = frozenset("enabled verbose type params name device dtype".split())
 """Keys that several sections have."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Counterpart:
     """Where a format has a setting, and the value in its form. ``fits``: the key takes that value. ``per_machine``:
     the number was that of one machine, and this key counts all."""
@@ -46,7 +47,7 @@ class Counterpart:
     per_machine: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Translation:
     """A key of another format, translated. ``lost``: settings of a section that the target format cannot express."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from zerocfg.catalog.versions import Release, library_name, text
+from zerocfg.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ReleaseRange:
     """Releases from one on (``since``) or before one (``until``); neither where they are not contiguous."""
 

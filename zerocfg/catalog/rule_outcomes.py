@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import both
+from zerocfg.record import record
 
 Kind = Literal["same", "runs", "stops", "other", "unplayable"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Outcome:
     """``kind``: "same", what the rule claims is seen; "runs", the example does not stop, as it is claimed to; "stops",
     it does with another error; "other", another value is seen; "unplayable", nothing is known. ``seen``: which one."""
@@ -24,7 +24,7 @@ class Outcome:
     seen: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RuleOutcomes:
     """``sets``: the libraries of each set with their releases, oldest first. ``rules``: by code, bad example and set
     what was seen; what is missing was not played. An example goes by a digest of its content

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from zerocfg.record import record
 from zerocfg.report.formats import FORMATS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Output:
     """One report. ``file`` None: standard output."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import click
 
 from zerocfg.linter.selection import Selection
+from zerocfg.record import record
 from zerocfg.run.model import CONSUMERS, Consumer, consumer_of
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
@@ -21,7 +22,7 @@ KNOWN = {
 }
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Settings:
     """The settings of the project for linting. ``source``: their file, if any."""
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from zerocfg.cli.settings import Settings, find_settings
+from zerocfg.record import record
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SettingsOptions:
     """``exclude`` takes the place of what the settings exclude, ``extend_exclude`` is added."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zerocfg.linter.engine import Diagnostic, FileSpan, real_name
 from zerocfg.linter.ignores import OWN, command_lines, directives
+from zerocfg.record import record
 from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.load import load_as
@@ -15,7 +16,7 @@ from zerocfg.source.text import SourceText, Span
 REASON = "TODO"
 
 
-@dataclass
+@record
 class Added:
     """``texts``: by real path, with comments put in. ``patterns``: files that take no comment, as name (of the file),
     key path and code. ``count``: of the findings silenced either way."""

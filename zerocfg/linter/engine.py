@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from zerocfg.internal_errors import Containment, InternalError, contain
@@ -12,6 +12,7 @@ from zerocfg.linter.applicability import UNUSED_BY, Asked, holds, within
 from zerocfg.linter.ignores import Ignores, not_understood
 from zerocfg.linter.reader_agreement import Edits, Readers, edits_of
 from zerocfg.linter.selection import Selection
+from zerocfg.record import record
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.registry import ALL, find
@@ -32,7 +33,7 @@ DOCS = "docs/rules/"
 """Where the pages of the rules are in zerocfg's repository."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FileSpan:
     """A place made concrete: name of the file, key path, start and end as an editor shows them."""
 
@@ -44,7 +45,7 @@ class FileSpan:
     keys: Path = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Diagnostic:
     """One reported finding."""
 
@@ -77,7 +78,7 @@ class Diagnostic:
         return f"{DOCS}{self.code}.md"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Suppressed:
     """A suppressed finding. ``by``: "comments", "settings" or "baseline"; ``reason``: what a comment says."""
 
@@ -86,7 +87,7 @@ class Suppressed:
     reason: str = ""
 
 
-@dataclass
+@record
 class Result:
     """``suppressed``: what was found and is not reported. ``stale``: entries of the baseline that no longer occur.
 

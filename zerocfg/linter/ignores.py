@@ -10,10 +10,10 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from zerocfg.catalog.suggest import closest
+from zerocfg.record import record
 from zerocfg.rules.api import Finding, Fix, Location, Rule
 from zerocfg.rules.codes import REMOVED
 from zerocfg.run.model import Run, SourceFile
@@ -35,7 +35,7 @@ _CLOSE = "put a ] behind the last code"
 _CODE = r"[^\s,]+"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Code:
     """One entry of a list, as written."""
 
@@ -43,7 +43,7 @@ class Code:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Directive:
     """One comment. ``codes`` None: it names none and silences every rule. ``lines`` it counts for; empty: all."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zerocfg.catalog.versions import library_name
+from zerocfg.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ReleaseRange:
     """The releases of ``library`` in which a finding holds: ``parts``, each by its first and last release.
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from zerocfg.record import record
 
 if TYPE_CHECKING:
     from zerocfg.rules.api import Rule
     from zerocfg.run.model import SourceFile
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Selection:
     """Which rules count. Codes may be prefixes ("ZC2"); ``per_file`` maps file patterns, optionally with ``:key.path``,
     to codes. The patterns are relative to ``root``, or match the end of a path. ``preview``: new rules too."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zerocfg.linter.engine import FileSpan
+from zerocfg.record import record
 
 WIDEST = 160
 """Columns of a source line that are shown when the width of the output is unknown."""
@@ -15,7 +14,7 @@ CUT = "..."
 """Stands where a line goes on."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Frame:
     """``marks``: lines below the source, each an indent in columns and a text."""
 

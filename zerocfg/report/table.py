@@ -6,8 +6,9 @@ A no-break space keeps two words of a cell together and is printed as a space.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
+
+from zerocfg.record import record
 
 GAP = "  "
 TOGETHER = "\N{NO-BREAK SPACE}"
@@ -15,7 +16,7 @@ BREAKS = ("/", "._-")
 """A word that is longer than its column goes on in the next line after one of these, the first ones if it can."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Column:
     """``least``: how narrow it may get by wrapping words; None: cells stay whole. ``hangs``, of the first column:
     a longer cell gets a line to itself, and its row goes on below it. ``spare``: left out where room is short, the

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from zerocfg.record import record
 from zerocfg.rulebook.proof import Proof
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Expected:
     """What a rule must say about its bad example, to the letter.
 
@@ -27,7 +28,7 @@ class Expected:
     fix: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Example:
     """A complete small run: named files with their text.
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
+from zerocfg.record import record
 from zerocfg.rulebook.example import LEVELS, Example, Expected
 from zerocfg.rulebook.proof import Between, Printed, Proof, at_least, at_most, printed, unprinted
 
@@ -47,7 +47,7 @@ class PageError(ValueError):
     """A page is not of the form that it should have; names file and line."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Page:
     """``why``: why it is bad. ``happens``, ``instead``, ``fix``, ``ignore``: the texts below their headings, empty
     where there is none. Texts have paragraphs, with an empty line between them."""
@@ -76,7 +76,7 @@ class Page:
         return self.fix_safety != "none"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Block:
     """A piece of a page: a paragraph, a list item, or a fenced block with its ``title`` and text."""
 
@@ -86,7 +86,7 @@ class _Block:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Part:
     """What stands below a heading, up to the next one of any level."""
 

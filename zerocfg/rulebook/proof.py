@@ -56,15 +56,16 @@ Names of observed values:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from zerocfg.record import record
 from zerocfg.run.model import Phase
 
 ABSENT = "<absent>"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Between:
     """A claimed value of which only the bounds are claimed, both included."""
 
@@ -83,7 +84,7 @@ def at_most(high: float) -> Between:
     return Between(float("-inf"), high)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Printed:
     """A claim about the whole log: how often a regular expression is found in it."""
 
@@ -108,7 +109,7 @@ def logged(pattern: str) -> tuple[Printed, Printed]:
     return printed(pattern), unprinted(pattern)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Proof:
     """``status`` "executed": run by the test suite on the real libraries; "cited": read in the source named;
     "needs_gpu": waits for a card; "self": says something about zerocfg, whose own tests show it.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from textwrap import wrap
 
+from zerocfg.record import record
 from zerocfg.rulebook import older_releases
 from zerocfg.rulebook.example import Example
 from zerocfg.rulebook.pages import Page, Safety, page_of
@@ -46,7 +46,7 @@ _LANGUAGES = {".json": "json", ".hjson": "json", ".yaml": "yaml", ".yml": "yaml"
 _THREAD = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Section:
     title: str
     text: str = ""

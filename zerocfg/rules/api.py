@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Literal
 
+from zerocfg.record import record
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Path
@@ -26,7 +27,7 @@ class Severity(str, Enum):
         return {"note": 0, "warning": 1, "error": 2}[self.value]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Location:
     """Symbolic place: a file and a key path in it (``at`` "key", "value" or "entry"), or a span of its text.
 
@@ -68,7 +69,7 @@ def at(origin: Origin, label: str = "", where: str = "entry") -> Location | None
     return Location(origin.file, origin.path, where, origin.span, label)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Intent:
     """What a fix means to set: an effective setting by its dotted name, a training argument, or an option of
     accelerate's launcher, wherever it is written."""
@@ -78,7 +79,7 @@ class Intent:
     of: Literal["setting", "argument", "option"] = "setting"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Fix:
     """Edits that remove the finding. ``edits`` by file; safe keeps what the author meant, unsafe makes a choice.
 
@@ -91,7 +92,7 @@ class Fix:
     gives: tuple[Intent, ...] = ()
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Finding:
     """One thing found. ``message`` names both values and the consequence; ``help`` says what to do instead.
 
@@ -115,7 +116,7 @@ Status = Literal["preview", "stable", "deprecated"]
 (``replaced_by``). A rule that is removed leaves its code in `zerocfg.rules.codes` for ever."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rule:
     """``check`` and what linting must know of it; what is said about the rule stands on its page (`zerocfg.rulebook`).
 

@@ -11,6 +11,7 @@ from zerocfg.catalog.admitted import admitted
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import Key
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
+from zerocfg.record import record
 from zerocfg.rules import line
 from zerocfg.rules.api import Finding, Fix, Intent, Location, Severity, at
 from zerocfg.rules.argument_reader import key_of, reader
@@ -47,7 +48,7 @@ class Argument:
         return location
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Entries:
     """An argument that holds a mapping, in a recipe or as JSON in a word of the launch line."""
 

@@ -6,10 +6,10 @@ Only calls of a library's own class are looked at. One of a class of the reposit
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.catalog.schema import Key, load_schema
+from zerocfg.record import record
 from zerocfg.rules.api import Finding, Location
 from zerocfg.run.model import Call, Origin, Run
 from zerocfg.run.script.arguments import is_arguments
@@ -47,7 +47,7 @@ _FORMER: Mapping[str, frozenset[str]] = {
 _OF_CLASS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Given:
     """One argument of one call. ``name``: of the class as the library exports it."""
 

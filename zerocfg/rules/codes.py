@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from zerocfg.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Removed:
     """A rule that is no more: its name, the release that dropped it, and what to look at now."""
 

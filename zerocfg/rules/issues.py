@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
 from zerocfg.catalog.check import Issue, check
@@ -13,6 +13,7 @@ from zerocfg.catalog.older import WALKED, differing, schema_at
 from zerocfg.catalog.release_range import range_where
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import LIBRARY_NAMES, Bounds, Release, bounds, release
+from zerocfg.record import record
 from zerocfg.rules.api import Finding, Location
 from zerocfg.rules.key import Key
 from zerocfg.rules.release_scope import limited
@@ -25,7 +26,7 @@ _OF_VALUES = frozenset(("type", "range", "choice", "null", "section-type", "raw-
 """The kinds of issues that are about the value; the others are about the key."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class KeyIssue(Key):
     """A key that the catalog has an issue with. ``library``: who reads its file, as people write the name."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zerocfg.record import record
 from zerocfg.rules.api import Fix, Intent, Location
 from zerocfg.rules.key import NOWHERE, Key
 from zerocfg.run.model import UNKNOWN, Origin, Run, SourceFile
@@ -28,7 +28,7 @@ def started_by(run: Run, *launchers: str) -> bool:
     return run.launch is not None and run.launch.launcher in launchers
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LineOption(Key):
     """An option of the launch line as a key: ``name`` as it is written, ``value`` the text of its word, True where it
     has none, UNKNOWN where a variable hides it."""

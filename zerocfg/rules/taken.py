@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zerocfg.catalog.admitted import Admitted, Life, admitted, life, releases_where
 from zerocfg.catalog.fields import in_trl
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, bounds, only_below, only_from, text
+from zerocfg.record import record
 from zerocfg.rules.api import Finding
 from zerocfg.rules.argument_reader import methods, reader
 from zerocfg.rules.arguments import Argument
@@ -26,7 +25,7 @@ OF_TRL_PARSER = frozenset(("config", "env"))
 """Arguments that TrlParser takes for itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Lack:
     """Admitted releases of a library do not take an argument. ``releases``: which, in words, "" where none does.
     ``edge``: the release that removed it, or the one that brings it; None: before all that are known."""

@@ -22,11 +22,12 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from zerocfg.catalog.suggest import closest
+from zerocfg.record import record
 from zerocfg.run.hub import CONFIG
 from zerocfg.source.node import Document, Mapping, Node, dotted, plain
 from zerocfg.source.node import Path as KeyPath
@@ -43,7 +44,7 @@ Open = Callable[[Path], Document | None]
 """Reads another spec file; None when there is no such file."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Written:
     """Where something is written: a key path in a document."""
 
@@ -51,7 +52,7 @@ class Written:
     path: KeyPath
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Trouble:
     """Something that keeps a run from being expanded. ``at_key``: shown at the key rather than at its value."""
 
@@ -61,7 +62,7 @@ class Trouble:
     at_key: bool = False
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class ExpandedRun:
     """A plain run. ``written`` is the name it has under ``runs``; ``bases`` are the names that it extends."""
 
@@ -81,7 +82,7 @@ class ExpandedRun:
         return self.origin
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Expanded:
     runs: list[ExpandedRun] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
@@ -134,7 +135,7 @@ def _check_clashes(found: Expanded) -> None:
             return
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Value:
     """A key's value; ``parts``: for a merged mapping, where each of its keys is written."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from zerocfg.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ModelSummary:
     """What rules and effective settings need of a model. Counts are elements.
 
@@ -28,7 +30,7 @@ class ModelSummary:
     vocab_size: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class HardwareSummary:
     """What rules need of the hardware. ``memory_gib`` is that of one accelerator, ``host_gib`` that of one node.
 
@@ -51,7 +53,7 @@ class HardwareSummary:
         return self.nodes * self.accelerators_per_node
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class MemorySummary:
     """What is predicted of the memory of a run, in GiB. None, or a missing stage: not known.
 

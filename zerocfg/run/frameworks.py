@@ -8,11 +8,12 @@ recipe names, and the few fields whose values arrive as they are written. Establ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import yaml_number
+from zerocfg.record import record
 from zerocfg.run.model import UNKNOWN, Consumer, Origin, Run, Setting, SourceFile
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _SHARED = (
 """Fields of TrainingArguments that keep their name and a written value in all three."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Framework:
     """One framework.
 

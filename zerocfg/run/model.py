@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from zerocfg.record import record
 from zerocfg.source.node import Document, Path
 from zerocfg.source.text import SourceText, Span
 
@@ -58,7 +59,7 @@ class _Unknown:
 UNKNOWN = _Unknown()
 
 
-@dataclass(slots=True, eq=False)
+@record(slots=True, eq=False)
 class SourceFile:
     """One file of a run. ``name`` is how messages call it (relative to where zerocfg was started).
 
@@ -110,7 +111,7 @@ class Setting:
         return self.value is not UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ReaderEvidence:
     """What shows which consumer reads a run.
 
@@ -125,7 +126,7 @@ class ReaderEvidence:
     pattern: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Difference:
     """One value in two places that a library compares. ``key``: of DeepSpeed's config, where ``written`` stands;
     ``argument``: as the library's error calls the other side, which has ``asked``."""
@@ -136,7 +137,7 @@ class Difference:
     asked: Setting
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Failure:
     """A predicted refusal by a library. ``kind`` is a stable short name that rules look for.
 
@@ -152,7 +153,7 @@ class Failure:
     differences: tuple[Difference, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Ignored:
     """A value that is written but has no effect, or that is used as something else.
 
@@ -165,7 +166,7 @@ class Ignored:
     used: Setting | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class MisplacedFile:
     """A file given where a file of another kind is read; it is not checked further. ``named``: where it is named."""
 
@@ -174,7 +175,7 @@ class MisplacedFile:
     named: Origin
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Effective:
     """The effective settings of a run.
 
@@ -198,7 +199,7 @@ class Effective:
         return default if setting is None else setting.value
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FromLine:
     """The value of an option of the script's own parser: the launch line's, else ``default``."""
 
@@ -206,7 +207,7 @@ class FromLine:
     default: object
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Call:
     """One call of a library that a config has to do with.
 
@@ -226,7 +227,7 @@ class Call:
     derived: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Script:
     """A script and the modules of its repository that it needs, as deep as `reading.DEPTH` (``files``, itself first).
 
@@ -269,7 +270,7 @@ class Script:
     own: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class Run:
     """The files of one training job and what is known about it. Immutable: each step makes a new run by `replace`.
 

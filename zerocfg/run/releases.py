@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from zerocfg.catalog.versions import OLDEST, both, bounds, release
 from zerocfg.internal_errors import Containment, contain
+from zerocfg.record import record
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -32,7 +33,7 @@ def with_newest_releases(run: Run) -> Run:
     return replace(run, versions={**VERSIONS, **run.versions}, version_places=places)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OutsideKnownReleases:
     """A project admits no release of a library that zerocfg knows. ``known``: the nearest one that it does know;
     ``older``: what is admitted lies before it."""

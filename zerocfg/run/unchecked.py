@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from zerocfg.record import record
 from zerocfg.run.discover import Files, display_name, launch_lines
 from zerocfg.run.model import Kind, Run, SourceFile, files_of, original
 from zerocfg.run.origins import place_of
@@ -21,7 +22,7 @@ _UNCHECKED: dict[Kind, str] = {
 _NOT_RECOGNISED = "it is no config, recipe, spec or launch script that zerocfg knows, and no launch line names it"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class UncheckedFile:
     """A file that was not checked. ``reason`` is a clause; ``named``: the user asked for this very file.
 

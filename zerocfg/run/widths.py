@@ -12,17 +12,17 @@ classes a `hidden_size` that the file holds nevertheless becomes an attribute.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from zerocfg.record import record
 from zerocfg.run.facts import ModelSummary
 
 TABLE = Path(__file__).with_name("widths.json")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Widths:
     """Elements. ``own``: `config.hidden_size`; ``widest``: the largest of `config.hidden_sizes`; ``text``: the same of
     `config.text_config`, the first that it has. None: the object has no such attribute.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zerocfg.record import record
 from zerocfg.source.node import Document, Entry, Mapping, Node, Path, Scalar, Sequence, dotted
 from zerocfg.source.text import Span
 
@@ -20,7 +20,7 @@ _SKIP_YAML = re.compile(r"(?:[ \t\r\n]|(?<=[ \t\r\n])#[^\n]*)*")
 _ANCHOR = re.compile(r"&\S+[ \t]+")
 
 
-@dataclass(slots=True, frozen=True)
+@record(slots=True, frozen=True)
 class Edit:
     """Replace the text of ``span`` by ``replacement``. An empty span inserts."""
 

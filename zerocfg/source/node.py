@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from zerocfg.record import record
 from zerocfg.source.text import SourceText, Span
 
 Path = tuple[str | int, ...]
@@ -43,7 +44,7 @@ class _Known(NamedTuple):
     own: list[Entry]
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Mapping:
     span: Span
     entries: list[Entry] = field(default_factory=list)
@@ -77,7 +78,7 @@ class Mapping:
         return known
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Sequence:
     span: Span
     items: list[Node] = field(default_factory=list)
@@ -89,7 +90,7 @@ Node = Scalar | Mapping | Sequence
 Form = Literal["", "comment", "trailing comma", "bare key", "single quotes", "tab"]
 
 
-@dataclass(slots=True, frozen=True)
+@record(slots=True, frozen=True)
 class Problem:
     """Something that a reader could not read as its author must have meant it.
 
@@ -112,7 +113,7 @@ class Problem:
     brief: str = ""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Document:
     """A parsed source file. ``root`` is None when a fatal problem left nothing to look at. ``editable`` False: a
     dict that stands in a script, in whose language there are no edits."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from zerocfg.record import record
 
 MASK = "***"
 _SHAPES = (
@@ -25,7 +26,7 @@ def masked(text: str) -> str:
     return _SECRET.sub(lambda found: f"{found['name'] or ''}{MASK}", text)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SecretWord:
     """A secret among the words of a command. ``before``: what stands in front of it in its word (``--hub_token=``);
     ``variable``: a name for the variable that may hold it instead."""

@@ -6,9 +6,10 @@ Offsets count code points of the decoded text from 0. Lines and columns, which p
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
+
+from zerocfg.record import record
 
 BOM = "\ufeff"
 
@@ -45,7 +46,7 @@ class Where(NamedTuple):
         return cls(file, int(line), int(column)) if file and line.isdigit() and column.isdigit() else cls(text)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SourceText:
     """A file's name and its decoded text. ``text`` includes a byte-order mark and the original line ends."""
 

@@ -6,9 +6,10 @@ import contextlib
 import errno
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from zerocfg.record import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +20,7 @@ _ABANDONED = 600
 """Seconds after which a temporary file is one of a process that was killed."""
 
 
-@dataclass(slots=True, frozen=True)
+@record(slots=True, frozen=True)
 class Change:
     """New content for a file; ``before`` is what it held when it was read, None when there was no file."""
 

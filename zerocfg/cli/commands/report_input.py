@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from zerocfg.emit.files import emit
 from zerocfg.linter.engine import Result, lint_runs
 from zerocfg.linter.selection import Selection
 from zerocfg.page.report_input import ReportInput
+from zerocfg.record import record
 from zerocfg.resolve.explain.alternatives import alternatives
 from zerocfg.resolve.explain.forecast import Forecast, forecast
 from zerocfg.resolve.facts import with_facts
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from zerocfg.run.model import Run
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ReportRequest:
     """The options of the command."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from zerocfg.cli.settings import Settings
 from zerocfg.internal_errors import Containment, contain
 from zerocfg.linter.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
 from zerocfg.linter.selection import Selection, called, fits, names
+from zerocfg.record import record
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import ReaderEvidence, Run, SourceFile, files_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from zerocfg.linter.baseline import Entry
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Baseline:
     """A parsed baseline: its entries, and the folder that their file names are relative to."""
 
@@ -32,7 +33,7 @@ class Baseline:
     folder: Path
 
 
-@dataclass
+@record
 class Job:
     """What to lint and how.
 

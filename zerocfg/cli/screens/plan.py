@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.screens import plan_table
 from zerocfg.memory.overhead import GIB, MIB, Band
+from zerocfg.record import record
 from zerocfg.report.table import Column, folded, table
 from zerocfg.resolve.explain.forecast import LITTLE, Forecast
 from zerocfg.resolve.explain.plan_summary import describe_engine, duration
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zerocfg.resolve.model.gaps import Gap
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Shown:
     """One run: what is predicted of it, or in words why nothing is; and the other ways to run it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from zerocfg.catalog.admitted import admitted, releases_where
 from zerocfg.catalog.fields import choices, ever
@@ -11,6 +10,7 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release
+from zerocfg.record import record
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import given, set_argument, value, word, written
@@ -70,7 +70,7 @@ def _raw(location: Location) -> str:
     return location.file.source.text[span.start : span.end].lower()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Missed:
     """A word that some admitted releases do not have: ``releases`` says which, "" where none has it. ``known``: the
     words of the newest of them. ``newest_has_it``: the newest admitted release does."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from zerocfg.catalog.schema import load_schema
+from zerocfg.record import record
 from zerocfg.run.model import UNKNOWN, Call, FromLine, Origin, Script, Setting
 
 _ARGUMENTS = frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"})
@@ -35,7 +36,7 @@ def call_of(script: Script | None, name: str) -> Call | None:
     return found[0] if len(found) == 1 else None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ScriptArguments:
     """``whole``: an argument that is not among these has its library's default. False: the code may set any."""
 

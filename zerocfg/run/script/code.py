@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import Any
+
+from zerocfg.record import record
 
 _OF_DEEPSPEED = frozenset("zero_optimization zero_optimisation train_batch_size train_micro_batch_size_per_gpu".split())
 """One of these keys is in every DeepSpeed config that a script writes out."""
@@ -17,7 +19,7 @@ _OF_PARSERS = frozenset({"add_argument", "add_arguments", "set_defaults"})
 _GIVES = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses", "parse_args_and_config"})
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Code:
     """What stands in the code of one function, or in a module's own lines.
 

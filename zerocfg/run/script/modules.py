@@ -8,11 +8,12 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from zerocfg.record import record
 from zerocfg.run.model import SourceFile
 from zerocfg.run.script.code import Code, code_of
 from zerocfg.source.python_spans import PythonSpans
@@ -60,7 +61,7 @@ def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
                     found += part.body
 
 
-@dataclass(slots=True, eq=False)
+@record(slots=True, eq=False)
 class Module:
     """One parsed file. ``body``: what runs when it is started or imported, definitions aside. ``spans``: places in its
     code, and ``at`` where each character of that stands in the file, None where the file is the code."""

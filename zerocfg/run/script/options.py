@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zerocfg.catalog.schema import load_schema
+from zerocfg.record import record
 from zerocfg.run.model import UNKNOWN, Origin, Setting
 from zerocfg.run.script.modules import Module, span_of
 from zerocfg.run.script.reachable import Owner, Reach, Reached, Walk
@@ -26,7 +27,7 @@ _LIKELY = frozenset({"args", "opt", "opts", "options", "cli_args", "flags"})
 _SWITCHES = {"store_true": False, "store_false": True}
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Parser:
     """``options``: None where somebody else may take more. ``own``: those that the script declares by itself.
     ``lenient``: what nobody takes is let through, or may be.

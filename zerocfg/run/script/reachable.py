@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import re
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 
+from zerocfg.record import record
 from zerocfg.run.model import SourceFile
 from zerocfg.run.script.code import Code
 from zerocfg.run.script.loops import own_loop
@@ -32,7 +33,7 @@ _LONGEST = 10
 Owner = ast.FunctionDef | ast.AsyncFunctionDef | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, slots=True, eq=False)
 class Reached:
     """One call that is reached. ``name``: of the library's thing, or of the one that a class of the repository derives
     from. ``owner``: the function it stands in."""
@@ -43,7 +44,7 @@ class Reached:
     owner: Owner = None
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Reach:
     """``calls``: of libraries; ``methods``: what is called of any object; ``parsing``: calls by which a parser is told
     its options, or asked; ``given``: where names are given what one answers; ``dicts``: those that hold a key of

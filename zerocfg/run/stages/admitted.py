@@ -6,11 +6,12 @@ Which releases these are, `catalog/admitted.py` says; where all of them are toda
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.versions import OLDEST, Release, admits, bounds, release, text
+from zerocfg.record import record
 from zerocfg.run.config import VERSIONS, default_of
 from zerocfg.run.model import Origin, Run
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from zerocfg.catalog.history import State
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AdmittedKeys:
     """``declared``: the releases that the run admits, empty where only today's counts. ``low`` and ``high`` bound those
     of them that are known; ``low`` is None where all of them are older than every known one. ``changed``: the keys that

@@ -7,7 +7,7 @@ TrlParser (file values become argparse defaults, so texts are converted and othe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, argument
 from zerocfg.catalog.versions import OLDEST, only_from, text
+from zerocfg.record import record
 from zerocfg.run.config import VERSIONS, default_of, describe, words
 from zerocfg.run.frameworks import FRAMEWORKS, has_defaults
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
@@ -43,7 +44,7 @@ TRAINER_WORDS = frozenset(DECISIVE) - {"deepspeed", "fp16", "bf16"} | {
 code have options of their own, and some called like these three."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Arguments:
     """``values`` by field name. ``complete`` False: the script may set anything in its code, so nothing is known.
     ``apex``: what the Trainer fills `amp.enabled` and `amp.opt_level` with; none where it leaves them alone."""

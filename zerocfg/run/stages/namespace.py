@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.record import record
 from zerocfg.run.config import any_unknown
 from zerocfg.run.model import UNKNOWN, Setting
 from zerocfg.run.stages.options import PREFIXED, options_at
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from zerocfg.run.stages.admitted import AdmittedKeys
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Launch:
     """What a launcher does.
 

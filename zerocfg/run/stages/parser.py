@@ -6,7 +6,6 @@ Where the releases differ, nobody knows (UNKNOWN), and the origin of the value s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from zerocfg.catalog.check import converted
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release, text
+from zerocfg.record import record
 from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.stages.admitted import AdmittedKeys, admitted_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LIBRARY = "deepspeed"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Parser:
     """DeepSpeed's parser in these releases."""
 

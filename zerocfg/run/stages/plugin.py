@@ -5,12 +5,12 @@ Follows accelerate/utils/dataclasses.py (`DeepSpeedPlugin.__post_init__`, `set_m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import OFF_WORDS, ON_WORDS, whole_number
+from zerocfg.record import record
 from zerocfg.run.config import AUTO, Config, any_unknown, default_of, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 
@@ -29,7 +29,7 @@ STAGE = "zero_optimization.stage"
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Plugin:
     """The plugin after it was built. ``zero_stage`` as accelerate compares it (a quoted "3" is no 3)."""
 

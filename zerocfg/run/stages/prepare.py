@@ -5,9 +5,9 @@ Follows accelerate/accelerator.py (`_prepare_deepspeed`) and `DeepSpeedPlugin.de
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zerocfg.record import record
 from zerocfg.run.config import AUTO, Config, default_of, product, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 from zerocfg.run.script.accelerator import IN_SCRIPT
@@ -26,7 +26,7 @@ FROM_SCRIPT = words(
 """Keys that a script's DummyOptim and DummyScheduler may fill."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Prepared:
     """``accumulation`` is accelerate's own gradient_accumulation_steps (what Accelerator() was given)."""
 

@@ -7,9 +7,10 @@ Follows transformers/integrations/deepspeed.py (`trainer_config_process` while T
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.record import record
 from zerocfg.run.config import Config, any_unknown, product
 from zerocfg.run.model import UNKNOWN, Difference, Failure, Origin, Setting
 
@@ -23,7 +24,7 @@ PERSISTENCE = "zero_optimization.stage3_param_persistence_threshold"
 HIDDEN_SIZE_KEYS = (REDUCE_BUCKET, PREFETCH_BUCKET, PERSISTENCE)
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Matching:
     """The differences found so far."""
 

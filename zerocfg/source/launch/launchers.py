@@ -7,9 +7,9 @@ DeepSpeed 0.19; a test compares them with the installed ones.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
+from zerocfg.record import record
 from zerocfg.source.launch.line import Option, Word
 from zerocfg.source.text import Span
 
@@ -20,7 +20,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Grammar:
     """``flags`` stand alone, ``valued`` take one value; written with underscores.
 

@@ -5,16 +5,17 @@ The data shapes only; the reader is :mod:`zerocfg.source.launch.files`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
+from zerocfg.record import record
 from zerocfg.source.text import SourceText, Span
 
 if TYPE_CHECKING:
     from zerocfg.source.launch.shell_words import Chars
 
 
-@dataclass(slots=True, frozen=True)
+@record(slots=True, frozen=True)
 class Word:
     """One word of a command line. ``value`` is None when it holds a variable nobody assigned.
 
@@ -26,7 +27,7 @@ class Word:
     span: Span
 
 
-@dataclass(slots=True, frozen=True)
+@record(slots=True, frozen=True)
 class Option:
     """One option of a command: ``--name value``, ``--name=value``, or a bare ``--flag`` (``value`` is None).
 
@@ -38,7 +39,7 @@ class Option:
     span: Span
 
 
-@dataclass(slots=True, frozen=True, eq=False)
+@record(slots=True, frozen=True, eq=False)
 class Written:
     """A file that the script writes out before a line. ``name``: its path from where the script starts, or, where only
     the running shell knows it, as it is written. ``text``: what it will hold, None where nobody can tell. ``shown``: a
@@ -49,7 +50,7 @@ class Written:
     shown: bool = False
 
 
-@dataclass(slots=True, frozen=True)
+@record(slots=True, frozen=True)
 class LaunchLine:
     """One command that starts a training.
 
@@ -73,7 +74,7 @@ class LaunchLine:
     written: tuple[Written, ...] = ()
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class LaunchFile:
     """A file with launch lines in it. ``written``: the files that it has written at its end."""
 
