@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import zerocfg.run.discover
-import zerocfg.run.link
+import zerocfg.run.releases
 from tests.cli.conftest import Outcome
 from zerocfg.internal_errors import REPORT
 from zerocfg.linter import engine
@@ -100,7 +100,7 @@ def test_the_gate_names_it(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_a_run_whose_settings_fail_leaves_the_others(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = zerocfg.run.link.with_settings
+    whole = zerocfg.run.releases.with_settings
 
     def broken(run: Run) -> Run:
         if run.name == "a.json":
@@ -108,7 +108,7 @@ def test_a_run_whose_settings_fail_leaves_the_others(call: Call, monkeypatch: py
         return whole(run)
 
     sound = codes(call("lint", "--output-format", "json"))
-    monkeypatch.setattr(zerocfg.run.link, "with_settings", broken)
+    monkeypatch.setattr(zerocfg.run.releases, "with_settings", broken)
     found = call("lint", "--output-format", "json")
     assert codes(found) == {one for one in sound if one[0] == "b.yaml"} != set()
     (error,) = json.loads(found.out)["internal_errors"]

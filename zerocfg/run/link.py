@@ -29,6 +29,7 @@ def find_runs(
     skip: Callable[[SourceFile], bool] | None = None,
     scripts: bool = False,
     contained: Containment | None = None,
+    settle: Callable[[Run], Run] = with_settings,
 ) -> tuple[list[Run], set[int]]:
     """The runs that the given files and folders take part in, and the ids of the source files asked about.
 
@@ -36,7 +37,8 @@ def find_runs(
     (``root``: the nearest folder upwards that holds ``.git``, else the current one); a script stands for the runs that
     start it. Files to ``skip`` are as if they were not there. ``scripts``: Python files that write out a config or
     the arguments of a Trainer make runs of their own where no line starts them. ``contained`` takes what fails inside
-    zerocfg, and the run or file that it is about is left out; without it such an error is raised.
+    zerocfg, and the run or file that it is about is left out; without it such an error is raised. ``settle`` gives a
+    run its settings, and whatever they depend on and the files of the run do not say.
     """
     asked: dict[int, SourceFile] = {}
     single = False
@@ -77,7 +79,7 @@ def find_runs(
     settled = []
     for run in wanted:
         with contain(contained, f"compute the settings of the run `{run.name}`", run.main_file):
-            settled.append(with_settings(run))
+            settled.append(settle(run))
     return settled, set(asked)
 
 

@@ -10,12 +10,11 @@ zerocfg's settings win over all of these, the run's spec over both.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from zerocfg.catalog.versions import OLDEST, both, bounds, release
-from zerocfg.internal_errors import Containment, contain
 from zerocfg.record import record
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.frameworks import FRAMEWORKS
@@ -23,7 +22,7 @@ from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED
 from zerocfg.run.requirements.companions import limited_releases
 from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, all_of, any_of, installs_of
-from zerocfg.run.resolve_settings import with_releases
+from zerocfg.run.resolve_settings import with_releases, with_settings
 
 
 def with_newest_releases(run: Run) -> Run:
@@ -73,23 +72,35 @@ def training_libraries(run: Run) -> list[str]:
     return [library for library in VERSIONS if uses[library]]
 
 
-def with_versions(runs: Iterable[Run], settled: Mapping[str, str], contained: Containment | None = None) -> list[Run]:
+def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
     """The runs with the versions that their projects state. ``settled`` (zerocfg's settings) wins, the run's own wins
-    over both. Where ``contained`` takes what fails inside zerocfg, the run that it is about is left out."""
+    over both."""
     projects = Projects()
     found = []
     for run in runs:
-        with contain(contained, f"find the releases of the run `{run.name}`", run.main_file):
-            found.append(_with_versions(run, settled, projects))
+        versions, places = _stated(run, settled, projects)
+        found.append(with_releases(run, versions, places) if versions else run)
     return found
 
 
-def _with_versions(run: Run, settled: Mapping[str, str], projects: Projects) -> Run:
+def with_versions_and_settings(settled: Mapping[str, str]) -> Callable[[Run], Run]:
+    """What gives runs the versions that `with_versions` does and then, once, the settings at these releases."""
+    projects = Projects()
+
+    def settle(run: Run) -> Run:
+        versions, places = _stated(run, settled, projects)
+        return with_settings(replace(run, versions=versions, version_places=places))
+
+    return settle
+
+
+def _stated(
+    run: Run, settled: Mapping[str, str], projects: Projects
+) -> tuple[dict[str, str], dict[str, tuple[Origin, ...]]]:
     read = {name: one for name, one in _of_run(run, projects).items() if name in LIBRARIES and one.clauses}
     own = {**settled, **run.versions}
     versions = {**{name: one.clauses or "" for name, one in read.items()}, **own}
-    places = {name: one.places for name, one in read.items() if name not in own}
-    return with_releases(run, versions, places) if versions else run
+    return versions, {name: one.places for name, one in read.items() if name not in own}
 
 
 def versions_for(folder: Path) -> dict[str, Declared]:

@@ -16,7 +16,7 @@ from zerocfg.record import record
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import ReaderEvidence, Run, SourceFile, files_of
-from zerocfg.run.releases import with_versions
+from zerocfg.run.releases import with_versions_and_settings
 from zerocfg.run.resolve_settings import with_consumer
 from zerocfg.run.unchecked import UncheckedFile, unchecked_files, without_unknown
 from zerocfg.source.text import Where
@@ -70,8 +70,8 @@ class Job:
         else:
             files = self.files.with_texts(changed)
         contained = Containment()
-        runs, asked = find_runs(self.targets, files, root=self.root, scripts=True, contained=contained)
-        runs = with_versions(runs, self.settings.versions, contained)
+        settle = with_versions_and_settings(self.settings.versions)
+        runs, asked = find_runs(self.targets, files, root=self.root, scripts=True, contained=contained, settle=settle)
         excluded = {id(file) for file in files.all() if self.excluded(file)} if self.settings.exclude else set()
         self.empty = _empty(self.targets, runs)
         runs = self.read(runs, contained)

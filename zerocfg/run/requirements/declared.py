@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from zerocfg.catalog.versions import both, either
+from zerocfg.record import record
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import Origin, SourceFile
 from zerocfg.source.load import decode, load_as, read_bytes
@@ -45,7 +47,8 @@ _IMAGES = frozenset(("docker", "dockerfile", "dockerfiles"))
 _LARGEST_SCRIPT = 1 << 17
 
 
-class Declared(NamedTuple):
+@record(frozen=True, slots=True)
+class Declared:
     """Clauses of PEP 440 and their places. ``clauses`` None: the release is undeterminable; "": any release."""
 
     clauses: str | None
@@ -257,9 +260,9 @@ def read_requirements_of(file: SourceFile, name: str) -> tuple[list[Requirement]
     for item in items:
         named = _ALIASES.get(item.name, item.name)
         if named in WANTED:
-            found.append(item._replace(name=named))
+            found.append(replace(item, name=named))
             if named == "transformers" and "torch" in item.extras:
-                found.append(item._replace(name=_WITH_TORCH))
+                found.append(replace(item, name=_WITH_TORCH))
     return found, includes
 
 

@@ -6,7 +6,7 @@ TrlParser (file values become argparse defaults, so texts are converted and othe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from functools import cache
 from typing import Any
@@ -47,12 +47,13 @@ code have options of their own, and some called like these three."""
 @record(slots=True)
 class Arguments:
     """``values`` by field name. ``complete`` False: the script may set anything in its code, so nothing is known.
-    ``apex``: what the Trainer fills `amp.enabled` and `amp.opt_level` with; none where it leaves them alone."""
+    ``apex`` gives what the Trainer fills `amp.enabled` and `amp.opt_level` with, None where it leaves them alone; few
+    configs have these keys, and which releases fill them is read for those alone."""
 
     values: dict[str, Setting]
     complete: bool
     failures: list[Failure] = field(default_factory=list)
-    apex: tuple[Setting, Setting] | None = None
+    apex: Callable[[], tuple[Setting, Setting] | None] = lambda: None
 
     def get(self, name: str) -> Any:
         return self.values[name].value
@@ -78,7 +79,9 @@ def arguments_of(run: Run) -> Arguments:
     complete = complete and has_defaults(run.consumer)
     found = Arguments({}, complete)
     slips = _slips(run, written, recipe)
-    for name, (kind, below) in _fields(run.versions.get("transformers")).items():
+    # Where nothing is said, no release's types and defaults count: their history stays unread.
+    declared = run.versions.get("transformers") if complete or written or recipe else None
+    for name, (kind, below) in _fields(declared).items():
         setting = _default(run, name, below) if complete else Setting(UNKNOWN, Origin("computed", "set in the script"))
         if name in slips:
             setting = Setting(UNKNOWN, Origin("computed", f"`{slips[name]}` may be meant for it"))
@@ -90,7 +93,7 @@ def arguments_of(run: Run) -> Arguments:
     if complete and found.get("fp16") is True and "bf16" not in {*recipe, *written} and not _class_known(run):
         found.values["bf16"] = Setting(False, Origin("default", "fp16 is on"))
     _share_of_steps(run, found, written, recipe)
-    found.apex = _apex(run, complete, {*written, *recipe})
+    found.apex = lambda: _apex(run, complete, {*written, *recipe})
     if run.consumer == "trl" and complete and found.get("bf16") is None:
         half = found.get("fp16")
         value = UNKNOWN if half is UNKNOWN else not half
@@ -186,8 +189,10 @@ def _apex(run: Run, complete: bool, given: set[str]) -> tuple[Setting, Setting] 
 def _share_of_steps(run: Run, found: Arguments, written: Mapping[str, Setting], recipe: Mapping[str, Any]) -> None:
     """`warmup_ratio`, where the admitted releases have it: a share of all steps, where `warmup_steps` is 0."""
     name = "warmup_ratio"
+    if name not in {*written, *recipe} or found.get("warmup_steps") != 0:
+        return
     among = admitted("transformers", run.versions.get("transformers"))
-    if name not in {*written, *recipe} or among is None or found.get("warmup_steps") != 0:
+    if among is None:
         return
     nothing = Setting(0.0, Origin("default", f"transformers {text(among.newest)}") if among.releases else _TOO_OLD)
     setting = _from_recipe(found, run, name, "float", recipe[name], nothing) if name in recipe else nothing

@@ -92,8 +92,8 @@ def process(matching: Matching, arguments: Arguments, world_size: Setting, *, ba
         matching.config.set("checkpoint.use_node_local_storage", node.value, node.origin)
     matching.match("fp16.enabled", either(get("fp16"), get("fp16_full_eval")), "fp16|fp16_full_eval")
     matching.match("bf16.enabled", either(get("bf16"), get("bf16_full_eval")), "bf16|bf16_full_eval")
-    if arguments.apex is not None:
-        enabled, level = arguments.apex
+    if "amp" in matching.config.data and (filled := arguments.apex()) is not None:
+        enabled, level = filled
         matching.match("amp.enabled", enabled, "fp16+fp16_backend(apex)")
         matching.match("amp.opt_level", level, "fp16_opt_level")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from zerocfg.source.launch.launchers import program
 from zerocfg.source.launch.line import Word
@@ -114,7 +115,7 @@ def _unquoted(text: str, requirement: Requirement) -> Requirement:
     """Its place without the quotes around the word."""
     start, end = requirement.span
     quoted = end - start > 1 and text[start] in "\"'" and text[end - 1] == text[start]
-    return requirement._replace(span=Span(start + 1, end - 1)) if quoted else requirement
+    return replace(requirement, span=Span(start + 1, end - 1)) if quoted else requirement
 
 
 def _command_at(words: list[Word]) -> int:
@@ -166,4 +167,4 @@ def _package(text: str, span: Span, newest: bool, conda: bool) -> Iterator[Requi
     if requirement is not None:
         # What is upgraded without a version is the newest of its day, whatever was there before.
         versions = None if newest and requirement.versions == "" else requirement.versions
-        yield requirement._replace(span=span, versions=versions)
+        yield replace(requirement, span=span, versions=versions)

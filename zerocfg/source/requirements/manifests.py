@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from zerocfg.source.requirements.pip import (
     Requirement,
@@ -53,7 +54,7 @@ def read_pyproject(text: str) -> Read:
     dynamic = _table(table, "tool", "setuptools", "dynamic", "dependencies").get("file")
     includes = [dynamic] if isinstance(dynamic, str) else dynamic if isinstance(dynamic, list) else []
     return (
-        [item._replace(versions=None) if item.name in sources and not item.own else item for item in found],
+        [replace(item, versions=None) if item.name in sources and not item.own else item for item in found],
         [one for one in includes if isinstance(one, str)],
     )
 
@@ -198,7 +199,7 @@ def read_environment(text: str, data: object) -> Read:
                 requirements, others = read_requirements(line)
                 start = max(0, text.find(line))
                 span = Span(start, start + len(line))
-                found += [requirement._replace(span=span) for requirement in requirements]
+                found += [replace(requirement, span=span) for requirement in requirements]
                 includes += others
     return found, includes
 

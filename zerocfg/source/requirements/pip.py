@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from zerocfg.record import record
 from zerocfg.source.text import Span
 
 
-class Requirement(NamedTuple):
+@record(frozen=True, slots=True)
+class Requirement:
     """``name`` as package indexes compare it. ``versions``: clauses of PEP 440, "" for any, None where nobody can tell.
 
     ``marker``: the environments that it holds in, as PEP 508 writes them, empty for all. ``optional``: of an extra or a

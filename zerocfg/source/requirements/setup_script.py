@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from zerocfg.source.python_spans import PythonSpans
 from zerocfg.source.requirements.manifests import Read, itself, python
@@ -52,7 +53,7 @@ def read_setup_script(text: str) -> Read:
                 includes.append(said)
             requirement = parse_requirement(said, 0, optional=optional)
             if requirement is not None and (requirement.versions or (requirement.versions is None and "@" in said)):
-                found.append(requirement._replace(span=_inside(text, said, places.span(constant))))
+                found.append(replace(requirement, span=_inside(text, said, places.span(constant))))
     return found, includes
 
 
