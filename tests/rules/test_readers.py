@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import inside, lint, write
+from zerocfg.linter.engine import lint_runs
 from zerocfg.linter.fixing import edited
 from zerocfg.linter.reader_agreement import possible
+from zerocfg.linter.selection import Selection
 from zerocfg.rulebook.example import Example
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
@@ -70,3 +72,24 @@ def _runs(folder: Path) -> list[Run]:
 def test_who_may_read_a_config(files: dict[str, str], readers: tuple[str, ...], tmp_path: Path) -> None:
     write(Example(files), tmp_path)
     assert {possible(run) for run in _runs(tmp_path)} == {readers}
+
+
+@pytest.mark.parametrize(
+    ("notes", "selection", "fixable"),
+    [
+        (True, Selection(), {"ZC404", "ZC702"}),
+        (False, Selection(), {"ZC702"}),
+        (False, Selection(select=("ZC404", "ZC702")), {"ZC404", "ZC702"}),
+        (False, Selection(select=("init-flag-without-stage-3", "ZC7")), {"ZC404", "ZC702"}),
+    ],
+)
+def test_notes_that_are_not_shown_have_no_fix(
+    notes: bool, selection: Selection, fixable: set[str], tmp_path: Path
+) -> None:
+    accelerate = YAML % "DEEPSPEED" + "mixed_precision: bf16\n"
+    accelerate += "deepspeed_config: {deepspeed_config_file: ds.json, zero3_init_flag: true}\n"
+    write(Example({"ds.json": DS, "accelerate.yaml": accelerate}), tmp_path)
+    runs = _runs(tmp_path)
+    found = lint_runs(runs, selection, notes=notes).diagnostics
+    assert [one.code for one in found] == [one.code for one in lint_runs(runs, selection).diagnostics]
+    assert {one.code for one in found if one.fix is not None} == fixable

@@ -135,6 +135,7 @@ def lint_runs(
     complete: bool | Set[int] = False,
     excluded: Set[int] = frozenset(),
     contained: Containment | None = None,
+    notes: bool = True,
 ) -> Result:
     """Diagnostics of all runs, each reported once, in the order of files and lines.
 
@@ -142,8 +143,9 @@ def lint_runs(
     about ``excluded`` files alone. ``complete``: the runs are all that their files take part in, so that a comment
     which silenced nothing is known to be of no use; a set of ids says it of these files. Where ``contained`` takes what
     fails inside zerocfg, a rule that fails on a run costs that rule on that run; without it such an error is raised.
+    ``notes`` False: those that `without_notes` takes out are there to be counted, and have no fix.
     """
-    return _Lint(selection or Selection(), asked, excluded, contained).run(runs, complete)
+    return _Lint(selection or Selection(), asked, excluded, contained, notes).run(runs, complete)
 
 
 def without_notes(result: Result, selection: Selection) -> Result:
@@ -161,12 +163,18 @@ def wanted_note(diagnostic: Diagnostic, selection: Selection) -> bool:
 
 class _Lint:
     def __init__(
-        self, selection: Selection, asked: set[int] | None, excluded: Set[int], contained: Containment | None
+        self,
+        selection: Selection,
+        asked: set[int] | None,
+        excluded: Set[int],
+        contained: Containment | None,
+        notes: bool,
     ) -> None:
         self.contained = contained
         self.selection = selection
         self.asked = asked
         self.excluded = excluded
+        self.notes = notes
         self.ignores = Ignores()
         self.seen: dict[tuple[str, str, Place, str], Diagnostic] = {}
         self.others: dict[tuple[str, str, Place, str], dict[str, None]] = {}
@@ -235,6 +243,8 @@ class _Lint:
         rule = find(diagnostic.code)
         if diagnostic.fix is None or rule is None:
             return diagnostic
+        if not self.notes and not wanted_note(diagnostic, self.selection):
+            return replace(diagnostic, fix=None)  # to ask every reader about a fix takes half of the time of a lint
         with contain(self.contained, f"tell for whom the fix of {rule.code} is right", diagnostic.span.file.name):
             if readers.agree(rule, diagnostic.severity, diagnostic.fix):
                 return diagnostic

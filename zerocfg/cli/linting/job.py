@@ -87,6 +87,7 @@ class Job:
             complete=asked - excluded if all(map(_whole, self.targets)) else False,
             excluded=excluded,
             contained=contained,
+            notes=self.notes,
         )
         with contained.of("list what was not checked"):
             result.unread = self.unread(files, runs, result)

@@ -6,6 +6,7 @@ Follows deepspeed/runtime/config.py, as the releases that the run admits have it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from zerocfg.catalog.schema import Key, Section, load_schema
@@ -217,15 +218,24 @@ def settings(config: Config, *, final: bool, parser: Parser = TODAY) -> dict[str
             found[name] = within
     stage = found.get("zero_optimization.stage")
     stage_value = stage.value if stage else 0
+    sections = {above for name in found for above in _sections(name)}
     for name in (*ABSENT, OVERLAP):
         current = found.get(name)
-        if current is None and any(written.startswith(f"{name}.") for written in found):
+        if current is None and name in sections:
             continue  # a mapping in the place of a value
         if current is None or (name == OVERLAP and current.value is None):
             default = unset(name, stage_value, parser)
             if default is not None:
                 found[name] = Setting(default.value, default.origin, (current,) if current else ())
     return found
+
+
+def _sections(name: str) -> Iterator[str]:
+    """The names of the sections around a key."""
+    above = name.rpartition(".")[0]
+    while above:
+        yield above
+        above = above.rpartition(".")[0]
 
 
 def _known(name: str) -> tuple[str, Key | None]:
