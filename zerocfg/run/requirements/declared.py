@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from zerocfg.budgets import SETUP_BYTES
 from zerocfg.catalog.versions import both, either
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import Origin, SourceFile
@@ -42,7 +43,6 @@ _FIRM = frozenset(
 )
 _IMAGES = frozenset(("docker", "dockerfile", "dockerfiles"))
 """Folders of Dockerfiles, beside what they install."""
-_LARGEST_SCRIPT = 1 << 17
 
 
 class Declared(NamedTuple):
@@ -338,7 +338,7 @@ def _pip(file: SourceFile) -> Read:
 
 def _installing(file: SourceFile) -> Read:
     text = file.source.text
-    if len(text) > _LARGEST_SCRIPT or " install" not in text or not any(name in text for name in LIBRARIES):
+    if len(text) > SETUP_BYTES or " install" not in text or not any(name in text for name in LIBRARIES):
         return [], []
     from zerocfg.source.requirements.installs import read_dockerfile, read_installs
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from zerocfg.budgets import SCRIPT_BYTES
 from zerocfg.run.model import SourceFile
 from zerocfg.run.script.code import Code, code_of
 from zerocfg.source.python_spans import PythonSpans
@@ -23,8 +24,6 @@ LIBRARIES = frozenset(
     "fire click tyro jsonargparse hydra omegaconf trlx sat".split()
 )
 """Packages whose names are never looked for in the repository, which may be a copy of one."""
-LARGEST = 1 << 20
-"""Bytes; larger Python files are no training scripts."""
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Open = Callable[[Path], SourceFile]
@@ -142,7 +141,7 @@ def parse(file: SourceFile, path: Path) -> Module | None:
         from zerocfg.source.launch.notebook import python_of  # few scripts are notebooks
 
         text, at = python_of(file.source)
-    if len(text) > LARGEST:
+    if len(text) > SCRIPT_BYTES:
         return None
     try:
         tree = ast.parse(text.removeprefix(BOM))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from zerocfg.budgets import MODULES
 from zerocfg.run.model import SourceFile
 from zerocfg.run.script.code import Code
 from zerocfg.run.script.loops import own_loop
@@ -21,7 +22,6 @@ from zerocfg.run.script.values import Names, assigned
 
 DEPTH = 2
 """How many imports deep the repository is followed."""
-MOST_MODULES = 60
 _TELLING = re.compile(
     r"Trainer|Accelerator|deepspeed|add_argument|Fabric|LightningCLI|TrainingArguments|trlx|training_main"
 )
@@ -220,7 +220,7 @@ class Walk:
         place = located(module, imported, self.root)
         if place is None:
             return None
-        if depth >= DEPTH or len(self.loaded) > MOST_MODULES:
+        if depth >= DEPTH or len(self.loaded) > MODULES:
             self.found.shallow = False
             return None
         path, wanted = place
