@@ -6,7 +6,6 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from zerocfg.budgets import FILE_BYTES, HEAD_BYTES, UNASKED_BYTES
 from zerocfg.internal_errors import REPORT, Containment
 from zerocfg.run.kinds import MARKERS, guess_unread, is_hydra_fragment, sniff
 from zerocfg.run.model import Kind, SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.source.load import Format, decode, load_as, read_bytes
 from zerocfg.source.node import Document, Problem
 from zerocfg.source.text import SourceText, Span
@@ -269,7 +269,7 @@ def _format(path: Path) -> Format:
     return "json" if path.suffix in (".json", ".hjson") else "yaml"
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def launches(file: SourceFile) -> LaunchFile:
     """The launch lines of a launch file or a notebook, and what it writes; read once."""
     from zerocfg.source.launch.files import read_launch_lines

@@ -19,6 +19,7 @@ from zerocfg.budgets import SETUP_BYTES
 from zerocfg.catalog.versions import both, either
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import Origin, SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.source.load import decode, load_as, read_bytes
 from zerocfg.source.node import Problem
 from zerocfg.source.paths import entries
@@ -263,7 +264,7 @@ def read_requirements_of(file: SourceFile, name: str) -> tuple[list[Requirement]
     return found, includes
 
 
-@lru_cache(maxsize=64)
+@remembered
 def installs_of(file: SourceFile) -> Mapping[str, Declared]:
     """What a shell script, a notebook or a Markdown page installs of the libraries, by name."""
     stated: dict[str, list[Declared]] = {}

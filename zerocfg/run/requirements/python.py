@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from zerocfg.budgets import ENVIRONMENT_BYTES
 from zerocfg.catalog.versions import TOP, Release, both, bounds
 from zerocfg.run.model import SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.run.requirements.declared import Declared, all_of, form_of, is_image, one_of, read_text, upwards
 from zerocfg.source.paths import entries
 from zerocfg.source.requirements.pip import Requirement
@@ -39,7 +39,7 @@ def required_python(folder: Path, stated: Sequence[Path], read: dict[Path, Decla
     return None
 
 
-@lru_cache(maxsize=64)
+@remembered
 def installed_python(file: SourceFile) -> Declared | None:
     """What the commands of a script, page or notebook set up."""
     return _newest([one_of(item, file) for item in _commands(file)])

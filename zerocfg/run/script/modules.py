@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from zerocfg.budgets import SCRIPT_BYTES
 from zerocfg.run.model import SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.run.script.code import Code, code_of
 from zerocfg.source.python_spans import PythonSpans
 from zerocfg.source.text import BOM, Span
@@ -133,7 +134,7 @@ class Module:
         return f"{parts[0]}.{parts[-1]}" if parts[0] in LIBRARIES and len(parts) > 1 else ""
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def parse(file: SourceFile, path: Path) -> Module | None:
     """The module of a file; None where Python could not parse it."""
     text, at = file.source.text, None

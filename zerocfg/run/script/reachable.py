@@ -10,11 +10,11 @@ import ast
 import re
 from collections import deque
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from zerocfg.budgets import MODULES
 from zerocfg.run.model import SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.run.script.code import Code
 from zerocfg.run.script.loops import own_loop
 from zerocfg.run.script.modules import Definition, Imported, Module, Open, located, parse
@@ -71,7 +71,7 @@ class Reach:
         return "prepare" in self.methods
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def _telling(file: SourceFile) -> bool:
     """Whether a module may be relevant by itself; decided once for all scripts that import it."""
     return _TELLING.search(file.source.text) is not None
