@@ -137,6 +137,7 @@ def lint_runs(
     complete: bool | Set[int] = False,
     excluded: Set[int] = frozenset(),
     contained: Containment | None = None,
+    fixes: bool = True,
 ) -> Result:
     """Diagnostics of all runs, each reported once, in the order of files and lines.
 
@@ -144,8 +145,9 @@ def lint_runs(
     about ``excluded`` files alone. ``complete``: the runs are all that their files take part in, so that a comment
     which silenced nothing is known to be of no use; a set of ids says it of these files. Where ``contained`` takes what
     fails inside zerocfg, a rule that fails on a run costs that rule on that run; without it such an error is raised.
+    ``fixes``: whether anybody applies them; for whom each is right is not asked otherwise, and none is offered.
     """
-    return _Lint(selection or Selection(), asked, excluded, contained).run(runs, complete)
+    return _Lint(selection or Selection(), asked, excluded, contained, fixes).run(runs, complete)
 
 
 def without_notes(result: Result, selection: Selection) -> Result:
@@ -163,9 +165,15 @@ def wanted_note(diagnostic: Diagnostic, selection: Selection) -> bool:
 
 class _Lint:
     def __init__(
-        self, selection: Selection, asked: set[int] | None, excluded: Set[int], contained: Containment | None
+        self,
+        selection: Selection,
+        asked: set[int] | None,
+        excluded: Set[int],
+        contained: Containment | None,
+        fixes: bool,
     ) -> None:
         self.contained = contained
+        self.fixes = fixes
         self.selection = selection
         self.asked = asked
         self.excluded = excluded
@@ -218,6 +226,8 @@ class _Lint:
         for finding in self.first(rule, found, run):
             applied = within(run, rule, finding, releases)
             if applied is not None:
+                if not self.fixes:
+                    applied = replace(applied, fix=None)
                 applied.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
                 self.take(rule, applied, run)
 
