@@ -3,7 +3,7 @@
     make fuzz                            # every campaign at its size, minutes
     make fuzz N=20                       # twenty inputs of each
     make fuzz FUZZ="lint fixes --nightly"
-    python -m tests.fuzz lint --seed 7 --first 40000 --n 60000    # goes on where another call stopped
+    python -m tests.fuzz lint --seed 7 --first 40000 --n 60000    # inputs 40000 to 59999
 
 An input follows from seed, campaign and number alone. What is broken goes into `tests/fuzz/kept`, which the tests
 replay; nothing is kept twice. The exit code is 1 when anything was.
@@ -40,7 +40,7 @@ def by_name(name: str) -> Campaign:
 
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice([*(one.name for one in CAMPAIGNS), EDITS]))
-@click.option("--n", "size", type=int, help="Inputs of each campaign.")
+@click.option("--n", "size", type=int, help="Play the inputs of each campaign up to this number.")
 @click.option("--nightly", is_flag=True, help="The sizes of the night.")
 @click.option("--seed", default="1", show_default=True)
 @click.option("--first", default=0, help="The number of the first input: go on where a call stopped.")
@@ -58,9 +58,12 @@ def main(names: tuple[str, ...], size: int | None, nightly: bool, seed: str, fir
 
 def _inputs(campaign: Campaign, size: int, seed: str, first: int, folder: Path) -> int:
     """Plays a campaign; how many of its inputs are broken."""
-    found = Played()
+    found, told = Played(), 0
     for found in play(campaign, seed, size, first):
         tell(f"{campaign.name}: {first + found.count} played, {len(found.broken)} broken")
+        for number, why in found.broken[told:]:
+            tell(f"  {number}: {why[:600]}")
+        told = len(found.broken)
     each = found.cpu / max(1, found.count) * 1000
     costs = f"{each:.1f} ms each, at most {found.slowest:.2f} s and {found.peak >> 20} MiB"
     print(f"{campaign.name:16} {found.count:8} inputs  {len(found.broken):4} broken  {costs}", flush=True)
