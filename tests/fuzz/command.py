@@ -19,29 +19,28 @@ class Done:
     err: str
 
 
-class _Stream(io.TextIOWrapper):
-    """A pipe of a terminal in UTF-8, which remembers."""
+def _pipe(into: io.BytesIO) -> io.TextIOWrapper:
+    """What a process has as standard output where it is a pipe in UTF-8: zerocfg puts a stream of its own around it."""
+    return io.TextIOWrapper(into, encoding="utf-8", errors="strict", newline="\n", write_through=True)
 
-    def __init__(self) -> None:
-        super().__init__(io.BytesIO(), encoding="utf-8", errors="surrogateescape", newline="\n", write_through=True)
 
-    @property
-    def text(self) -> str:
-        data = self.buffer.getvalue() if isinstance(self.buffer, io.BytesIO) else b""
-        return data.decode("utf-8", "surrogateescape")
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
 
 
 def zerocfg(*words: str) -> Done:
     """Raises BrokenError for an internal error, a traceback, or a code that is none of 0, 1 and 2."""
-    out, err, before, hook = _Stream(), _Stream(), sys.argv, sys.excepthook
+    out, err, before, hook = io.BytesIO(), io.BytesIO(), sys.argv, sys.excepthook
     os.environ.pop("ZEROCFG_TRACEBACK", None)
     sys.argv = ["zerocfg", *words]
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.redirect_stdout(_pipe(out)), contextlib.redirect_stderr(_pipe(err)):
             code = main.run()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            done = Done(code, _text(out.getvalue()), _text(err.getvalue()))
     finally:
         sys.argv, sys.excepthook = before, hook
-    done = Done(code, out.text, err.text)
     for sign in ("internal error", "Traceback (most recent call last)", "failed inside zerocfg"):
         for line in (*done.out.splitlines(), *done.err.splitlines()):
             if sign in line:

@@ -94,14 +94,30 @@ def hostile_texts(random: Random) -> Input:
 
 def _terminals(folder: Path, random: Random) -> None:
     for form in FORMATS:
-        printed = zerocfg("lint", "--output-format", form, ".").out
-        found = _OBEYED.search(printed)
-        if found is not None:
-            raise BrokenError(
-                f"{form} prints U+{ord(found[0]):04X}: {printed[max(0, found.start() - 60) : found.end() + 20]!r}"
-            )
-        if form != "github" and (command := _COMMAND.search(printed)) is not None:
-            raise BrokenError(f"{form} prints a workflow command: {command[0]!r}")
+        _shown(zerocfg("lint", "--output-format", form, ".").out, form, commands=form != "github")
+    odd = next(path.name for path in folder.iterdir() if path.name not in ("ds.json", "run.sh", "recipe.yaml"))
+    for line in (
+        ("lint", f"./{odd}"),
+        ("explain", "--run", random.choice(("run.sh", "recipe.yaml"))),
+        ("diff", "ds.json", f"./{odd}"),
+        ("convert", f"./{odd}"),
+        ("plan", f"./{odd}"),
+        ("gate", "--only", "lint"),
+        ("check-resume", "."),
+    ):
+        done = zerocfg(*line)
+        _shown(done.out, f"{line[0]} on standard output")
+        _shown(done.err, f"{line[0]} on standard error")
+
+
+def _shown(printed: str, where: str, *, commands: bool = True) -> None:
+    """Nothing of it is obeyed by who shows it. ``commands``: nor by who runs CI jobs."""
+    found = _OBEYED.search(printed)
+    if found is not None:
+        around = printed[max(0, found.start() - 60) : found.end() + 20]
+        raise BrokenError(f"{where} prints U+{ord(found[0]):04X}: {around!r}")
+    if commands and (command := _COMMAND.search(printed)) is not None:
+        raise BrokenError(f"{where} prints a workflow command: {command[0]!r}")
 
 
 def findings(where: str = ".") -> set[tuple[str, str, str, str]]:

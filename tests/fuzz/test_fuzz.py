@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from tests.fuzz.__main__ import CAMPAIGNS, KEPT, by_name
-from tests.fuzz.campaign import BrokenError, Campaign, keep, kept
+from tests.fuzz.campaign import BrokenError, Campaign, keep, kept, put
 from tests.fuzz.editor import MALFORMED, NIGHTLY, session
 from tests.fuzz.play import PEAK_BYTES, Played, breaks, input_of, keep_broken, play
 
@@ -74,6 +74,19 @@ def test_what_breaks_is_made_small_and_replays(tmp_path: Path) -> None:
     name, seed, files = kept(path)
     assert (name, seed, files) == ("strict", f"s/strict/{number}", {"a": b"!"})
     assert breaks(STRICT, seed, files) == "a mark"
+
+
+@pytest.mark.parametrize("where", ["zerocfg.cli.terminal.harmless", "zerocfg.report.formats.harmless"])
+def test_what_a_terminal_would_obey_is_noticed(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = b'{"train_batch_size": "x", "\\u001b]0;PWN\\u0007": 1}'
+    put({"odd.json": config, "ds.json": config}, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    check = by_name("terminals").check
+    check(tmp_path, Random(0))
+    monkeypatch.setattr("zerocfg.cli.terminal.harmless", lambda text: text)
+    monkeypatch.setattr(where, lambda text, **_: text)
+    with pytest.raises(BrokenError, match=r"prints U\+001B"):
+        check(tmp_path, Random(0))
 
 
 def test_bytes_of_all_kinds_are_kept(tmp_path: Path) -> None:
