@@ -65,7 +65,7 @@ def _inputs(campaign: Campaign, size: int, seed: str, first: int, folder: Path) 
             tell(f"  {number}: {why[:600]}")
         told = len(found.broken)
     each = found.cpu / max(1, found.count) * 1000
-    costs = f"{each:.1f} ms each, at most {found.slowest:.2f} s and {found.peak >> 20} MiB"
+    costs = f"{each:.1f} ms each, at most {found.slowest:.2f} s and {found.peak >> 20} MiB more than before"
     print(f"{campaign.name:16} {found.count:8} inputs  {len(found.broken):4} broken  {costs}", flush=True)
     for number, why in found.broken[:MOST_KEPT]:
         kept = keep_broken(campaign, seed, number, why, folder)
