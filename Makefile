@@ -4,6 +4,8 @@
 # make test-all  every test: all proofs and launches are run, and must be what tests/ledger.jsonl says
 # make rule CODE=ZC103  examples, page and proofs of one rule, played on the real libraries
 # make parity  thousands of generated configs against the real libraries, and other random values (nightly)
+# make fuzz  hostile inputs against zerocfg: readers, lints, fixes, kills, a full disk, the language server; N=20 of each,
+#            FUZZ=--nightly takes the sizes of the night
 # make lock  writes the locks anew after a change of pyproject.toml or constraints.txt; UPGRADE=-U takes the newest of everything
 # make pythons  the tests that need no training library on every Python from 3.10 to 3.13 that is at hand
 # make facts  walks every release of tools/facts/releases.yaml that was not walked yet, writes schemas/releases; FACTS=deepspeed
@@ -21,7 +23,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lock dist pythons new-rule follow-release facts releases demo test test-all rule parity mutants check gpu schemas docs examples clean
+.PHONY: setup lock dist pythons new-rule follow-release facts releases demo test test-all rule parity fuzz mutants check gpu schemas docs examples clean
 
 setup: $(STAMP) $(NODE)
 
@@ -104,6 +106,12 @@ PARITY ?= 5000
 parity: setup
 	ZEROCFG_PARITY=$(PARITY) ZEROCFG_PARITY_SEED=$$(date +%Y%m%d) $(BIN)/pytest -n 2 tests/parity tests/build/test_autos.py
 	ZEROCFG_RANDOM=1 $(BIN)/pytest -n 2 tests/source tests/catalog tests/run tests/rules
+
+# FUZZ="lint fixes --nightly" is handed on; at low priority, as it takes minutes or the night
+N ?=
+FUZZ ?=
+fuzz: setup
+	nice -n 15 $(BIN)/python -m tests.fuzz $(if $(N),--n $(N)) $(FUZZ)
 
 # MUTANTS="--package rules --sample 300" is handed on
 MUTANTS ?=

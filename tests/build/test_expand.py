@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.build.conftest import Workplace, job
+from zerocfg.budgets import MATRIX_RUNS
 from zerocfg.resolve.spec.spec_file import SpecFile, read_spec
 from zerocfg.run.discover import Files
-from zerocfg.run.expand import MOST_RUNS, expand
+from zerocfg.run.expand import expand
 from zerocfg.run.link import runs_from_spec
 from zerocfg.source.load import load
 
@@ -242,9 +243,9 @@ def test_diamonds_cost_nothing(tmp_path: Path) -> None:
 
 
 def test_the_largest_matrix(tmp_path: Path) -> None:
-    axes = {"sequence_length": list(range(1, 17)), "train_samples": list(range(1, MOST_RUNS // 16 + 1))}
+    axes = {"sequence_length": list(range(1, 17)), "train_samples": list(range(1, MATRIX_RUNS // 16 + 1))}
     entry = {"consumer": "trl", "script": "t.py", "matrix": axes}
-    assert len(runs(tmp_path, yaml.safe_dump({"version": 1, "runs": {"r": entry}}))) == MOST_RUNS
+    assert len(runs(tmp_path, yaml.safe_dump({"version": 1, "runs": {"r": entry}}))) == MATRIX_RUNS
 
 
 def test_the_schema_offers_what_may_be_written(root: Path) -> None:

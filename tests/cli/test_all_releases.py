@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
+from zerocfg.linter.reader_agreement import Readers
 from zerocfg.linter.release_range import ReleaseRange
 
 Cli = Callable[..., Outcome]
@@ -43,6 +44,16 @@ def test_each_finding_says_where_it_holds(zerocfg: Cli) -> None:
         "= releases: DeepSpeed 0.17.1 and later",
     ]
     assert outcome.code == 1
+
+
+@pytest.mark.usefixtures("config")
+def test_nobody_asks_in_each_release_for_whom_a_fix_is_right(zerocfg: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    agree = Readers.agree
+    monkeypatch.setattr(Readers, "agree", lambda self, rule, *rest: asked.append(rule.code) or agree(self, rule, *rest))
+    found = released(zerocfg("lint", "--all-releases", "ds.json", "--output-format", "json"))
+    assert found["ZC102"] is not None
+    assert len(asked) == len(set(asked)), "once for each fix, not for each of dozens of releases"
 
 
 @pytest.mark.usefixtures("config")

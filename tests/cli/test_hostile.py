@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.catalog.values import whole_number
-from zerocfg.source.load import MAX_BYTES
 
 Call = Callable[..., Outcome]
 DIGITS = "9" * 5000
@@ -74,4 +74,4 @@ def test_standard_input_has_a_limit(zerocfg: Call, monkeypatch: pytest.MonkeyPat
     done = zerocfg("lint", "-")
     assert done.code == 2
     assert done.err.endswith("Error: standard input is larger than 10 MiB; not read\n")
-    assert endless.taken < MAX_BYTES + (1 << 20)
+    assert endless.taken < FILE_BYTES + (1 << 20)

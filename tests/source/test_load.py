@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerocfg.source.load import MAX_BYTES, format_of, load, load_as, load_bytes
+from zerocfg.budgets import FILE_BYTES
+from zerocfg.source.load import format_of, load, load_as, load_bytes
 from zerocfg.source.node import Document
 
 
@@ -49,7 +50,7 @@ def test_a_file_without_permission_is_told(tmp_path: Path, monkeypatch: pytest.M
         ("a: 1".encode("utf-32"), "encoding"),
         (b"a: \xe9\n", "encoding"),
         (b"a\0b", "encoding"),
-        (b"#" * (MAX_BYTES + 1), "too-large"),
+        (b"#" * (FILE_BYTES + 1), "too-large"),
         (b"", "empty"),
     ],
 )

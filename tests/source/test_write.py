@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from zerocfg.source import write
 from zerocfg.source.write import Change, write_atomic, write_together
 
 
@@ -106,3 +108,28 @@ def test_what_killed_processes_left_is_swept(tmp_path: Path) -> None:
         os.utime(path, (1, 1))
     write_atomic(tmp_path / "ds.json", b"new")
     assert set(content(tmp_path)) == {"ds.json", young.name, *(path.name for path in others)}
+
+
+def _left(folder: Path) -> str:
+    """The temporary file of a process that is killed while it writes."""
+    child = os.fork()
+    if not child:
+        write._put = lambda staged, target: os.kill(os.getpid(), signal.SIGKILL)
+        write_atomic(folder / "ds.json", b"half")
+    os.waitpid(child, 0)
+    (name,) = (name for name in content(folder) if name != "ds.json")
+    return name
+
+
+def test_what_a_process_left_that_runs_no_more_is_swept_at_once(tmp_path: Path) -> None:
+    name = _left(tmp_path)
+    writer = name.removeprefix(".ds.json.").partition(".")[0]
+    here, _, _ = writer.partition("-")
+    kept = [  # of a process that runs, of one elsewhere, and what is no number of a process
+        tmp_path / f".ds.json.{mark}.abcd1234.zerocfg"
+        for mark in (f"{here}-{os.getpid()}", f"{here}-1", "00000000-999999999", f"{here}-", f"{here}-{'9' * 30}")
+    ]
+    for path in kept:
+        path.write_bytes(b"")
+    write_atomic(tmp_path / "ds.json", b"new")
+    assert content(tmp_path) == {"ds.json": b"new", **{path.name: b"" for path in kept}}

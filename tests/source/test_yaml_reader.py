@@ -11,9 +11,10 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from zerocfg.budgets import DEPTH
 from zerocfg.source.node import Document, walk
 from zerocfg.source.text import SourceText, Span
-from zerocfg.source.yaml_reader import MAX_DEPTH, read_yaml
+from zerocfg.source.yaml_reader import read_yaml
 
 SEEDS = [
     "a: 1\nb:\n  c: [1, 2.5, no]\n  d: {x: 5e8, y: 'z'}\n",
@@ -173,7 +174,7 @@ def test_an_alias_has_its_own_place() -> None:
         ("&a [*a]", "alias-cycle"),
         ("[" * 100_000, "too-deep"),
         ("- " * 100_000, "too-deep"),
-        ("{a: " * (MAX_DEPTH + 1) + "}" * (MAX_DEPTH + 1), "too-deep"),
+        ("{a: " * (DEPTH + 1) + "}" * (DEPTH + 1), "too-deep"),
         (BOMB, "too-large"),
     ],
 )

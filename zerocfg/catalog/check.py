@@ -38,9 +38,19 @@ class Issue:
     reason: str = ""
     key: Key | None = None
     section: Section | None = None
-    suggestion: str | None = None
+    renamed: str | None = None
     releases: ReleaseRange | None = None
     """Those of the admitted releases for which it holds; None: all of them."""
+    schema: Schema | None = None
+    """What an unknown key was looked for in."""
+
+    @property
+    def suggestion(self) -> str | None:
+        """The key that is read instead, or that was most likely meant; looked for when somebody asks, as most of many
+        unknown keys are not told."""
+        if self.renamed is None and self.schema is not None and self.section is not None:
+            return suggest(self.entry.key, self.section, self.schema)
+        return self.renamed
 
 
 def check(root: Node | None, schema: Schema) -> Iterator[Issue]:
@@ -66,7 +76,7 @@ def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, pat
             # DeepSpeed's typed sections drop whatever is "auto" before they look at its key.
             dropped = value == "auto" and section.facts.get("library") == "deepspeed"
             kind = "unknown-ignored" if section.unknown == "ignored" or dropped else "unknown-crash"
-            yield Issue(kind, path, entry, value, "", None, section, suggest(entry.key, section, schema))
+            yield Issue(kind, path, entry, value, "", None, section, schema=schema)
         return
     if entry.key != key.name and section.unknown == "ignored" and _beaten(mapping, key):
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from zerocfg.catalog.check import refusal
@@ -67,6 +67,7 @@ def translated(name: str, value: object, to: Format) -> Translation:
     return Translation(tuple(places), tuple(lost))
 
 
+@lru_cache(maxsize=4096)
 def homes(name: str) -> tuple[Names, ...]:
     """The sections of DeepSpeed's config that have a key of this name; none for names that many have."""
     if name in _COMMON:

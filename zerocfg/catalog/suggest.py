@@ -11,7 +11,7 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     return _closest(word, tuple(known)) if word and len(word) <= 80 else None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)  # a word is asked for several times in a row, and each entry holds all names
 def _closest(word: str, names: tuple[str, ...]) -> str | None:
     from difflib import get_close_matches
 

@@ -16,14 +16,13 @@ import json
 import math
 import re
 
+from zerocfg.budgets import DIGITS
+
 ON_WORDS = frozenset(("1", "on", "t", "true", "y", "yes"))
 OFF_WORDS = frozenset(("0", "off", "f", "false", "n", "no"))
 """What pydantic, and accelerate in an environment variable, take for true and for false."""
 _INTEGER = re.compile(r"\s*[+-]?\d+(?:_\d+)*(?:\.0+)?\s*")
 _FLOAT = re.compile(r"\s*[+-]?(?:\d+(?:_\d+)*\.?(?:\d+(?:_\d+)*)?|\.\d+(?:_\d+)*)(?:[eE][+-]?\d+)?\s*")
-
-
-_MOST_DIGITS = 40
 
 
 class RefusedError(ValueError):
@@ -60,7 +59,7 @@ def whole_number(text: object) -> int | None:
     """The number of a text of decimal digits alone; None for any other, and for more digits than any setting has, where
     Python gives up."""
     plain = text.strip() if isinstance(text, str) else ""
-    return int(plain) if plain.isdecimal() and len(plain) <= _MOST_DIGITS else None
+    return int(plain) if plain.isdecimal() and len(plain) <= DIGITS else None
 
 
 def yaml_number(value: object) -> object:

@@ -9,9 +9,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.emit.lenient_json import items, mapping, number, text, texts
 from zerocfg.resolve.plan import Decision, kind_of
-from zerocfg.source.load import MAX_BYTES, read_bytes
+from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 from zerocfg.source.text import Where
 from zerocfg.version import __version__
@@ -199,8 +200,8 @@ def load(path: Path) -> Lock:
 
 def parse(data: bytes, path: Path) -> Lock:
     """The lock in the bytes of a file, which is named in the LockError of what is none."""
-    if len(data) > MAX_BYTES:
-        raise LockError(path, f"is larger than {MAX_BYTES // 2**20} MiB; no lock is", again=False)
+    if len(data) > FILE_BYTES:
+        raise LockError(path, f"is larger than {FILE_BYTES // 2**20} MiB; no lock is", again=False)
     try:
         content = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:

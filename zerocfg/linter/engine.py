@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import FINDINGS
 from zerocfg.internal_errors import Containment, InternalError, contain
 from zerocfg.linter.applicability import UNUSED_BY, Asked, holds, within
 from zerocfg.linter.ignores import Ignores, not_understood
@@ -15,6 +17,7 @@ from zerocfg.linter.selection import Selection
 from zerocfg.record import record
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
+from zerocfg.rules.files.reading import checked_in_part
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile, original
@@ -136,6 +139,7 @@ def lint_runs(
     excluded: Set[int] = frozenset(),
     contained: Containment | None = None,
     notes: bool = True,
+    fixes: bool = True,
 ) -> Result:
     """Diagnostics of all runs, each reported once, in the order of files and lines.
 
@@ -143,9 +147,10 @@ def lint_runs(
     about ``excluded`` files alone. ``complete``: the runs are all that their files take part in, so that a comment
     which silenced nothing is known to be of no use; a set of ids says it of these files. Where ``contained`` takes what
     fails inside zerocfg, a rule that fails on a run costs that rule on that run; without it such an error is raised.
-    ``notes`` False: those that `without_notes` takes out are there to be counted, and have no fix.
+    ``notes`` False: those that `without_notes` takes out are there to be counted, and have no fix. ``fixes``: whether
+    anybody applies them; for whom each is right is not asked otherwise, and none is offered.
     """
-    return _Lint(selection or Selection(), asked, excluded, contained, notes).run(runs, complete)
+    return _Lint(selection or Selection(), asked, excluded, contained, notes, fixes).run(runs, complete)
 
 
 def without_notes(result: Result, selection: Selection) -> Result:
@@ -169,8 +174,10 @@ class _Lint:
         excluded: Set[int],
         contained: Containment | None,
         notes: bool,
+        fixes: bool,
     ) -> None:
         self.contained = contained
+        self.fixes = fixes
         self.selection = selection
         self.asked = asked
         self.excluded = excluded
@@ -221,11 +228,22 @@ class _Lint:
         if releases is None:
             return
         found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
-        for finding in found:
+        for finding in self.first(rule, found, run):
             applied = within(run, rule, finding, releases)
             if applied is not None:
+                if not self.fixes:
+                    applied = replace(applied, fix=None)
                 applied.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
                 self.take(rule, applied, run)
+
+    def first(self, rule: Rule, findings: Iterable[Finding], run: Run) -> Iterator[Finding]:
+        """As many findings of a rule in a run as are told; where there are more, that is told."""
+        found = iter(findings)
+        yield from itertools.islice(found, FINDINGS)
+        more = next(found, None)
+        if more is not None and self.selection.wants(checked_in_part):
+            message = f"more than {FINDINGS:,} findings of {rule.code} in this run; the others are not told"
+            self.take(checked_in_part, Finding(more.location, message, "correct those that are told first"), run)
 
     def find_unused(self, runs: Sequence[Run], rules: Sequence[Rule], among: Set[int] | None) -> None:
         """The comments that silenced nothing, now that every rule has spoken; ``among`` some files or in all."""
@@ -235,7 +253,7 @@ class _Lint:
         for file, run in by_file.values():
             if among is not None and id(file) not in among:
                 continue
-            for finding in self.ignores.unused([file], ran, everything):
+            for finding in self.first(unused_ignore, self.ignores.unused([file], ran, everything), run):
                 self.take(unused_ignore, finding, run)
 
     def agreed(self, diagnostic: Diagnostic, readers: Readers) -> Diagnostic:

@@ -10,13 +10,13 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import lru_cache
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.record import record
 from zerocfg.rules.api import Finding, Fix, Location, Rule
 from zerocfg.rules.codes import REMOVED
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Scalar, walk
 from zerocfg.source.text import SourceText, Span
@@ -60,7 +60,7 @@ class Directive:
         return self.word in KINDS and self.closed
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def directives(file: SourceFile) -> tuple[Directive, ...]:
     """The comments of a file that speak to zerocfg, wrong ones included."""
     if "zerocfg:" not in file.source.text:
@@ -68,7 +68,7 @@ def directives(file: SourceFile) -> tuple[Directive, ...]:
     return tuple(_read(file))
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def _by_line(file: SourceFile) -> dict[int | None, list[Directive]]:
     """The valid ones by each line that they count for; under None those of the whole file."""
     found: dict[int | None, list[Directive]] = {}

@@ -7,8 +7,10 @@ may be would be offered the same edits, for what is as grave to each.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import FINDINGS
 from zerocfg.linter.applicability import holds, within
 from zerocfg.linter.ignores import OWN
 from zerocfg.rules.api import Fix, Rule, Severity
@@ -71,7 +73,7 @@ def _offers(rule: Rule, run: Run) -> Offers:
     releases = holds(rule, run)
     if (rule.consumers and run.consumer not in rule.consumers) or releases is None:
         return offers
-    for finding in rule.check(run):
+    for finding in islice(rule.check(run), FINDINGS):  # of the others nothing is told
         told = within(run, rule, finding, releases)
         if told is not None and told.fix is not None:
             offers.setdefault(edits_of(told.fix), set()).add(told.severity or rule.severity)

@@ -50,7 +50,7 @@ def with_release_ranges(diagnostics: Sequence[Diagnostic], runs: Sequence[Run]) 
 
 def _found(runs: Iterable[Run], library: str, at: str, codes: set[str]) -> set[tuple[object, ...]]:
     pinned = [with_settings(replace(run, versions={library: f"=={at}"}, version_places={})) for run in runs]
-    return {_key(one) for one in lint_runs(pinned, Selection(select=tuple(codes))).diagnostics}
+    return {_key(one) for one in lint_runs(pinned, Selection(select=tuple(codes)), fixes=False).diagnostics}
 
 
 def _with(one: Diagnostic, holds: Mapping[tuple[object, ...], list[str]]) -> Diagnostic:

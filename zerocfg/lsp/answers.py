@@ -41,7 +41,7 @@ async def hover_text(session: Session, uri: str, position: Position) -> Hover | 
         option = _option_at(runs, document, offset)
         if option is None:
             return None
-        name = option.name.lstrip("-").replace("-", "_")
+        name = option.plain
         data = {name: None, "per_device_train_batch_size": None}
         # An option of the script is a training argument, one of the launcher a key of the accelerate config.
         kind = "recipe" if any(option in run.launch.script_options for run in runs if run.launch) else "accelerate"

@@ -12,13 +12,11 @@ from pathlib import Path
 
 from pygls.uris import from_fs_path, to_fs_path
 
-from zerocfg.run.discover import LARGEST_UNASKED, SPEC_NAMES, is_launch_file
+from zerocfg.budgets import UNASKED_BYTES
+from zerocfg.run.discover import SPEC_NAMES, is_launch_file
 from zerocfg.run.kinds import MARKERS
 from zerocfg.source.load import decode, read_bytes
 from zerocfg.source.node import Problem
-
-LARGEST = LARGEST_UNASKED
-"""Characters. A longer text is data, not a config, and is not looked at while it is typed."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Document:
     @property
     def linted(self) -> bool:
         """Whether a lint may start from this document: other files are only met as partners."""
-        if self.path is None or len(self.text) > LARGEST:
+        if self.path is None or len(self.text) > UNASKED_BYTES:
             return False
         path = Path(self.path)
         if path.name in SPEC_NAMES or is_launch_file(path) or self.undecodable:
@@ -113,7 +111,9 @@ def file_uri(path: str | os.PathLike[str]) -> str:
 
 def texts(documents: Iterable[Document]) -> dict[str, str]:
     """What takes the place of the files on disk, by real path."""
-    return {one.path: one.text for one in documents if one.path and not one.undecodable and len(one.text) <= LARGEST}
+    return {
+        one.path: one.text for one in documents if one.path and not one.undecodable and len(one.text) <= UNASKED_BYTES
+    }
 
 
 def _is_utf8(path: str) -> bool:

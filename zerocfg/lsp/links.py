@@ -70,7 +70,7 @@ def _of_line(run: Run) -> Iterator[Link]:
 
 
 def _value(option: Option, names: tuple[str, ...]) -> Word | None:
-    return option.value if option.name.lstrip("-").replace("-", "_") in names else None
+    return option.value if option.plain in names else None
 
 
 def _word(word: Word | None, target: SourceFile | None) -> Iterator[Link]:

@@ -13,11 +13,13 @@ from functools import wraps
 from typing import Any, BinaryIO, cast
 
 from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from zerocfg.lsp.actions import FIX_ALL, Writer, at, fix_all_of, quick_fixes, wanted
 from zerocfg.lsp.answers import completions, definitions, hover_text, link_targets
 from zerocfg.lsp.documents import real_path
+from zerocfg.lsp.protocol import Protocol
 from zerocfg.lsp.session import Session
 from zerocfg.version import __version__
 
@@ -29,7 +31,8 @@ class Server(LanguageServer):
     """One client, one session. ``asked_to_stop``: a shutdown request came, so that exit is a clean end."""
 
     def __init__(self) -> None:
-        super().__init__("zerocfg", __version__, text_document_sync_kind=lsp.TextDocumentSyncKind.Full)
+        sync = lsp.TextDocumentSyncKind.Full
+        super().__init__("zerocfg", __version__, text_document_sync_kind=sync, protocol_cls=Protocol)
         self.session = Session(self._publish, self.tell)
         self.asked_to_stop = False
 
@@ -39,6 +42,8 @@ class Server(LanguageServer):
 
     def report_server_error(self, error: Exception, source: object) -> None:
         """Instead of pygls' window in the middle of the screen."""
+        if isinstance(error, (ValueError, RecursionError)) and source is JsonRpcException:
+            cast(Protocol, self.protocol).not_json()
         self.tell(f"{type(error).__name__}: {error}", lsp.MessageType.Error)
 
     def _publish(self, uri: str, version: int | None, found: list[lsp.Diagnostic]) -> None:

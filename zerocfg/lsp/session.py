@@ -12,10 +12,11 @@ from typing import Literal, TypeVar
 
 from lsprotocol.types import Diagnostic as Shown
 
+from zerocfg.budgets import UNASKED_BYTES
 from zerocfg.linter.engine import real_name
 from zerocfg.lsp.checking import Project, Snapshot
 from zerocfg.lsp.diagnostics import diagnostics
-from zerocfg.lsp.documents import LARGEST, Document, Documents, real_path
+from zerocfg.lsp.documents import Document, Documents, real_path
 from zerocfg.lsp.schedule import Schedule
 from zerocfg.run.discover import SPEC_NAMES, is_launch_file
 from zerocfg.run.kinds import guess_unread, sniff
@@ -61,8 +62,10 @@ class Session:
 
     def put(self, uri: str, text: str, version: int) -> None:
         document = self.documents.put(uri, text, version)
-        if len(text) > LARGEST:
-            self._tell(f"{document.name} is longer than {LARGEST} characters; it is not looked at while it is open")
+        if len(text) > UNASKED_BYTES:
+            self._tell(
+                f"{document.name} is longer than {UNASKED_BYTES} characters; it is not looked at while it is open"
+            )
         self._touch(document.path)
 
     def change(self, uri: str, text: str, version: int) -> None:
@@ -163,7 +166,7 @@ class Session:
     def reading(self, document: Document, snapshot: Snapshot | None) -> Reading | None:
         """How a document reads; None for what is no config (a script, a text that is too long)."""
         name = document.name
-        if len(document.text) > LARGEST or (document.path and is_launch_file(Path(document.path))):
+        if len(document.text) > UNASKED_BYTES or (document.path and is_launch_file(Path(document.path))):
             return None
         role, seen = (snapshot.roles if snapshot is not None else {}).get(document.path or "", (None, None))
         form = seen.document.format if seen is not None and seen.document else format_of(name, document.text)

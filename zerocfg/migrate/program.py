@@ -10,9 +10,9 @@ import ast
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from zerocfg.run.model import SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.source.edit import Edit
 from zerocfg.source.python_spans import PythonSpans
 from zerocfg.source.text import BOM, Span
@@ -120,7 +120,7 @@ class Program:
         return here + (_PAIR if ord(self.text[offset]) > 0xFFFF else _LONG.get(self.file[here + 1], 2))
 
 
-@lru_cache(maxsize=16)
+@remembered
 def program_of(file: SourceFile) -> Program | None:
     """The program of a script or a notebook; None for any other file, and where Python could not parse it."""
     text, at = file.source.text, None

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import PrivateAttr, ValidationError
 
+from zerocfg.budgets import TENSORS
 from zerocfg.models.architectures import Tensor, UnknownShapeError, complete, tensors_of
 from zerocfg.models.base import Consumer, Section, key
 from zerocfg.models.families import FAMILIES
@@ -28,6 +30,7 @@ COMPOSITES = {
     "qwen2_vl": "qwen2_vl_text",
     "qwen2_5_vl": "qwen2_vl_text",
 }
+_TOO_LARGE = f"it has more than {TENSORS:,} tensors, for which no memory is predicted"
 _SAME_FAMILY = {"qwen2_5_vl_text": "qwen2_vl_text"}
 # Files of these types may hold the text part at the top level instead (transformers/models/qwen2_vl).
 _FLAT_COMPOSITES = {"qwen2_vl", "qwen2_5_vl"}
@@ -85,6 +88,20 @@ class ModelFacts(Section):
     )
     text_config_hidden_size: int | None = key(None, "The same, of `config.text_config`.", ge=1)
     unknown_because: str | None = key(None, "Why the parameters could not be counted; null when they were.")
+    _too_large: bool = PrivateAttr(False)
+
+    @property
+    def too_large(self) -> bool:
+        """Whether it has more tensors than the memory of a model is predicted with; they are not kept then."""
+        return self._too_large
+
+    def _tensors(self) -> int:
+        """How many tensors, and modules without any, the memory of the model is predicted with, at most."""
+        if self.layout:
+            return sum(part.times * sum(max(1, len(module)) for module in part.modules) for part in self.layout)
+        listed = sum(count for _, count in self.tensor_sizes)
+        largest = self.largest_parameter or (self.vocab_size or 0) * (self.hidden_size or 0)
+        return max(listed, self.parameters // largest if self.parameters and largest else 0)
 
     def hidden_size_for(self, consumer: Consumer) -> int | None:
         """The width that this consumer computes `auto` bucket sizes from; None: it finds none and stops
@@ -144,10 +161,20 @@ def inline(facts: Mapping[str, Any]) -> ModelFacts:
     if "config_hidden_size" not in prepared and width is not None:
         prepared["config_hidden_size"] = width
     try:
-        return ModelFacts.model_validate(prepared)
+        found = ModelFacts.model_validate(prepared)
     except ValidationError as error:
         problems = (f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
         raise ValueError("; ".join(problems)) from None
+    return _without_tensors(found) if found._tensors() > TENSORS else found
+
+
+def _without_tensors(facts: ModelFacts) -> ModelFacts:
+    """The facts of a model that has too many tensors to predict its memory: its widths alone."""
+    counted = ("parameters", "trainable_parameters", "largest_parameter", "largest_module", "largest_block")
+    gone: dict[str, object] = {**dict.fromkeys(counted), "tensor_sizes": [], "layout": []}
+    found = facts.model_copy(update={**gone, "unknown_because": _TOO_LARGE})
+    found._too_large = True
+    return found
 
 
 def _whole(value: object) -> object:
@@ -186,7 +213,10 @@ def _from_family(model_type: str, family_name: str, config: Mapping[str, Any]) -
     family = FAMILIES[family_name]
     try:
         filled = complete(family, config)
-        counted = _summary(tensors_of(family, filled))
+        tensors = list(islice(tensors_of(family, filled), TENSORS + 1))
+        if len(tensors) > TENSORS:
+            return _without_tensors(_unknown(config, model_type, _TOO_LARGE))
+        counted = _summary(tensors)
     except UnknownShapeError as error:
         return _unknown(config, model_type, f"{model_type}: {error}")
     experts = family.experts

@@ -7,6 +7,7 @@ from itertools import groupby
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from zerocfg.linter.engine import Diagnostic, Result
+from zerocfg.source.foreign import one_line
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, not even escaped."""
@@ -36,7 +37,7 @@ def _case(suite: Element, diagnostic: Diagnostic) -> None:
     span = diagnostic.span
     name = f"{diagnostic.code} {diagnostic.name} ({span.start.line}:{span.start.column})"
     case = SubElement(suite, "testcase", name=name, classname=_text(span.file.name), time="0")
-    said = [f"{span.file.name}:{span.start.line}:{span.start.column}: {diagnostic.full_message}"]
+    said = [f"{one_line(span.file.name)}:{span.start.line}:{span.start.column}: {diagnostic.full_message}"]
     said += [f"help: {diagnostic.help}"] if diagnostic.help else []
     if _fails(diagnostic):
         failure = SubElement(case, "failure", message=_text(diagnostic.full_message), type=diagnostic.severity.value)

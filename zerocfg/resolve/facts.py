@@ -70,6 +70,9 @@ def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
     inputs = replace(inputs, run=replace(inputs.run, effective=effective))
     if entry.goals is None:
         inputs = with_memory(inputs)  # else the build searches for what fits, which is not looked for here
+    model = inputs.run.model
+    if model is not None and inputs.facts.too_large:
+        return replace(inputs.run, model=replace(model, too_large=True))
     return inputs.run
 
 

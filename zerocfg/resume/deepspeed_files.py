@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from zerocfg.budgets import FOLDER_NAMES
 from zerocfg.resume.checkpoint import DeepSpeed
-from zerocfg.resume.files import MOST_NAMES, names_if_readable, names_in, note_damage
+from zerocfg.resume.files import names_if_readable, names_in, note_damage
 from zerocfg.resume.torch_file import Fact, UnreadableError, facts
 
 LATEST, LATEST_UNIVERSAL = "latest", "latest_universal"
@@ -129,7 +130,7 @@ def _missing(
     found: DeepSpeed, optimizer: set[tuple[int, int]], sharded: set[tuple[int, int]], plain: set[int], tag: str
 ) -> None:
     world = found.world_size or 0
-    if world * found.model_parallel > MOST_NAMES:
+    if world * found.model_parallel > FOLDER_NAMES:
         return
     wanted = [(rank, part) for rank in range(world) for part in range(found.model_parallel)]
     prefix = "bf16_" if found.bf16 else ""

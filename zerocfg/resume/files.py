@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from zerocfg.budgets import FOLDER_NAMES
 from zerocfg.resume.checkpoint import CheckpointError
 from zerocfg.resume.torch_file import UnreadableError, check
-
-MOST_NAMES = 200_000
 
 
 def names_in(folder: Path) -> list[str]:
@@ -18,8 +17,8 @@ def names_in(folder: Path) -> list[str]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 found.append(entry.name)
-                if len(found) > MOST_NAMES:
-                    raise CheckpointError(f"'{folder}' has more than {MOST_NAMES} entries: no checkpoint")
+                if len(found) > FOLDER_NAMES:
+                    raise CheckpointError(f"'{folder}' has more than {FOLDER_NAMES} entries: no checkpoint")
     except OSError as error:
         raise CheckpointError(f"'{folder}' cannot be read: {error.strerror or error}") from None
     return sorted(found)

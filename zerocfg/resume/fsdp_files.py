@@ -6,9 +6,10 @@ import pickletools
 import re
 from pathlib import Path
 
+from zerocfg.budgets import PICKLE_BYTES
 from zerocfg.resume.checkpoint import FULL, SHARDED, Fsdp
 from zerocfg.resume.files import names_if_readable, note_damage
-from zerocfg.resume.torch_file import LARGEST_PROGRAM, UnreadableError
+from zerocfg.resume.torch_file import UnreadableError
 
 FSDP_MODEL, FSDP_OPTIMIZER = "pytorch_model_fsdp", "optimizer"
 _SHARD = re.compile(r"__(\d+)_\d+\.distcp$")
@@ -58,7 +59,7 @@ def _distributed(found: Fsdp, folder: Path) -> None:
 def _named_shards(path: Path) -> set[str]:
     """The shards that a pickled ``.metadata`` mentions; it is decoded, never run."""
     size = path.stat().st_size
-    if size == 0 or size > LARGEST_PROGRAM:
+    if size == 0 or size > PICKLE_BYTES:
         raise UnreadableError("is empty" if size == 0 else f"has {size} bytes, too many to be decoded")
     try:
         texts = (argument for _, argument, _ in pickletools.genops(path.read_bytes()) if isinstance(argument, str))

@@ -10,14 +10,13 @@ import pickletools
 import zipfile
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import ARCHIVE_ENTRIES, PICKLE_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 Fact = int | float | str | bool | None
-LARGEST_PROGRAM = 64 << 20
-"""Bytes of a ``data.pkl`` that is still decoded; tensors are not in it."""
-MOST_ENTRIES = 1_000_000
 _MEMO = frozenset("PUT BINPUT LONG_BINPUT MEMOIZE FRAME".split())
 _TEXTS = frozenset("BINUNICODE SHORT_BINUNICODE BINUNICODE8 UNICODE".split())
 _PLAIN = frozenset("BININT BININT1 BININT2 LONG1 INT NEWTRUE NEWFALSE NONE BINFLOAT".split()) | _TEXTS
@@ -68,7 +67,7 @@ def program(path: Path, read: bool = True) -> bytes:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
-            if len(entries) > MOST_ENTRIES:
+            if len(entries) > ARCHIVE_ENTRIES:
                 raise UnreadableError(f"has {len(entries)} entries, more than any checkpoint")
             entry = next((one for one in entries if one.filename.rpartition("/")[2] == "data.pkl"), None)
             if entry is None:
@@ -77,7 +76,7 @@ def program(path: Path, read: bool = True) -> bytes:
                 return b""
             if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
                 raise UnreadableError("is compressed or encrypted: torch.save did not write it")
-            if entry.file_size > LARGEST_PROGRAM:
+            if entry.file_size > PICKLE_BYTES:
                 raise UnreadableError(f"has a data.pkl of {entry.file_size} bytes, too large to be decoded")
             return archive.read(entry)
     except zipfile.BadZipFile:

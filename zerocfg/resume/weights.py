@@ -10,17 +10,14 @@ import json
 import struct
 from collections import Counter
 from dataclasses import dataclass, field
-from math import prod
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.budgets import HEADER_BYTES, INDEX_BYTES, TENSOR_ELEMENTS
 from zerocfg.resume.torch_file import UnreadableError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-LARGEST_HEADER = 100_000_000
-"""Bytes; what the library itself accepts."""
-LARGEST_JSON = 64 << 20
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 OTHERS = ("pytorch_model.bin", "pytorch_model.bin.index.json", "adapter_model.safetensors", "adapter_model.bin")
 
@@ -80,10 +77,22 @@ def _add(found: Weights, path: Path) -> None:
         if not isinstance(shape, list) or not all(isinstance(size, int) for size in shape):
             raise UnreadableError(f"has no shape for {name[:80]}")
         found.tensors += 1
-        found.elements += prod(shape)
+        found.elements += _elements(name, shape)
         found.dtypes[str(entry.get("dtype"))] += 1
         if 0 in shape:
             found.empty.append(name)
+
+
+def _elements(name: str, shape: list[int]) -> int:
+    """Of one tensor. Raises UnreadableError for more than there can be, before their number takes time to compute."""
+    if 0 in shape:
+        return 0
+    count = 1
+    for size in shape:
+        count *= size
+        if abs(count) >= TENSOR_ELEMENTS:
+            raise UnreadableError(f"has a shape of more than 2^63 elements for {name[:80]}")
+    return count
 
 
 def header(path: Path) -> dict[str, object]:
@@ -94,7 +103,7 @@ def header(path: Path) -> dict[str, object]:
         if len(first) < 8:
             raise UnreadableError("is cut off: shorter than a header")
         (length,) = struct.unpack("<Q", first)
-        if length > min(LARGEST_HEADER, size - 8):
+        if length > min(HEADER_BYTES, size - 8):
             raise UnreadableError("is cut off, or no safetensors file: its header would be longer than the file")
         found = _parse(file.read(length))
     ends = [entry["data_offsets"][1] for entry in found.values() if _placed(entry)]
@@ -121,7 +130,7 @@ def read_json(path: Path) -> dict[str, object]:
     try:
         if not path.is_file():
             raise UnreadableError("is no regular file")
-        if path.stat().st_size > LARGEST_JSON:
+        if path.stat().st_size > INDEX_BYTES:
             raise UnreadableError("is too large for what it should be")
         return _parse(path.read_bytes())
     except OSError as error:

@@ -29,7 +29,7 @@ def guessed(run: Run) -> bool:
     return run.launch is not None and run.recipe is None and run.reader_evidence is None and not seen
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=2)  # rules ask one after the other about the same run; more would keep old files alive
 def reader(run: Run) -> Literal["transformers", "trl"] | None:
     """Whose arguments the run has: TrainingArguments, one of TRL's configs, or nobody's that is known."""
     keys = set(recipe_data(run))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from zerocfg.budgets import LARGEST_NUMBER
 from zerocfg.catalog import fields
 from zerocfg.catalog.admitted import admitted
 from zerocfg.catalog.history import histories
@@ -24,8 +25,6 @@ from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.stages.arguments import converted, mapping_of, parsed, recipe_untold
 from zerocfg.source.edit import Edit, delete_entry, rename_key
 from zerocfg.source.node import Path
-
-_LARGEST = 10**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,7 @@ def number(run: Run, name: str, default: float | None = None) -> int | float | N
     found = value(run, name, default)
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         return None
-    return found if abs(found) <= _LARGEST else None
+    return found if abs(found) <= LARGEST_NUMBER else None
 
 
 def word(run: Run, name: str, default: str | None = None) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from zerocfg.catalog.values import whole_number
@@ -10,6 +9,7 @@ from zerocfg.rules.api import Location, at
 from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED, origin_label
+from zerocfg.run.remembered import remembered
 from zerocfg.run.requirements.companions import limiting_package
 from zerocfg.run.templates import is_template, opened_by_script
 
@@ -122,7 +122,7 @@ def changed_before(run: Run) -> bool:
     return opened_by_script(run)
 
 
-@lru_cache(maxsize=64)
+@remembered
 def _data(file: SourceFile) -> object:
     """Built once, although most rules ask for it. Nobody changes it."""
     return file.data()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
-from functools import lru_cache
 
 from zerocfg.catalog.check import Issue, check
 from zerocfg.catalog.history import histories, name_in
@@ -19,6 +18,7 @@ from zerocfg.rules.key import Key
 from zerocfg.rules.release_scope import limited
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.run.templates import placeholder_in
 from zerocfg.source.node import Mapping, Path, Scalar
 
@@ -60,8 +60,7 @@ class KeyIssue(Key):
 def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
     """The files of a run that a compiled schema describes, with its name."""
     if run.accelerate is not None:
-        data = run.accelerate.data()
-        environment = data.get("compute_environment", "LOCAL_MACHINE") if isinstance(data, dict) else None
+        environment = _environment(run.accelerate)
         if environment in (None, "LOCAL_MACHINE"):
             yield run.accelerate, "accelerate"
         elif environment == "AMAZON_SAGEMAKER":
@@ -70,6 +69,13 @@ def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
         yield run.deepspeed, "deepspeed"
     if run.spec is not None:
         yield run.spec, "spec"
+
+
+@remembered
+def _environment(file: SourceFile) -> object:
+    """Asked again for every key that a rule tells of."""
+    data = file.data()
+    return data.get("compute_environment", "LOCAL_MACHINE") if isinstance(data, dict) else None
 
 
 def issues(run: Run, *kinds: str) -> Iterator[KeyIssue]:
@@ -92,18 +98,18 @@ def _admitted(run: Run, file: SourceFile, name: str) -> Iterable[Issue]:
     limits = bounds(declared) if declared and name in WALKED else None
     if limits is None or limits[0] >= release(VERSIONS[name]):
         return _checked(file, name, None)
-    return _together(_differing(file, name, limits), file, name)
+    return _together(file, _differing(file, name, limits), name)
 
 
-@lru_cache(maxsize=256)
+@remembered
 def _differing(file: SourceFile, name: str, limits: Bounds) -> tuple[Release, ...]:
     """As `differing`, for the keys of a file; asked once, however many rules look at it."""
     names = _names(file, name)
     return tuple(differing(name, lambda key: key.removesuffix(".*") in names, limits))
 
 
-@lru_cache(maxsize=256)
-def _together(releases: tuple[Release, ...], file: SourceFile, name: str) -> tuple[Issue, ...]:
+@remembered
+def _together(file: SourceFile, releases: tuple[Release, ...], name: str) -> tuple[Issue, ...]:
     """The issues of each of these releases, newest first, each once: with the releases that have it, unless all do.
 
     A key that some of them refuse is not told again for those that pass over it.
@@ -125,7 +131,7 @@ def _known_today(name: str, issue: Issue) -> bool:
     return key is not None and "removed" not in key.facts
 
 
-@lru_cache(maxsize=256)
+@remembered
 def _names(file: SourceFile, library: str) -> frozenset[str]:
     """What histories call the keys of a file."""
     found: set[str] = set()
@@ -154,7 +160,7 @@ def _assumed(key: KeyIssue) -> frozenset[str]:
     return frozenset((name,)) if strict or known.changed(name_in(name, path)) else frozenset()
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def _checked(file: SourceFile, name: str, at: Release | None) -> tuple[Issue, ...]:
     """Checked once, however many rules and runs look at the file."""
     schema = load_schema(name) if at is None else schema_at(name, at)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from itertools import accumulate
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from zerocfg.record import record
@@ -38,6 +41,11 @@ class LineOption(Key):
     @property
     def name(self) -> str:
         return self.origin.note
+
+    @property
+    def plain(self) -> str:
+        """The name as parsers store it; empty where no option is written."""
+        return self.option.plain if self.option is not None else ""
 
     @property
     def text(self) -> str | None:
@@ -83,15 +91,15 @@ class LineOption(Key):
 
 def line_option(run: Run, *names: str) -> LineOption:
     """The last option of the launcher under one of these names, which is the one that counts."""
-    options = run.launch.options if run.launch is not None else ()
-    return from_option(run, next((option for option in reversed(options) if plain(option.name) in names), None))
+    known = run.launch.last_options if run.launch is not None else {}
+    given = (known[name] for name in names if name in known)
+    return from_option(run, max(given, key=itemgetter(0), default=(0, None))[1])
 
 
 def option_at(run: Run, origin: Origin) -> LineOption:
     """The option of the launcher or of the script that an origin speaks of."""
     line = run.launch if origin.file is run.launch_file else None
-    options = (*line.options, *line.script_options) if line is not None else ()
-    return from_option(run, next((option for option in options if option.span == origin.span), None))
+    return from_option(run, line.options_at.get(origin.span) if line is not None and origin.span else None)
 
 
 def from_option(run: Run, option: Option | None) -> LineOption:
@@ -108,19 +116,17 @@ def all_options_seen(run: Run) -> bool:
     line = run.launch
     if line is None or run.launch_file is None:
         return False
-    spans = [option.span for option in line.options]
+    spans = sorted(option.span for option in line.options)
+    ends = list(accumulate((span.end for span in spans), max))
     end = line.script.span.start if line.script is not None else line.span.end
     text = run.launch_file.source.text
     for word in re.finditer(r"\S+", text[line.span.start : max(end, line.span.start)]):
         start = line.span.start + word.start()
-        inside = any(span.start <= start < span.end for span in spans)
-        if word[0].lstrip("\"'")[:1] in ("$", "`") and not inside:
-            return False
+        if word[0].lstrip("\"'")[:1] in ("$", "`"):
+            before = bisect_right(spans, Span(start, len(text)))
+            if not before or start >= ends[before - 1]:
+                return False
     return True
-
-
-def plain(name: str) -> str:
-    return name.lstrip("-").replace("-", "_")
 
 
 def at_line(run: Run) -> Location:

@@ -6,14 +6,15 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import FILE_BYTES, HEAD_BYTES, UNASKED_BYTES
 from zerocfg.internal_errors import REPORT, Containment
 from zerocfg.run.kinds import MARKERS, guess_unread, is_hydra_fragment, sniff
 from zerocfg.run.model import Kind, SourceFile
-from zerocfg.source.load import MAX_BYTES, Format, decode, load_as, read_bytes
+from zerocfg.run.remembered import remembered
+from zerocfg.source.load import Format, decode, load_as, read_bytes
 from zerocfg.source.node import Document, Problem
 from zerocfg.source.text import SourceText, Span
 
@@ -27,11 +28,6 @@ SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
 LAUNCH_SUFFIXES = (*SHELL_SUFFIXES, ".md")
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
 SKIPPED_FOLDERS = frozenset("node_modules site-packages __pycache__ wandb venv env dist build target".split())
-LARGEST_UNASKED = 1 << 20
-"""Bytes. A larger JSON or YAML file found by walking is data, not a config; a file named by the user has no such
-limit here (the reader has its own)."""
-_HEAD = 1 << 16
-"""Bytes read of a large file to distinguish a config from other data."""
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -152,10 +148,10 @@ class Files:
             about = os.stat(key)  # noqa: PTH116
             if not stat.S_ISREG(about.st_mode):
                 return None
-            large = about.st_size > LARGEST_UNASKED
+            large = about.st_size > UNASKED_BYTES
             with open(key, "rb", buffering=0) as file:  # noqa: PTH123
                 # outputs make a notebook large, and say nothing of its code
-                data = file.read(_HEAD if large and path.suffix != ".ipynb" else MAX_BYTES)
+                data = file.read(HEAD_BYTES if large and path.suffix != ".ipynb" else FILE_BYTES)
         except ValueError:  # a NUL in the name
             return None
         except OSError as error:
@@ -171,7 +167,7 @@ class Files:
             self._stamps[key] = about.st_mtime_ns, about.st_size
             return None
         if large and path.suffix not in SCRIPT_SUFFIXES:
-            size = LARGEST_UNASKED >> 20
+            size = UNASKED_BYTES >> 20
             message = f"it is larger than {size} MiB, and neither a launch line nor the command names it"
             self._pass_over(path, key, Problem("too-large", message, _NOWHERE, fatal=True))
             return None
@@ -273,7 +269,7 @@ def _format(path: Path) -> Format:
     return "json" if path.suffix in (".json", ".hjson") else "yaml"
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def launches(file: SourceFile) -> LaunchFile:
     """The launch lines of a launch file or a notebook, and what it writes; read once."""
     from zerocfg.source.launch.files import read_launch_lines

@@ -26,6 +26,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from zerocfg.budgets import BASES, MATRIX_RUNS, SPEC_RUNS
 from zerocfg.catalog.suggest import closest
 from zerocfg.record import record
 from zerocfg.run.hub import CONFIG
@@ -34,11 +35,6 @@ from zerocfg.source.node import Path as KeyPath
 
 MERGED = ("goals", "versions", "targets")
 PATHS = ("script", "recipe", "accelerate", "deepspeed", "model", "hardware")
-MOST_RUNS = 256
-"""Runs that one matrix may stand for."""
-MOST_RUNS_IN_ALL = 2048
-MOST_BASES = 50
-"""Names in one ``extends``, and bases in a chain of them."""
 
 Open = Callable[[Path], Document | None]
 """Reads another spec file; None when there is no such file."""
@@ -99,9 +95,9 @@ def expand(document: Document, folder: Path, open_file: Open) -> Expanded:
         if not isinstance(node, Mapping):
             continue
         for run in expander.runs(name, node):
-            if len(found.runs) >= MOST_RUNS_IN_ALL:
+            if len(found.runs) >= SPEC_RUNS:
                 where = Written(document, ("runs", name))
-                message = f"the spec stands for more than {MOST_RUNS_IN_ALL} runs"
+                message = f"the spec stands for more than {SPEC_RUNS} runs"
                 found.troubles.append(Trouble(where, message, "Split it into several specs.", at_key=True))
                 return found
             found.runs.append(run)
@@ -203,8 +199,8 @@ class _Expander:
                     f"`extends` runs in a circle: {' -> '.join((*circle, base))}",
                     "Take one of these names out of its `extends`.",
                 )
-            if len(stack) >= MOST_BASES:
-                message = f"`extends` leads through more than {MOST_BASES} bases"
+            if len(stack) >= BASES:
+                message = f"`extends` leads through more than {BASES} bases"
                 self._stop(where, message, "Let a base name several others: `extends: [ONE, OTHER]`.")
             taken = self.base(home, base, stack)
             if taken is None:
@@ -228,9 +224,9 @@ class _Expander:
         if isinstance(value, str) and value:
             return [(value, where)]
         if isinstance(value, list) and value and all(isinstance(name, str) and name for name in value):
-            if len(value) <= MOST_BASES:
+            if len(value) <= BASES:
                 return [(name, replace(where, path=(*where.path, index))) for index, name in enumerate(value)]
-            message = f"`{dotted(where.path)}` names {len(value)} bases, more than {MOST_BASES}"
+            message = f"`{dotted(where.path)}` names {len(value)} bases, more than {BASES}"
         else:
             message = f"`{dotted(where.path)}` is {_shown(value)}, not the name of a base or a list of such names"
         if not told:
@@ -311,8 +307,8 @@ class _Expander:
                 self._stop(where, f"`{axis}` cannot be an axis of a matrix", "Name the keys that differ.", at_key=True)
             each.append(self._axis(str(axis), given, where))
             count *= len(each[-1])
-            if count > MOST_RUNS:
-                message = f"the matrix of `{name}` stands for more than {MOST_RUNS} runs"
+            if count > MATRIX_RUNS:
+                message = f"the matrix of `{name}` stands for more than {MATRIX_RUNS} runs"
                 self._stop(matrix.place, message, "Leave values out, or split it into several runs.", at_key=True)
         found = []
         for chosen in itertools.product(*each):

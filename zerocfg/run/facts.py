@@ -12,6 +12,7 @@ class ModelSummary:
     """What rules and effective settings need of a model. Counts are elements.
 
     ``width_known`` False: a hidden size that is None may only stand somewhere else, in a class that nobody knows.
+    ``too_large``: it has more tensors than the memory of a model is predicted with.
     """
 
     name: str
@@ -28,6 +29,7 @@ class ModelSummary:
     foreign_classes: frozenset[str] = frozenset()
     largest_block: int | None = None
     vocab_size: int | None = None
+    too_large: bool = False
 
 
 @record(frozen=True, slots=True)

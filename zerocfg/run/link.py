@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from zerocfg.budgets import NEIGHBOURS
 from zerocfg.internal_errors import Containment, contain
 from zerocfg.run.discover import Files, launch_lines, walk
 from zerocfg.run.linking.follow import Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
 from zerocfg.run.resolve_settings import with_settings
-
-MOST_FILES = 20_000
-"""Candidates looked at when the partners of single files are searched for; larger trees are cut there."""
 
 
 def find_runs(
@@ -54,7 +52,7 @@ def find_runs(
     if single:
         for top in _tops(paths, root):
             for count, path in enumerate(walk(top, scripts=scripts)):
-                if count >= MOST_FILES:
+                if count >= NEIGHBOURS:
                     break
                 partner = files.peek(path)
                 if partner is not None:

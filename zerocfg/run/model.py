@@ -64,6 +64,7 @@ class SourceFile:
     """One file of a run. ``name`` is how messages call it (relative to where zerocfg was started).
 
     ``reread_of``: the same text, read another way because of who points at it (a DeepSpeed config named ``.yaml``).
+    ``remembered``: what functions worked out of it (`zerocfg.run.remembered`).
     """
 
     name: str
@@ -72,6 +73,7 @@ class SourceFile:
     document: Document | None = None
     path: FilePath | None = None
     reread_of: SourceFile | None = None
+    remembered: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     def data(self) -> Any:
         return self.document.data() if self.document else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from zerocfg.record import record
-from zerocfg.run.discover import Files, display_name, launch_lines
+from zerocfg.run.discover import Files, display_name, is_launch_file, launch_lines, launches
 from zerocfg.run.model import Kind, Run, SourceFile, files_of, original
 from zerocfg.run.origins import place_of
 from zerocfg.source.text import Where
@@ -112,6 +112,8 @@ def _met(
     tops = [folder.resolve() for folder in folders]
     for file in files.met():
         trouble = _fatal(file)
+        if trouble is None and id(file) not in used and is_launch_file(file.path or Path()):
+            trouble = next((one.message for one in launches(file).exhausted), None)
         if trouble is None or id(file) in used or file.path is None:
             continue
         path = file.path.resolve()

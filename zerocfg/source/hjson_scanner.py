@@ -11,10 +11,9 @@ import re
 from json import JSONDecodeError
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
+from zerocfg.budgets import DEPTH
 from zerocfg.source.node import Entry, Form, Mapping, Node, Path, Problem, Scalar, Sequence
 from zerocfg.source.text import BOM, Span
-
-MAX_DEPTH = 100
 
 _WHITESPACE = re.compile(r"[ \t\n\r]*")
 _LINE_END = re.compile(r"[\r\n]|\Z")
@@ -139,8 +138,8 @@ class _Scanner:
         text = self.text
         first = text[at : at + 1]
         if first == "{" or first == "[":
-            if depth >= MAX_DEPTH:
-                raise JsonError(f"nested more than {MAX_DEPTH} levels deep", at, "too-deep")
+            if depth >= DEPTH:
+                raise JsonError(f"nested more than {DEPTH} levels deep", at, "too-deep")
             if first == "{":
                 return self._object(at, path, depth, braces=True)
             return self._array(at, path, depth)

@@ -11,7 +11,8 @@ import re
 from json import JSONDecodeError
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
-from zerocfg.source.hjson_scanner import MAX_DEPTH, JsonError, duplicate_key, scan_hjson
+from zerocfg.budgets import DEPTH
+from zerocfg.source.hjson_scanner import JsonError, duplicate_key, scan_hjson
 from zerocfg.source.node import Document, Entry, Mapping, Node, Path, Problem, Scalar, Sequence
 from zerocfg.source.text import SourceText, Span
 
@@ -126,8 +127,8 @@ class _Strict:
         self.problems.append(Problem("readers-differ", message, span, path))
 
     def _array(self, at: int, path: Path, depth: int) -> tuple[Sequence, int]:
-        if depth >= MAX_DEPTH:
-            raise JsonError(f"nested more than {MAX_DEPTH} levels deep", at, "too-deep")
+        if depth >= DEPTH:
+            raise JsonError(f"nested more than {DEPTH} levels deep", at, "too-deep")
         text = self.text
         items: list[Node] = []
         end = _SPACE(text, at + 1).end()  # type: ignore[union-attr]
@@ -145,8 +146,8 @@ class _Strict:
             end = _SPACE(text, end + 1).end()  # type: ignore[union-attr]
 
     def _object(self, at: int, path: Path, depth: int) -> tuple[Mapping, int]:
-        if depth >= MAX_DEPTH:
-            raise JsonError(f"nested more than {MAX_DEPTH} levels deep", at, "too-deep")
+        if depth >= DEPTH:
+            raise JsonError(f"nested more than {DEPTH} levels deep", at, "too-deep")
         text = self.text
         entries: list[Entry] = []
         seen: dict[str, Span] = {}

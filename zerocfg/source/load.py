@@ -8,12 +8,12 @@ import stat
 from pathlib import Path
 from typing import Literal
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.source.node import Document, Problem
 from zerocfg.source.text import BOM, SourceText, Span
 
 Format = Literal["yaml", "json"]
 
-MAX_BYTES = 10 * 1024 * 1024
 _NOWHERE = Span(0, 0)
 _OTHER_ENCODINGS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
@@ -33,17 +33,17 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes | Problem:
         # O_NONBLOCK: were the file replaced by a pipe just now, opening it would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:  # noqa: PTH123
-            expected = min(state.st_size, MAX_BYTES)
+            expected = min(state.st_size, FILE_BYTES)
             data = file.read(expected + 1)  # room for 10 MiB takes longer to get than a config to read
-            return data if len(data) <= expected else data + file.read(MAX_BYTES - expected)
+            return data if len(data) <= expected else data + file.read(FILE_BYTES - expected)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         return _unreadable((getattr(error, "strerror", None) or str(error)).lower())
 
 
 def decode(name: str, data: bytes) -> SourceText | Problem:
     """The text of a file, its byte-order mark and line ends kept. UTF-8 is what every reader expects."""
-    if len(data) > MAX_BYTES:
-        size = MAX_BYTES // (1024 * 1024)
+    if len(data) > FILE_BYTES:
+        size = FILE_BYTES // (1024 * 1024)
         return Problem("too-large", f"the file is larger than {size} MiB; not read", _NOWHERE, fatal=True)
     for mark, encoding in _OTHER_ENCODINGS:
         if data.startswith(mark):

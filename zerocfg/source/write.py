@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".zerocfg"
 _ABANDONED = 600
-"""Seconds after which a temporary file is one of a process that was killed."""
+"""Seconds after which a temporary file is one of a process that was killed, wherever that ran."""
 
 
 @record(slots=True, frozen=True)
@@ -103,7 +103,7 @@ def _stage(target: Path, data: bytes, mode: int | None = None) -> Path:
 
     prefix = f".{target.name[:100]}."
     _sweep(target.parent, prefix)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=_SUFFIX)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f"{prefix}{_host()}-{os.getpid()}.", suffix=_SUFFIX)
     try:
         with open(handle, "wb") as file:  # noqa: PTH123
             file.write(data)
@@ -136,5 +136,32 @@ def _sweep(folder: Path, prefix: str) -> None:
         for path in folder.iterdir():
             if path.name.startswith(prefix) and path.name.endswith(_SUFFIX):
                 with contextlib.suppress(OSError):
-                    if time.time() - path.stat().st_mtime > _ABANDONED:
+                    writer = path.name.removeprefix(prefix).partition(".")[0]
+                    if _ended(writer) or time.time() - path.stat().st_mtime > _ABANDONED:
                         path.unlink()
+
+
+def _ended(writer: str) -> bool:
+    """Whether a process, written as host and number, ran on this machine and runs no more."""
+    host, _, number = writer.partition("-")
+    if os.name != "posix" or host != _host() or not (number.isascii() and number.isdigit()) or len(number) > 9:
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass  # somebody else's
+    return False
+
+
+def _host() -> str:
+    """This machine and its space of process numbers, which containers have of their own."""
+    import platform
+    from zlib import crc32
+
+    try:
+        space = os.readlink("/proc/self/ns/pid")  # noqa: PTH115
+    except OSError:
+        space = ""
+    return f"{crc32(f'{platform.node()} {space}'.encode('utf-8', 'replace')):08x}"

@@ -16,12 +16,10 @@ from yaml.constructor import ConstructorError, SafeConstructor
 from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from yaml.nodes import Node as RawNode
 
+from zerocfg.budgets import DEPTH, NODES
 from zerocfg.source.node import Document, Entry, Mapping, Node, Path, Problem, Scalar, Sequence
 from zerocfg.source.text import SourceText, Span
 
-MAX_DEPTH = 100
-MAX_NODES = 200_000
-"""Nodes after aliases are expanded: a few lines of nested aliases can stand for billions."""
 _PURE_RETRY_CHARACTERS = 300_000
 
 _FastLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -55,9 +53,7 @@ def read_yaml(source: SourceText) -> Document:
     try:
         too_deep = _too_deep(text)
         if too_deep is not None:
-            document.problems.append(
-                Problem("too-deep", f"nested more than {MAX_DEPTH} levels deep", too_deep, fatal=True)
-            )
+            document.problems.append(Problem("too-deep", f"nested more than {DEPTH} levels deep", too_deep, fatal=True))
             return document
         root = _compose(text)
         if root is None:
@@ -101,14 +97,14 @@ def _too_deep(text: str) -> Span | None:
 
     Only texts that could be that deep pay for it: brackets nest, and so do the dashes at the start of a line.
     """
-    if text.count("[") + text.count("{") <= MAX_DEPTH // 2 and not _DEEP_BLOCK.search(text):
+    if text.count("[") + text.count("{") <= DEPTH // 2 and not _DEEP_BLOCK.search(text):
         return None
     depth = 0
     try:
         for event in yaml.parse(text, Loader=_FastLoader):
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
-                if depth > MAX_DEPTH and event.start_mark is not None:
+                if depth > DEPTH and event.start_mark is not None:
                     return Span(event.start_mark.index, event.start_mark.index + 1)
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
@@ -162,8 +158,8 @@ class _Tree:
         return Sequence(span, node.items)
 
     def _check_size(self, raw: RawNode) -> None:
-        if self.count > MAX_NODES:
-            raise _YamlError("too-large", f"aliases expand to more than {MAX_NODES} values", _span(raw))
+        if self.count > NODES:
+            raise _YamlError("too-large", f"aliases expand to more than {NODES} values", _span(raw))
 
     def _build(self, raw: RawNode, path: Path, depth: int) -> Node:
         self.count += 1
@@ -174,8 +170,8 @@ class _Tree:
                 end = start + len(self.text[start:end].rstrip())
             value = raw.value if tag == _STR else self._scalar(raw, path)
             return Scalar(value, Span(start, end), self.text[start:end], bool(raw.style))
-        if depth >= MAX_DEPTH:
-            raise _YamlError("too-deep", f"nested more than {MAX_DEPTH} levels deep", _span(raw), path)
+        if depth >= DEPTH:
+            raise _YamlError("too-deep", f"nested more than {DEPTH} levels deep", _span(raw), path)
         if isinstance(raw, MappingNode) and tag == _MAP:
             return self._mapping(raw, path, depth)
         if isinstance(raw, SequenceNode) and tag == _SEQ:

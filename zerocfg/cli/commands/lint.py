@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.cli.linting.baseline import read_baseline_file, write_baseline_file
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.linting.selection import deprecated, selection_of
@@ -25,7 +26,6 @@ from zerocfg.linter.engine import Result
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
 from zerocfg.run.model import CONSUMERS
-from zerocfg.source.load import MAX_BYTES
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -313,9 +313,9 @@ def _targets(paths: tuple[Path, ...], stdin_filename: str | None) -> tuple[list[
     for path in paths or (Path(),):
         if str(path) == "-":
             name = Path(stdin_filename or "stdin.yaml")
-            data = sys.stdin.buffer.read(MAX_BYTES + 1)
-            if len(data) > MAX_BYTES:
-                raise click.UsageError(f"standard input is larger than {MAX_BYTES >> 20} MiB; not read")
+            data = sys.stdin.buffer.read(FILE_BYTES + 1)
+            if len(data) > FILE_BYTES:
+                raise click.UsageError(f"standard input is larger than {FILE_BYTES >> 20} MiB; not read")
             stdin[os.path.realpath(name)] = data.decode("utf-8", "replace")
             targets.append(name)
         elif not path.exists():

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.budgets import DRAFTED_RUNS
 from zerocfg.hardware.catalogue import CPU, LARGEST_COUNT
 from zerocfg.resolve.engine.engine_selection import reaches_the_job
 from zerocfg.resolve.init.draft import Draft, How, run_name, with_unique_names, without_duplicates
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from zerocfg.models.hardware import HardwareProfile
 
-MOST_RUNS = 40
 FILES = ("script", "recipe", "accelerate", "deepspeed")
 
 
@@ -59,7 +59,7 @@ class _Guesser:
             real = [run for run in lines if run.launch_file and not run.launch_file.name.endswith(".md")]
             drafts = [draft for run in real or lines if (draft := self._from_line(run)) is not None]
             drafts = drafts or self._from_files(found)
-        return with_unique_names(without_duplicates(drafts)[:MOST_RUNS])
+        return with_unique_names(without_duplicates(drafts)[:DRAFTED_RUNS])
 
     # -- from a launch line ------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class _Guesser:
         if recipes:
             return [self._alone(found, recipe) for recipe in recipes]
         if self.scripts:
-            return [self._alone(found, None, script) for script in list(self.scripts)[:MOST_RUNS]]
+            return [self._alone(found, None, script) for script in list(self.scripts)[:DRAFTED_RUNS]]
         return [self._alone(found, None)] if any(run.accelerate or run.deepspeed for run in found) else []
 
     def _alone(self, found: Sequence[Run], recipe: SourceFile | None, script: Path | None = None) -> Draft:

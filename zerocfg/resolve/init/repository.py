@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import DRAFTED_FILES, SCRIPT_BYTES
 from zerocfg.run.discover import SKIPPED_FOLDERS
 from zerocfg.run.hub import CONFIG
 from zerocfg.source.paths import relative
@@ -15,9 +16,6 @@ from zerocfg.source.paths import relative
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MOST_PYTHON = 2000
-LARGEST_SCRIPT = 1 << 20
-"""Bytes; larger Python files are no training scripts."""
 # What a script that trains calls, most telling first.
 _CALLS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("deepspeed", re.compile(r"\bdeepspeed\.initialize\s*\(")),
@@ -44,7 +42,7 @@ def walk(folder: Path, suffix: str) -> Iterator[Path]:
 
 def scripts(folder: Path) -> Iterator[tuple[Path, str]]:
     """Python files that train, with the library whose loop they call; tests and libraries are left out."""
-    for path, _ in zip(walk(folder, ".py"), range(MOST_PYTHON), strict=False):
+    for path, _ in zip(walk(folder, ".py"), range(DRAFTED_FILES), strict=False):
         if path.name.startswith(("test_", "setup.", "conftest")) or path.stem.endswith("_test"):
             continue
         calls = calls_of(path)
@@ -55,7 +53,7 @@ def scripts(folder: Path) -> Iterator[tuple[Path, str]]:
 def calls_of(path: Path) -> str | None:
     """The library whose training loop a script calls at its end; None for what is no script that trains."""
     try:
-        if path.stat().st_size > LARGEST_SCRIPT:
+        if path.stat().st_size > SCRIPT_BYTES:
             return None
         text = path.read_bytes().decode("utf-8", "replace")
     except OSError:

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.budgets import TRACE_SECONDS
 from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.activations.tracer_process import TraceError
 from zerocfg.memory.activations.tracing import Adapters, Traced, trace, trace_all
@@ -43,7 +44,9 @@ class Activations:
         if not self.tracing or not isinstance(self.config, dict):
             return
         python = self.python or sys.executable
-        found = trace_all(self.config, workloads, setup.precision, lora=self._adapters(setup), python=python)
+        found = trace_all(
+            self.config, workloads, setup.precision, lora=self._adapters(setup), python=python, timeout=TRACE_SECONDS
+        )
         for workload, one in zip(workloads, found, strict=True):
             if isinstance(one, Traced):
                 self._found[workload, setup.precision] = one.timeline
@@ -53,7 +56,9 @@ class Activations:
             return None
         try:
             python = self.python or sys.executable
-            found = trace(self.config, workload, setup.precision, lora=self._adapters(setup), python=python)
+            found = trace(
+                self.config, workload, setup.precision, lora=self._adapters(setup), python=python, timeout=TRACE_SECONDS
+            )
         except TraceError as error:
             self.tracing = False
             self.notes.append(f"activations are not traced: {error}")

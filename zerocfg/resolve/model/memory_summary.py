@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.budgets import LARGEST_NUMBER
 from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.host import rounding_terms
 from zerocfg.memory.options import Options, TorchOptions, Workload
@@ -17,7 +18,7 @@ from zerocfg.memory.predict import predict
 from zerocfg.memory.terms import TRAINING, Estimate, Place, Term
 from zerocfg.memory.zero.replay import zero_terms
 from zerocfg.resolve.model.gaps import gaps_of, touching
-from zerocfg.resolve.model.setup import LARGEST, Setup, arguments_written, setup_of_run
+from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of_run
 from zerocfg.run.facts import MemorySummary
 from zerocfg.run.model import UNKNOWN, Run
 
@@ -44,7 +45,7 @@ def memory_summary(
         memory = MemorySummary(
             logits_gib=found.logits(likely), micro_batch=likely.micro_batch, sequence_length=likely.sequence_length
         )
-    if profile is None or facts.parameters is None or facts.parameters > LARGEST:
+    if profile is None or facts.parameters is None or facts.parameters > LARGEST_NUMBER:
         return memory  # more than any model has is a slip, and its bytes fit no float
     if setup is not None and not _are_bounds(run, setup, config):
         return memory

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 
+from zerocfg.budgets import LARGEST_NUMBER
 from zerocfg.catalog.values import TRUE_WORDS
 from zerocfg.memory.activations.tracing import Adapters
 from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 ZERO = "zero_optimization."
 FSDP = "fsdp_config."
 PREFETCH: dict[str, Literal["pre", "post"]] = {"BACKWARD_PRE": "pre", "BACKWARD_POST": "post"}
-LARGEST = 10**15
 
 # The option and the key of DeepSpeed's config that sets it (below zero_optimization); sizes count elements.
 SIZES = {
@@ -111,7 +111,7 @@ class _Reader:
 
 def is_size(value: Any) -> TypeGuard[int]:
     """Whether it can be a number of elements, samples or tokens; what is larger no machine could hold."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST_NUMBER
 
 
 def arguments_written(run: Run) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.budgets import TENSORS
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import WITH_ACCELERATE
 from zerocfg.rules.repairs import strict_json
+from zerocfg.run.discover import launches
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.templates import has_placeholders, stops_at_placeholder
 from zerocfg.source.edit import delete_duplicate
@@ -51,16 +53,19 @@ def duplicate_key(run: Run) -> Iterator[Finding]:
     for file, document in _documents(run):
         if file is run.framework_recipe:
             continue  # some of the frameworks refuse it, some take the last
+        alike: dict[Path, bool] = {}
         for problem in document.problems:
             if problem.kind == "duplicate-key":
-                yield _written_twice(run, file, document, problem)
+                if document.format == "yaml" and problem.path not in alike:
+                    alike[problem.path] = _alike(document, problem.path)
+                yield _written_twice(run, file, document, problem, alike.get(problem.path, False))
 
 
-def _written_twice(run: Run, file: SourceFile, document: Document, problem: Problem) -> Finding:
+def _written_twice(run: Run, file: SourceFile, document: Document, problem: Problem, alike: bool) -> Finding:
     severity, earlier = None, problem.related
     if document.format == "json":
         what = "DeepSpeed refuses the file, accelerate and transformers silently take this one"
-    elif _alike(document, problem.path):
+    elif alike:
         what, severity = "both say the same", Severity.NOTE
     else:
         what = "this one silently replaces the first"
@@ -109,6 +114,20 @@ def json_not_strict(run: Run) -> Iterator[Finding]:
                 fix=strict_json(file, problems),
                 severity=None if run.consumer else Severity.WARNING,
             )
+
+
+@rule("ZC015", "checked-in-part", Severity.WARNING)
+def checked_in_part(run: Run) -> Iterator[Finding]:
+    # That a rule finds too much is told by the lint itself: see `zerocfg.linter.engine`.
+    if run.launch_file is not None:
+        for problem in launches(run.launch_file).exhausted:
+            message = f"{run.launch_file.name} is checked in part: {problem.message}"
+            yield Finding(_where(run.launch_file, problem), message, "split the file, or take out what nobody needs")
+    if run.spec is not None and run.spec.document is not None and run.model is not None and run.model.too_large:
+        written = ("runs", run.name, "model")
+        place = Location(run.spec, written if run.spec.document.get(written) is not None else ("runs",))
+        message = f"the memory of `{run.name}` is not predicted: its model has more than {TENSORS:,} tensors"
+        yield Finding(place, message, "correct its sizes")
 
 
 @rule("ZC008", "not-a-mapping", Severity.ERROR)

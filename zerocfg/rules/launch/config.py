@@ -15,7 +15,7 @@ from zerocfg.rules.effects import accelerate_section, describe_origin
 from zerocfg.rules.failures import RULE_FOR_FAILURE, failures, ignored, primary_location, reported
 from zerocfg.rules.key import accelerate, deepspeed, delete_all, finding_at, from_origin
 from zerocfg.rules.launch.options import listed, machines_of
-from zerocfg.rules.line import is_page, line_fix, line_option, option_at, plain, says
+from zerocfg.rules.line import is_page, line_fix, line_option, option_at, says
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.linking.missing_files import has_similar_files, launches_other_checkout
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
@@ -142,7 +142,7 @@ def launch_option_refused(run: Run) -> Iterator[Finding]:
 def _meant(run: Run, failure: Failure) -> Fix | None:
     """The refused option as the launcher takes it."""
     option = option_at(run, failure.places[0]) if failure.places else line_option(run)
-    text, name = option.words, plain(option.name)
+    text, name = option.words, option.plain
     if text is None:
         return None
     value, means, new = option.text, option.text, None

@@ -18,7 +18,6 @@ from zerocfg.rules.line import (
     line_fix,
     line_option,
     option_at,
-    plain,
     says,
     started_by,
 )
@@ -45,7 +44,7 @@ def launcher_option_behind_script(run: Run) -> Iterator[Finding]:
     if line is None or line.launcher not in _OWN:
         return
     for word in line.script_options:
-        name = plain(word.name)
+        name = word.plain
         if name not in _OWN[line.launcher] or not word.name.startswith("--") or line_option(run, name):
             continue
         option = from_option(run, word)
@@ -63,7 +62,7 @@ def option_given_twice(run: Run) -> Iterator[Finding]:
     if line is None or line.launcher == "python":
         return
     for word in line.options:
-        option, last = from_option(run, word), line_option(run, plain(word.name))
+        option, last = from_option(run, word), line_option(run, word.plain)
         if option.text is None or last.text is None or option.text == last.text:
             continue
         yield option.finding(

@@ -14,7 +14,6 @@ from zerocfg.rules.line import (
     is_page,
     line_fix,
     line_option,
-    plain,
     started_by,
 )
 from zerocfg.run.model import Run
@@ -32,7 +31,7 @@ def launcher_knows_no_such_option(run: Run) -> Iterator[Finding]:
         if _knows(launcher, option.name) or not option.name.startswith("--") or "$" in option.name:
             continue
         name = "torchrun" if launcher == "torchrun" else "the deepspeed runner"
-        meant = _meant(launcher, plain(option.name))
+        meant = _meant(launcher, option.plain)
         yield from_option(run, option).finding(
             f"{name} has no option {option.name} and stops at it", f"{name} calls it --{meant}" if meant else ""
         )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, plain, started_by
+from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, started_by
 from zerocfg.run.linking.entry_point import handed_script
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
@@ -95,7 +95,7 @@ def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
     text = run.launch_file.source.text
     start = text.rfind("\n", 0, run.launch.span.start) + 1
     head = text[start : max(run.launch.script.span.start, start)]
-    if _RANK_STARTERS.search(head) or any(plain(option.name) not in ("u", "m") for option in run.launch.options):
+    if _RANK_STARTERS.search(head) or any(option.plain not in ("u", "m") for option in run.launch.options):
         return
     fix = None
     words = re.search(r"python(?:3(?:\.\d+)?)?(?:[ \t]+-u)?[ \t]+$", head)

@@ -77,8 +77,8 @@ def bucket_larger_than_model(run: Run) -> Iterator[Finding]:
     parameters = run.model.parameters if run.model else None
     if not isinstance(key.value, int) or not parameters or stage not in (1, 2, 3):
         return
-    if key.value <= parameters or without_buckets(run):
-        return
+    if key.value <= parameters or key.value.bit_length() > 63 or without_buckets(run):
+        return  # beyond 63 bits torch allocates nothing, and there is no figure to tell
     copies = 2 if stage < 3 and effective_value(run, "zero_optimization.overlap_comm") is True else 1
     width = 4 if half(run) is False else 2
     gib = key.value * width * copies / 2**30

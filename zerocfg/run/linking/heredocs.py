@@ -7,11 +7,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zerocfg.run.kinds import sniff
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.run.templates import CODE
 from zerocfg.source.launch.shell_words import UNKNOWN, Chars
 from zerocfg.source.load import Format, format_of, load_as
@@ -76,7 +76,7 @@ def _named(written: Iterable[Written], path: str, directory: str | None) -> list
     return [one for one in written if one.name in names]
 
 
-@lru_cache(maxsize=256)
+@remembered
 def _file(script: SourceFile, written: Written) -> SourceFile | None:
     """The file as a document; None where its content is unknown."""
     if written.text is None:

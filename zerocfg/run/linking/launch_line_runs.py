@@ -120,7 +120,7 @@ def settings(file: SourceFile, options: Sequence[Option]) -> dict[str, Setting]:
     """Options by name, dashes stripped and ``-`` read as ``_``; a bare flag is True; the last of a name wins."""
     found: dict[str, Setting] = {}
     for option in options:
-        name = option.name.lstrip("-").replace("-", "_")
+        name = option.plain
         value: Any = True
         if option.value is not None:
             value = UNKNOWN if option.value.value is None else option.value.value

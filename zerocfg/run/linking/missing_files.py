@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from zerocfg.budgets import WRITER_BYTES
 from zerocfg.run.model import Run
 
 MOST_SCRIPTS = 50
-LARGEST = 200_000
 _MAKES = re.compile(r">|\b(?:tee|cp|mv|ln|wget|curl|rsync|open|dump|dumps|write|write_text|sed -i)\b")
 
 _OUTPUT = r"(?<![\w-])(?:-o|--(?:out|dest|target|save|write)[\w-]*)"
@@ -89,7 +89,7 @@ def _beside(path: Path) -> list[str]:
     try:
         beside = sorted(one for one in path.resolve().parent.iterdir() if one.suffix in (".py", ".sh"))
         for one in beside[:MOST_SCRIPTS]:
-            if one.resolve() != path.resolve() and one.stat().st_size <= LARGEST:
+            if one.resolve() != path.resolve() and one.stat().st_size <= WRITER_BYTES:
                 found.append(one.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         pass

@@ -16,10 +16,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import SETUP_BYTES
 from zerocfg.catalog.versions import both, either
 from zerocfg.record import record
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import Origin, SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.source.load import decode, load_as, read_bytes
 from zerocfg.source.node import Problem
 from zerocfg.source.paths import entries
@@ -44,7 +46,6 @@ _FIRM = frozenset(
 )
 _IMAGES = frozenset(("docker", "dockerfile", "dockerfiles"))
 """Folders of Dockerfiles, beside what they install."""
-_LARGEST_SCRIPT = 1 << 17
 
 
 @record(frozen=True, slots=True)
@@ -266,7 +267,7 @@ def read_requirements_of(file: SourceFile, name: str) -> tuple[list[Requirement]
     return found, includes
 
 
-@lru_cache(maxsize=64)
+@remembered
 def installs_of(file: SourceFile) -> Mapping[str, Declared]:
     """What a shell script, a notebook or a Markdown page installs of the libraries, by name."""
     stated: dict[str, list[Declared]] = {}
@@ -341,7 +342,7 @@ def _pip(file: SourceFile) -> Read:
 
 def _installing(file: SourceFile) -> Read:
     text = file.source.text
-    if len(text) > _LARGEST_SCRIPT or " install" not in text or not any(name in text for name in LIBRARIES):
+    if len(text) > SETUP_BYTES or " install" not in text or not any(name in text for name in LIBRARIES):
         return [], []
     from zerocfg.source.requirements.installs import read_dockerfile, read_installs
 

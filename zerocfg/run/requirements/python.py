@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 
+from zerocfg.budgets import ENVIRONMENT_BYTES
 from zerocfg.catalog.versions import TOP, Release, both, bounds
 from zerocfg.run.model import SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.run.requirements.declared import Declared, all_of, form_of, is_image, one_of, read_text, upwards
 from zerocfg.source.paths import entries
 from zerocfg.source.requirements.pip import Requirement
@@ -24,7 +25,6 @@ _REQUIRES = frozenset(("pyproject.toml", "setup.py", "setup.cfg"))
 _ENVIRONMENTS = frozenset(("environment.yml", "environment.yaml", "Pipfile"))
 _VERSION_FILES = frozenset((".python-version", "runtime.txt"))
 _SETS_UP = re.compile(r"readme\b.*\.md|install(?:ation)?\.md|(?:.*[-_])?(?:install|setup|env)(?:[-_].*)?\.(?:ba)?sh")
-_LARGEST = 1 << 18
 _MAKES_ONE = re.compile(r"\b(?:conda|mamba|micromamba|uv|virtualenv|pyenv)[ \t]|python3\.\d+[ \t]+-m[ \t]+v")
 
 
@@ -39,7 +39,7 @@ def required_python(folder: Path, stated: Sequence[Path], read: dict[Path, Decla
     return None
 
 
-@lru_cache(maxsize=64)
+@remembered
 def installed_python(file: SourceFile) -> Declared | None:
     """What the commands of a script, page or notebook set up."""
     return _newest([one_of(item, file) for item in _commands(file)])
@@ -101,4 +101,4 @@ def _items(file: SourceFile, name: str) -> list[Requirement]:
 
 def _commands(file: SourceFile) -> list[Requirement]:
     text = file.source.text
-    return read_setup(file.source) if len(text) <= _LARGEST and _MAKES_ONE.search(text) else []
+    return read_setup(file.source) if len(text) <= ENVIRONMENT_BYTES and _MAKES_ONE.search(text) else []

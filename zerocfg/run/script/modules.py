@@ -13,8 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from zerocfg.budgets import SCRIPT_BYTES
 from zerocfg.record import record
 from zerocfg.run.model import SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.run.script.code import Code, code_of
 from zerocfg.source.python_spans import PythonSpans
 from zerocfg.source.text import BOM, Span
@@ -24,8 +26,6 @@ LIBRARIES = frozenset(
     "fire click tyro jsonargparse hydra omegaconf trlx sat".split()
 )
 """Packages whose names are never looked for in the repository, which may be a copy of one."""
-LARGEST = 1 << 20
-"""Bytes; larger Python files are no training scripts."""
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Open = Callable[[Path], SourceFile]
@@ -135,7 +135,7 @@ class Module:
         return f"{parts[0]}.{parts[-1]}" if parts[0] in LIBRARIES and len(parts) > 1 else ""
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def parse(file: SourceFile, path: Path) -> Module | None:
     """The module of a file; None where Python could not parse it."""
     text, at = file.source.text, None
@@ -143,7 +143,7 @@ def parse(file: SourceFile, path: Path) -> Module | None:
         from zerocfg.source.launch.notebook import python_of  # few scripts are notebooks
 
         text, at = python_of(file.source)
-    if len(text) > LARGEST:
+    if len(text) > SCRIPT_BYTES:
         return None
     try:
         tree = ast.parse(text.removeprefix(BOM))

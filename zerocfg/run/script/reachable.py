@@ -10,11 +10,12 @@ import ast
 import re
 from collections import deque
 from dataclasses import field
-from functools import lru_cache
 from pathlib import Path
 
+from zerocfg.budgets import MODULES
 from zerocfg.record import record
 from zerocfg.run.model import SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.run.script.code import Code
 from zerocfg.run.script.loops import own_loop
 from zerocfg.run.script.modules import Definition, Imported, Module, Open, located, parse
@@ -22,7 +23,6 @@ from zerocfg.run.script.values import Names, assigned
 
 DEPTH = 2
 """How many imports deep the repository is followed."""
-MOST_MODULES = 60
 _TELLING = re.compile(
     r"Trainer|Accelerator|deepspeed|add_argument|Fabric|LightningCLI|TrainingArguments|trlx|training_main"
 )
@@ -72,7 +72,7 @@ class Reach:
         return "prepare" in self.methods
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def _telling(file: SourceFile) -> bool:
     """Whether a module may be relevant by itself; decided once for all scripts that import it."""
     return _TELLING.search(file.source.text) is not None
@@ -221,7 +221,7 @@ class Walk:
         place = located(module, imported, self.root)
         if place is None:
             return None
-        if depth >= DEPTH or len(self.loaded) > MOST_MODULES:
+        if depth >= DEPTH or len(self.loaded) > MODULES:
             self.found.shallow = False
             return None
         path, wanted = place

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import BOUND_MODULES
 from zerocfg.emit import lock as lockfile
 from zerocfg.run.discover import Files
 from zerocfg.run.script.modules import Imported, located, parse
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocfg.emit.lock import Lock
-
-MOST_MODULES = 2000
-"""A training script with more modules of its own is bound by the first of them."""
 
 
 def code_hashes(folder: Path, lock: Lock) -> dict[str, str]:
@@ -48,7 +46,7 @@ def _modules(script: Path, root: Path) -> list[Path]:
     files = Files()
     found = {script: None}
     waiting = [script]
-    while waiting and len(found) < MOST_MODULES:
+    while waiting and len(found) < BOUND_MODULES:
         path = waiting.pop()
         module = parse(files.open(path), path)
         if module is None:

@@ -181,7 +181,7 @@ def handwritten(run: Run) -> Handwritten:
 
 def _options(own: Handwritten, line: LaunchLine) -> None:
     for option in line.options:
-        name = option.name.lstrip("-").replace("-", "_")
+        name = option.plain
         if name in MACHINE_OPTIONS:
             continue
         if option.value is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from zerocfg.source.launch.allowance import Allowance
 from zerocfg.source.launch.heredocs import Heredocs
 from zerocfg.source.launch.line import LaunchFile, Written
 from zerocfg.source.launch.shell import read_shell, read_words
@@ -21,13 +22,14 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
     found = LaunchFile(source)
     if not _MENTIONS.search(source.text):
         return found
+    allowance = Allowance()
     name = source.name.replace("\\", "/").rpartition("/")[2].lower()
     if name.endswith((".md", ".markdown", ".mdx", ".rst")):
         from zerocfg.source.launch.markdown import named_blocks, shell_blocks
 
         heredocs = Heredocs(choices=True)
         for block in shell_blocks(source.text):
-            found.lines += read_shell(source, block, heredocs=heredocs)
+            found.lines += read_shell(source, block, heredocs=heredocs, allowance=allowance)
         shown = tuple(named_blocks(source.text)) if found.lines else ()
         if shown:
             found.lines = [replace(line, written=(*line.written, *shown)) for line in found.lines]
@@ -35,7 +37,7 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
         from zerocfg.source.launch.makefile import recipes
 
         for recipe, exported in recipes(source.text):
-            found.lines += read_shell(source, recipe, exported)
+            found.lines += read_shell(source, recipe, exported, allowance=allowance)
     elif name.endswith(".ipynb"):
         from zerocfg.source.launch.notebook import environment_of, started_of
 
@@ -44,15 +46,21 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
             if isinstance(started, Written):
                 heredocs.put(started)
             else:
-                found.lines += read_shell(source, started, environment, heredocs=heredocs)
+                found.lines += read_shell(source, started, environment, heredocs=heredocs, allowance=allowance)
         found.written = heredocs.known()
     elif name.endswith(".py"):
         from zerocfg.source.launch.subprocesses import commands_of
 
         for words in commands_of(source):
-            found.lines += read_shell(source, words) if isinstance(words, Chars) else read_words(source, words)
+            if isinstance(words, Chars):
+                found.lines += read_shell(source, words, allowance=allowance)
+            else:
+                found.lines += read_words(source, words, allowance)
     else:
         start = 1 if source.text.startswith(BOM) else 0
         text = source.text[start:]
-        found.lines += read_shell(source, Chars(text, range(start, start + len(text))), script=True)
+        found.lines += read_shell(
+            source, Chars(text, range(start, start + len(text))), script=True, allowance=allowance
+        )
+    found.exhausted = tuple(allowance.exhausted.values())
     return found

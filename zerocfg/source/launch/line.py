@@ -6,6 +6,7 @@ The data shapes only; the reader is :mod:`zerocfg.source.launch.files`.
 from __future__ import annotations
 
 from dataclasses import field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from zerocfg.record import record
@@ -13,6 +14,7 @@ from zerocfg.source.text import SourceText, Span
 
 if TYPE_CHECKING:
     from zerocfg.source.launch.shell_words import Chars
+    from zerocfg.source.node import Problem
 
 
 @record(slots=True, frozen=True)
@@ -38,6 +40,11 @@ class Option:
     value: Word | None
     span: Span
 
+    @property
+    def plain(self) -> str:
+        """The name as parsers store it: without leading dashes, ``-`` read as ``_``."""
+        return self.name.lstrip("-").replace("-", "_")
+
 
 @record(slots=True, frozen=True, eq=False)
 class Written:
@@ -50,7 +57,7 @@ class Written:
     shown: bool = False
 
 
-@record(slots=True, frozen=True)
+@record(frozen=True)
 class LaunchLine:
     """One command that starts a training.
 
@@ -73,14 +80,26 @@ class LaunchLine:
     directory: str | None = None
     written: tuple[Written, ...] = ()
 
+    @cached_property
+    def last_options(self) -> dict[str, tuple[int, Option]]:
+        """The launcher's options by plain name, each with its number among them; the last of a name counts."""
+        return {option.plain: (at, option) for at, option in enumerate(self.options)}
+
+    @cached_property
+    def options_at(self) -> dict[Span, Option]:
+        """Options of launcher and script by their place, the launcher's first."""
+        return {option.span: option for option in reversed((*self.options, *self.script_options))}
+
 
 @record(slots=True)
 class LaunchFile:
-    """A file with launch lines in it. ``written``: the files that it has written at its end."""
+    """A file with launch lines in it. ``written``: the files that it has written at its end; ``exhausted``: the budgets
+    that its text was too much for, each at the first place that was not read whole."""
 
     source: SourceText
     lines: list[LaunchLine] = field(default_factory=list)
     written: tuple[Written, ...] = ()
+    exhausted: tuple[Problem, ...] = ()
 
     @property
     def name(self) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zerocfg.source.launch.shell_words import MAX_VALUE, UNKNOWN, Chars
+from zerocfg.budgets import WORD_CHARACTERS
+from zerocfg.source.launch.shell_words import UNKNOWN, Chars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +81,7 @@ def _expand(chars: Chars, variables: dict[str, Chars | None]) -> Chars:
 
     while True:
         dollar = _DOLLAR.search(text, start)
-        if not dollar or size > MAX_VALUE:
+        if not dollar or size > WORD_CHARACTERS:
             put(chars.part(start, len(text)))
             return Chars("".join(parts), at)
         put(chars.part(start, dollar.start()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from zerocfg.source.launch.allowance import Allowance
 from zerocfg.source.launch.heredocs import Heredocs
 from zerocfg.source.launch.launchers import (
     OF_MACHINES,
@@ -38,14 +39,13 @@ _BRANCHES = frozenset(("elif", "else"))
 _PASSES = frozenset(("then", "do", "!", "function", "coproc"))
 _ASKS = frozenset(("--deepspeed", "--deepspeed_config"))
 _TELLS = frozenset(("-h", "--help", "--version"))
-_MAX_NESTING = 6
 
 
-def read_words(source: SourceText, words: list[Word]) -> list[LaunchLine]:
+def read_words(source: SourceText, words: list[Word], allowance: Allowance | None = None) -> list[LaunchLine]:
     """The launch line that is a list of words, which no shell reads."""
     if not words:
         return []
-    shell = _Shell(source, {})
+    shell = _Shell(source, {}, allowance=allowance)
     shell._start(words, {}, Span(words[0].span.start, words[-1].span.end), 0)
     return shell.lines
 
@@ -57,10 +57,11 @@ def read_shell(
     *,
     heredocs: Heredocs | None = None,
     script: bool = False,
+    allowance: Allowance | None = None,
 ) -> list[LaunchLine]:
     """The launch lines of one shell text, a part of the source. ``heredocs``: what other parts have written before;
-    ``script``: the text is all of it, with a name of its own."""
-    shell = _Shell(source, environment or {}, heredocs)
+    ``script``: the text is all of it, with a name of its own; ``allowance``: what other parts left of the budgets."""
+    shell = _Shell(source, environment or {}, heredocs, allowance)
     if script:
         shell.scope.lies_at(source.name, source.text)
     shell.run(chars, Span(0, len(source.text)), 0)
@@ -76,11 +77,16 @@ def read_commands(source: SourceText, chars: Chars) -> list[list[Word]]:
 
 class _Shell:
     def __init__(
-        self, source: SourceText, environment: dict[str, str | None], heredocs: Heredocs | None = None
+        self,
+        source: SourceText,
+        environment: dict[str, str | None],
+        heredocs: Heredocs | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
         self.source = source
         self.scope = Scope(environment)
-        self.expander = Expander(self.scope.variables, self.scope.assign, self.scope.folder)
+        self.allowance = allowance or Allowance()
+        self.expander = Expander(self.scope.variables, self.scope.assign, self.scope.folder, self.allowance)
         self.lines: list[LaunchLine] = []
         self.heredocs = heredocs or Heredocs()
 
@@ -189,7 +195,7 @@ class _Shell:
         if not append:
             return name, value
         before = self.scope.variables.get(name)
-        if not self.expander.affords(before):
+        if not self.expander.affords(before, chars.at[token.start]):
             return name, None
         if isinstance(before, Chars) and isinstance(value, Chars):
             return name, Chars(before.text + value.text, [*before.at, *value.at])
@@ -237,7 +243,7 @@ class _Shell:
                 self.heredocs.not_launched(name, words)
 
     def _nested(self, chars: Chars, span: Span, nesting: int) -> None:
-        if nesting < _MAX_NESTING and len(chars.text) <= 20_000:
+        if self.allowance.nests(nesting + 1, len(chars.text), span):
             self.run(chars, span, nesting + 1)
 
     def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
@@ -263,6 +269,9 @@ class _Shell:
                 named = at > 0 and (words[at - 1].value or "").startswith("-")  # docker build -t deepspeed .
                 if named and not module and script is not None and not like_script(script):
                     continue
+                inherited = self.scope.exports() + len(environment)
+                if not self.allowance.launches(inherited, span):
+                    return
                 self.lines.append(
                     LaunchLine(
                         launcher,
@@ -300,7 +309,7 @@ class _Shell:
         for word in (*arguments[at + 1 :], None):
             if word is not None and word.value not in ("&&", ";", "||"):
                 command.append(word)
-            elif command and nesting < _MAX_NESTING:
+            elif command and self.allowance.nests(nesting + 1, 0, span):
                 self._start(command, {}, span, nesting + 1)
                 command = []
         for index in range(before, len(self.lines)):

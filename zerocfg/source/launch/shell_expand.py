@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import ELEMENT_CHARACTERS, EXPANSION_DEPTH, WORD_CHARACTERS
+from zerocfg.source.launch.allowance import Allowance
 from zerocfg.source.launch.shell_folders import command_output, parent
-from zerocfg.source.launch.shell_words import MAX_VALUE, UNKNOWN, Chars, dollar_end, nested_end, tokens
+from zerocfg.source.launch.shell_words import UNKNOWN, Chars, dollar_end, nested_end, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,11 +16,6 @@ if TYPE_CHECKING:
 Value = Chars | list[Chars] | None
 """A variable: its text, the elements of an array, or None when the value cannot be known."""
 
-_MAX_DEPTH = 12
-MAX_EXPANDED = 5_000_000
-"""Characters that the variables of one file may expand to, each element of an array counted as some. An array that is
-doubled in every line is unknown from there on."""
-_ELEMENT = 20
 _NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])", re.ASCII)
 _LITERAL = re.compile(r"[^\"'\\$`]+")
 _INSIDE = re.compile(r"[^\"\\$`]+")
@@ -44,7 +41,7 @@ class Builder:
     def add(self, chars: Chars) -> None:
         self._open = True
         self._size += len(chars.text)
-        if self._size <= MAX_VALUE:
+        if self._size <= WORD_CHARACTERS:
             self._text.append(chars.text)
             self._at.extend(chars.at)
 
@@ -68,7 +65,7 @@ class Builder:
 
     def close(self) -> None:
         if self._open:
-            if self._size > MAX_VALUE:
+            if self._size > WORD_CHARACTERS:
                 self.fields.append(Chars(UNKNOWN, self._at[:1] or (0,)))
             else:
                 self.fields.append(Chars("".join(self._text), self._at))
@@ -79,21 +76,25 @@ class Expander:
     """Expands words with the variables known so far. ``folder`` tells where commands run, None where nobody knows."""
 
     def __init__(
-        self, variables: dict[str, Value], assign: Callable[[str, Value], None], folder: Callable[[], str | None]
+        self,
+        variables: dict[str, Value],
+        assign: Callable[[str, Value], None],
+        folder: Callable[[], str | None],
+        allowance: Allowance | None = None,
     ) -> None:
         self.variables = variables
         self.assign = assign
         self.folder = folder
         self._depth = 0
-        self._left = MAX_EXPANDED
+        self._allowance = allowance or Allowance()
 
-    def affords(self, value: Value) -> bool:
-        """Whether one more copy of a value is within the budget of the file."""
+    def affords(self, value: Value, place: int) -> bool:
+        """Whether one more copy of a value, used at an offset of the file, is within the budget."""
         if isinstance(value, list):
-            self._left -= sum(len(element.text) + _ELEMENT for element in value)
-        elif value is not None:
-            self._left -= len(value.text)
-        return self._left >= 0
+            size = sum(len(element.text) + ELEMENT_CHARACTERS for element in value)
+        else:
+            size = len(value.text) if value is not None else 0
+        return self._allowance.expands(size, place)
 
     def fields(self, word: Chars) -> list[Chars]:
         """The words that the program receives for one written word."""
@@ -131,7 +132,7 @@ class Expander:
 
     def _expand(self, word: Chars, out: Builder, split: bool, quoted: bool = False, default: bool = False) -> None:
         self._depth += 1
-        if self._depth > _MAX_DEPTH:
+        if self._depth > EXPANSION_DEPTH:
             out.unknown(word.at[0] if word.at else 0)
         else:
             self._walk(word, out, split, quoted, default)
@@ -191,7 +192,7 @@ class Expander:
         value = self.variables.get(found[1]) if found else None
         if not isinstance(value, list):
             return False
-        if not self.affords(value):
+        if not self.affords(value, inside.at[0]):
             out.unknown(inside.at[0])
             return True
         for index, element in enumerate(value):
@@ -240,7 +241,7 @@ class Expander:
         self._put(None if text is None else Chars(text, [place] * len(text)), place, out, split)
 
     def _put(self, value: Value, place: int, out: Builder, split: bool) -> None:
-        if value is None or not self.affords(value[:1] if isinstance(value, list) else value):
+        if value is None or not self.affords(value[:1] if isinstance(value, list) else value, place):
             out.unknown(place)
         elif isinstance(value, list):
             if value:
@@ -268,7 +269,7 @@ class Expander:
             self._put(Chars(text, [place] * len(text)) if text else None, place, out, split)
             return
         if every:
-            if operator or not isinstance(value, list) or not self.affords(value):
+            if operator or not isinstance(value, list) or not self.affords(value, place):
                 out.unknown(place)
                 return
             for index, element in enumerate(value):

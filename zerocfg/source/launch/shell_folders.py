@@ -11,12 +11,12 @@ import posixpath
 import re
 from collections.abc import Callable
 
+from zerocfg.budgets import PATH_CHARACTERS
 from zerocfg.source.launch.shell_words import START, UNKNOWN, Chars, tokens
 
 _TELLS = re.compile(r"\s*(?:cd|pushd|pwd|dirname|basename|realpath|readlink)\b")
 """How the commands begin that only look at the text of paths, or give the folder."""
 _ALWAYS_THERE = re.compile(r"^#SBATCH\b", re.MULTILINE)
-_LONGEST = 4096
 _FAILED = ""
 """Stands for command output that cannot be predicted."""
 _OPTIONS = {
@@ -92,7 +92,7 @@ def command_output(inside: Chars, folder: str | None, fields: Callable[[Chars], 
             command, skipped = [], token.text == "||"  # what comes after a failure does not come
     folder = _run(command, folder, printed)
     text = printed[0] if len(printed) == 1 else None
-    return text if text and len(text) <= _LONGEST and _FAILED not in printed else None
+    return text if text and len(text) <= PATH_CHARACTERS and _FAILED not in printed else None
 
 
 def _run(command: list[str], folder: str | None, printed: list[str]) -> str | None:

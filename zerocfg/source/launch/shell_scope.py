@@ -160,6 +160,10 @@ class Scope:
         elif self.directory_known:
             self.directory = posixpath.normpath(posixpath.join(self.directory or "", target))
 
+    def exports(self) -> int:
+        """How many variables a program started here inherits, at most."""
+        return len(self.inherited) + len(self.exported)
+
     def environment(self) -> dict[str, str | None]:
         """The environment that a program started here inherits; None for an unknown value."""
         mine = {name: text_of(self.variables[name]) for name in self.exported if name in self.variables}

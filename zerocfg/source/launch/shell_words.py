@@ -21,7 +21,6 @@ START = "\1"
 SUBSTITUTIONS = ("<(", ">(")
 """How a word begins that stands for the input or output of another command."""
 
-MAX_VALUE = 20_000
 
 _PLAIN = re.compile(r"[^\s;&|<>()\"'\\$`]+")
 _SPECIAL = re.compile(r"[\"'\\$`(){}]")
