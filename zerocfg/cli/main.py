@@ -46,7 +46,7 @@ EXAMPLES = {
     "explain": "zerocfg explain --run train.sh:1 gradient_clipping",
     "diff": "zerocfg diff ds_config.json built/sft/ds_config.json",
     "migrate": "zerocfg migrate --to deepspeed==0.19.8,transformers==5.23.0",
-    "convert": "zerocfg convert accelerate.yaml --to deepspeed-json",
+    "convert": "zerocfg convert accelerate.yaml --to fsdp2",
     "rules": "zerocfg rules",
     "probe": "zerocfg probe -o hw.json",
     "info": "zerocfg info --output-format json",

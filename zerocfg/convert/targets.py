@@ -5,16 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from zerocfg.convert.conversion import Conversion, ConversionError, refused
+from zerocfg.convert.ddp import ddp_to_fsdp2, ddp_to_zero
 from zerocfg.convert.deepspeed_section import SECTION
+from zerocfg.convert.fsdp1 import SECTION as FSDP
+from zerocfg.convert.fsdp1 import VERSION, from_fsdp1
 from zerocfg.convert.into_json import into_json
 from zerocfg.convert.into_yaml import into_yaml
+from zerocfg.convert.zero_to_fsdp2 import from_zero
 from zerocfg.migrate.steps import editable
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import run_of_file
 from zerocfg.run.model import Consumer, ReaderEvidence, Run
 from zerocfg.run.resolve_settings import with_consumer
 
-TARGETS = ("deepspeed-json", "accelerate-yaml")
+TARGETS = ("deepspeed-json", "accelerate-yaml", "fsdp2", "zero2", "zero3")
+_OPEN = ("num-processes-missing",)
+"""Refusals that a launch line may still do away with."""
 
 
 def convert(
@@ -25,10 +31,30 @@ def convert(
     run = _opened(config, files)
     if consumer is not None:
         run = with_consumer(run, consumer, ReaderEvidence("command"))
-    _of_deepspeed(run)
-    if target == "accelerate-yaml":
-        return into_yaml(run, files)
-    return into_json(run, files, json_file or output.with_suffix(".json"))
+    if target in ("deepspeed-json", "accelerate-yaml"):
+        _of_deepspeed(run)
+        into = json_file or output.with_suffix(".json")
+        return into_yaml(run, files) if target == "accelerate-yaml" else into_json(run, files, into)
+    return _into_engine(run, files, target)
+
+
+def _into_engine(run: Run, files: Files, target: str) -> Conversion:
+    """The same job under another engine."""
+    file, engine = run.accelerate, run.effective.value("engine")
+    assert file is not None
+    refusal = next((one for one in run.effective.failures if one.kind not in _OPEN), None)
+    if refusal is not None:
+        raise ConversionError(f"{file.name}: the job does not start as it is: {refusal.message}")
+    if target == "fsdp2" and engine == "fsdp":
+        version = run.effective.value(f"{FSDP}.{VERSION}")
+        return Conversion(run, file.source.text, ()) if version == 2 else from_fsdp1(run, files)
+    if target == "fsdp2" and engine == "deepspeed":
+        return from_zero(run, files)
+    if engine == "ddp":
+        return ddp_to_fsdp2(run, files) if target == "fsdp2" else ddp_to_zero(run, files, int(target[-1]))
+    ways = "DeepSpeed, FSDP 1 and DDP become FSDP 2" if target == "fsdp2" else "DDP becomes ZeRO"
+    kind = file.data().get("distributed_type")
+    raise refused(file, ("distributed_type",), f"`distributed_type: {kind}` is not converted so; {ways}")
 
 
 def _of_deepspeed(run: Run) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import abc
 
+from zerocfg.rules.renaming import written
 from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import Edit, apply_edits, delete_entry
 from zerocfg.source.load import load_as
-from zerocfg.source.node import Document, Path, Scalar
+from zerocfg.source.node import Document, Mapping, Path, Scalar
 from zerocfg.source.text import SourceText, Span
 
 _COMMENT = re.compile(r"[ \t]+#[ \t]*(?=\S)")
@@ -36,3 +39,17 @@ def without_key(file: SourceFile, text: str, path: Path, now: str) -> str:
         edits = [Edit(Span(start, comment.end()), f"# {now}: ")]
     after = apply_edits(text, edits)
     return after if document_of(file, after).get(path) is None else without_key(file, after, path, now)
+
+
+def with_section(file: SourceFile, text: str, name: str, values: abc.Mapping[str, object]) -> str:
+    """The text with a section at its end. Raises ValueError where the file has one, or is no block of YAML."""
+    document = document_of(file, text)
+    root = document.root
+    if document.format != "yaml" or not isinstance(root, Mapping) or text[root.span.start : root.span.start + 1] == "{":
+        raise ValueError("the config is not written as a block of YAML")
+    if document.get((name,)) is not None:
+        raise ValueError(f"`{name}` is there already")
+    end = "\r\n" if "\r\n" in text else "\n"
+    lines = [f"{name}:", *(f"  {key}: {written(file, value) or json.dumps(value)}" for key, value in values.items())]
+    gap = "" if text.endswith("\n") else end
+    return f"{text}{gap}{end.join(lines)}{end}"

@@ -51,12 +51,14 @@ def command(
     consumer: str | None,
     output_format: str,
 ) -> None:
-    """Convert an accelerate config to another form, and say what becomes of every key.
+    """Convert an accelerate config to another form or engine, and say what becomes of every key.
 
     deepspeed-json moves all that CONFIG says of DeepSpeed into a DeepSpeed JSON, what accelerate ignores among it;
-    accelerate-yaml takes a JSON back in. Shown are the edits as a diff and a table: what is carried over exactly, what
-    nobody read before and counts now, what nearly, and what not at all. Effective settings are compared before and
-    after. Nothing is written without -o or --write, and with a key that has no counterpart only with --allow-loss.
+    accelerate-yaml takes a JSON back in. fsdp2 takes configs of DeepSpeed, FSDP 1 and DDP; zero2 and zero3 those of
+    DDP. Shown are the edits as a diff and a table: what is carried over exactly, what nobody read before and counts
+    now, what nearly, and what not at all. Effective settings are compared before and after.
+
+    Nothing is written without -o or --write, and with a key that has no counterpart only with --allow-loss.
 
     Exit codes: 0 everything is carried over, 1 something has no counterpart, 2 wrong use or an unreadable file.
     """
