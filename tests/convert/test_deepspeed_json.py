@@ -179,7 +179,7 @@ def test_beside_a_json_both_files_change(zerocfg: Cli, tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{\n  "zero_optimization": {"stage": 2}\n}\n')
     words = ("convert", "a.yaml", "--to", "deepspeed-json")
     blocked = zerocfg(*words, "-o", "b.yaml")
-    assert blocked.code == 2 and "'ds.json', which CONFIG reads, would change" in blocked.err
+    assert blocked.code == 2 and "'ds.json', which FILE reads, would change" in blocked.err
     assert zerocfg(*words, "--write").code == 0
     assert (tmp_path / "a.yaml").read_text() == text[: text.index("  gradient_clipping")]
     assert (tmp_path / "ds.json").read_text() == (

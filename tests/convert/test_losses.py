@@ -52,8 +52,8 @@ def test_the_losses_are_the_same(zerocfg: Cli, tmp_path: Path) -> None:
         for target in TARGETS[name]:
             (tmp_path / "a.yaml").write_text(text)
             (tmp_path / "ds.json").unlink(missing_ok=True)
-            words = ("convert", "a.yaml", "--to", target, "--write", "--json", "ds.json")
-            done = zerocfg(*words)
+            name_of_json = ("--json", "ds.json") if target == "deepspeed-json" else ()
+            done = zerocfg("convert", "a.yaml", "--to", target, "--write", *name_of_json)
             assert done.code == 0, done.out + done.err
             files = {"ds.json": (tmp_path / "ds.json").read_text()} if target == "deepspeed-json" else {}
             cases[name, target] = (tmp_path / "a.yaml").read_text(), files

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Literal
 
 from zerocfg.compare.effective_diff import Difference, compare
 from zerocfg.compare.sides import SETTINGS, Value, side_of
 from zerocfg.compare.values import ABSENT, shown
+from zerocfg.emit.lock import without_secrets
 from zerocfg.linter.engine import file_span
 from zerocfg.rules.api import Location
 from zerocfg.run.discover import Files
@@ -73,7 +74,8 @@ def place(file: SourceFile, path: Path) -> str:
 
 def said(path: Path, value: object) -> str:
     """``deepspeed_config.zero_stage: 2``"""
-    return f"{dotted(path)}: {word(value)}"
+    name = str(path[-1])
+    return f"{dotted(path)}: {word(without_secrets({name: value})[name])}"
 
 
 def word(value: object) -> str:
@@ -119,4 +121,5 @@ def converted_run(run: Run, files: Files, text: str, pointer: str = "", texts: M
     after = run_of_file(path, later, written)
     if after is None:
         raise ConversionError(f"{run.accelerate.name}: what came of it is no accelerate config")
-    return with_consumer(after, run.consumer, run.reader_evidence) if run.consumer else after
+    after = replace(after, versions=run.versions, version_places=run.version_places)
+    return with_consumer(after, run.consumer, run.reader_evidence)

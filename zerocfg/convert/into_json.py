@@ -29,6 +29,7 @@ from zerocfg.convert.conversion import (
     word,
 )
 from zerocfg.convert.deepspeed_section import POINTER, PRECISION, PRECISIONS, SECTION, section
+from zerocfg.convert.outcome import refusals
 from zerocfg.convert.yaml_edits import document_of, without_key
 from zerocfg.migrate.steps import Put, changed, editable
 from zerocfg.rules.issues import issues
@@ -36,7 +37,7 @@ from zerocfg.rules.moving import placed
 from zerocfg.rules.renaming import written
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
-from zerocfg.source.edit import apply_edits
+from zerocfg.source.edit import apply_edits, insert_entry, replace_value
 from zerocfg.source.node import Path
 
 _FILLED = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
@@ -74,8 +75,12 @@ def into_json(run: Run, files: Files, target: FilePath) -> Conversion:
     text = _without_moved(file, file.source.text if json_file is not None else _pointing(file, pointer), moves)
     new = [(move, {name: one for name, one in move.settings.items() if name not in taken}) for move in moves]
     texts = {target: _new_json(new) if json_file is None else _extended(file, json_file, new)}
-    found = differences(run, converted_run(run, files, text, pointer, texts))
+    after = converted_run(run, files, text, pointer, texts)
+    found = differences(run, after)
     rows = [*(_row(run, move, taken, found) for move in moves), *left]
+    if not rows and json_file is None:
+        rows = [Row("(what accelerate sets by itself)", said((SECTION, POINTER), pointer), "exactly")]
+    rows += refusals(run, after)
     return Conversion(run, text, tuple(rows), texts, unexplained(found, rows))
 
 
@@ -116,9 +121,17 @@ def _without_moved(file: SourceFile, text: str, moves: Sequence[_Move]) -> str:
 
 def _pointing(file: SourceFile, pointer: str) -> str:
     """The config's text with the path of a JSON."""
+    document = document_of(file, file.source.text)
+    value = written(file, pointer) or json.dumps(pointer)
+    path = (SECTION, POINTER)
     try:
-        value = written(file, pointer) or json.dumps(pointer)
-        return apply_edits(file.source.text, placed(document_of(file, file.source.text), (SECTION, POINTER), value))
+        if document.get(path) is not None:  # "none"
+            edits = replace_value(document, path, value)
+        elif SECTION in file.data() and file.data()[SECTION] is None:
+            edits = insert_entry(document, path[:1], POINTER, value)
+        else:
+            edits = placed(document, path, value)
+        return apply_edits(file.source.text, edits)
     except ValueError as error:
         raise refused(file, (SECTION,), f"`{POINTER}` cannot be added here: {error}") from None
 

@@ -18,6 +18,7 @@ from zerocfg.convert.conversion import (
     word,
 )
 from zerocfg.convert.deepspeed_section import POINTER, PRECISION, PRECISIONS, SECTION, section
+from zerocfg.convert.outcome import refusals
 from zerocfg.convert.yaml_edits import without_key
 from zerocfg.migrate.steps import Put, changed
 from zerocfg.run.config import AUTO
@@ -38,14 +39,15 @@ def into_yaml(run: Run, files: Files) -> Conversion:
     # What accelerate fills in differs with and without a JSON: 1 accumulation step beside one, else "auto".
     puts |= {name: put for name, put in _kept(run, after) if name not in puts}
     text = _written(run, puts)
-    found = differences(run, converted_run(run, files, text))
+    after = converted_run(run, files, text)
+    found = differences(run, after)
     rows = [_row(run, name, value, puts, found) for name, value in leaves.items()]
     rows += [
         Row(f"{name}: {shown(value)}", said(path, value), "exactly", "beside a JSON it is the default")
         for name, (path, value) in puts.items()
         if name not in leaves
     ]
-    return Conversion(run, text, tuple(rows), {}, unexplained(found, rows))
+    return Conversion(run, text, (*rows, *refusals(run, after)), {}, unexplained(found, rows))
 
 
 def _keys() -> dict[str, Path]:

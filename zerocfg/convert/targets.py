@@ -13,29 +13,37 @@ from zerocfg.convert.into_json import into_json
 from zerocfg.convert.into_yaml import into_yaml
 from zerocfg.convert.zero_to_fsdp2 import from_zero
 from zerocfg.migrate.steps import editable
+from zerocfg.rules.effects import admitted
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import run_of_file
-from zerocfg.run.model import Consumer, ReaderEvidence, Run
-from zerocfg.run.resolve_settings import with_consumer
+from zerocfg.run.model import Run
+from zerocfg.run.stages.admitted import admitted_of
 
 TARGETS = ("deepspeed-json", "accelerate-yaml", "fsdp2", "zero2", "zero3")
+_FSDP2_SINCE = "1.6.0"
+"""The release of accelerate that brought FSDP 2."""
 _OPEN = ("num-processes-missing",)
 """Refusals that a launch line may still do away with."""
 
 
-def convert(
-    config: Path, target: str, files: Files, output: Path, json_file: Path | None, consumer: Consumer | None
-) -> Conversion:
-    """The conversion of one accelerate config. ``output``: where its text goes; ``json_file``: a new DeepSpeed JSON.
-    Nothing is written. Raises ConversionError."""
-    run = _opened(config, files)
-    if consumer is not None:
-        run = with_consumer(run, consumer, ReaderEvidence("command"))
+def convert(run: Run, files: Files, target: str, output: Path, json_file: Path | None = None) -> Conversion:
+    """The conversion of the run of one accelerate config. ``output``: where its text goes; ``json_file``: a new
+    DeepSpeed JSON. Nothing is written. Raises ConversionError."""
+    if json_file is not None and (target != "deepspeed-json" or run.deepspeed is not None):
+        raise ConversionError(f"{run.name}: no new DeepSpeed JSON comes of it that '{json_file}' could name")
     if target in ("deepspeed-json", "accelerate-yaml"):
         _of_deepspeed(run)
-        into = json_file or output.with_suffix(".json")
-        return into_yaml(run, files) if target == "accelerate-yaml" else into_json(run, files, into)
+        return (
+            into_yaml(run, files) if target == "accelerate-yaml" else into_json(run, files, json_file or _near(output))
+        )
     return _into_engine(run, files, target)
+
+
+def _near(output: Path) -> Path:
+    """A JSON beside the config, with its name."""
+    return (
+        output.with_name(f"{output.stem}_deepspeed.json") if output.suffix == ".json" else output.with_suffix(".json")
+    )
 
 
 def _into_engine(run: Run, files: Files, target: str) -> Conversion:
@@ -45,6 +53,8 @@ def _into_engine(run: Run, files: Files, target: str) -> Conversion:
     refusal = next((one for one in run.effective.failures if one.kind not in _OPEN), None)
     if refusal is not None:
         raise ConversionError(f"{file.name}: the job does not start as it is: {refusal.message}")
+    if target == "fsdp2" and not admitted_of(run, "accelerate").any_from(_FSDP2_SINCE):
+        raise ConversionError(f"{file.name}: {admitted(run, 'accelerate')}; FSDP 2 comes with {_FSDP2_SINCE}")
     if target == "fsdp2" and engine == "fsdp":
         version = run.effective.value(f"{FSDP}.{VERSION}")
         return Conversion(run, file.source.text, ()) if version == 2 else from_fsdp1(run, files)
@@ -67,8 +77,8 @@ def _of_deepspeed(run: Run) -> None:
         raise refused(file, (SECTION,), f"`{SECTION}` is no mapping")
 
 
-def _opened(config: Path, files: Files) -> Run:
-    """The run of an accelerate config that can be edited."""
+def opened(config: Path, files: Files) -> Run:
+    """The run of an accelerate config that can be edited. Raises ConversionError."""
     name = display_name(config)
     if not config.is_file():
         raise ConversionError(f"there is no file '{config}'")

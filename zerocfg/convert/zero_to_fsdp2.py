@@ -78,7 +78,9 @@ def _values(run: Run) -> dict[str, object]:
     stage, file = run.effective.value(_STAGE), run.accelerate
     assert file is not None
     if stage not in _STAGES:
-        raise refused(file, (SECTION,), f"its ZeRO stage is {shown(stage)}")
+        raise refused(
+            file, (SECTION,), f"its ZeRO stage is {'not known' if stage in (None, UNKNOWN) else shown(stage)}"
+        )
     devices = [run.effective.value(name) for name in _DEVICES]
     if UNKNOWN in devices:
         raise refused(file, (SECTION,), "whether it offloads is not known")

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
+from zerocfg.cli.linting.job import Job
+from zerocfg.cli.settings_options import SettingsOptions, options
 from zerocfg.cli.terminal import columns, write_exactly
 from zerocfg.convert.conversion import Conversion, ConversionError, Row
-from zerocfg.convert.targets import TARGETS, convert
+from zerocfg.convert.targets import TARGETS, convert, opened
+from zerocfg.linter.selection import Selection
 from zerocfg.report.table import Column, folded, table
 from zerocfg.run.discover import Files, display_name
-from zerocfg.run.model import CONSUMERS, consumer_of
+from zerocfg.run.model import CONSUMERS
+from zerocfg.run.releases import with_versions
 from zerocfg.source.edit import unified_diff
 from zerocfg.source.write import Change, write_together
 
@@ -25,12 +30,12 @@ class NotConvertedError(click.ClickException):
 
 
 @click.command("convert")
-@click.argument("config", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
 @click.option("--to", "target", type=click.Choice(TARGETS), required=True, help="The form or engine to convert to.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the accelerate config to a new file."
+    "-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="Write the accelerate config to a new file."
 )
-@click.option("--write", "writes", is_flag=True, help="Change CONFIG itself; without it and -o the changes are shown.")
+@click.option("--write", "writes", is_flag=True, help="Change FILE itself; without it and -o the changes are shown.")
 @click.option(
     "--json",
     "json_file",
@@ -39,10 +44,11 @@ class NotConvertedError(click.ClickException):
     help="The new DeepSpeed JSON. Default: beside the accelerate config, with its name.",
 )
 @click.option("--allow-loss", is_flag=True, help="Write even where a key has no counterpart.")
-@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, where no file says so.")
+@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, overriding what the files say.")
+@options
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
-    config: Path,
+    file: Path,
     target: str,
     output: Path | None,
     writes: bool,
@@ -50,10 +56,11 @@ def command(
     allow_loss: bool,
     consumer: str | None,
     output_format: str,
+    **given: Any,
 ) -> None:
     """Convert an accelerate config to another form or engine, and say what becomes of every key.
 
-    deepspeed-json moves all that CONFIG says of DeepSpeed into a DeepSpeed JSON, what accelerate ignores among it;
+    deepspeed-json moves all that FILE says of DeepSpeed into a DeepSpeed JSON, what accelerate ignores among it;
     accelerate-yaml takes a JSON back in. fsdp2 takes configs of DeepSpeed, FSDP 1 and DDP; zero2 and zero3 those of
     DDP. Shown are the edits as a diff and a table: what is carried over exactly, what nobody read before and counts
     now, what nearly, and what not at all. Effective settings are compared before and after.
@@ -63,10 +70,12 @@ def command(
     Exit codes: 0 everything is carried over, 1 something has no counterpart, 2 wrong use or an unreadable file.
     """
     if output is not None and writes:
-        raise click.UsageError("-o and --write cannot be combined: write a new file, or change CONFIG")
+        raise click.UsageError("-o and --write cannot be combined: write a new file, or change FILE")
     try:
-        files = Files()
-        found = convert(config, target, files, output or config, json_file, consumer_of(consumer))
+        files, settings = Files(), SettingsOptions(**given).settings(file)
+        job = Job([file], settings, Selection(), consumer)
+        (run,) = job.read(with_versions([opened(file, files)], settings.versions))
+        found = convert(run, files, target, output or file, json_file)
     except ConversionError as error:
         raise NotConvertedError(str(error)) from None
     blocked = bool(found.lost) and not allow_loss
@@ -101,9 +110,7 @@ def _changes(found: Conversion, output: Path | None, writes: bool) -> list[Chang
             changes.append(Change(path, None if before is None else before.encode("utf-8"), text.encode("utf-8")))
     for one in changes:
         if one.before is not None and output is not None:
-            raise NotConvertedError(
-                f"'{display_name(one.path)}', which CONFIG reads, would change; --write changes both"
-            )
+            raise NotConvertedError(f"'{display_name(one.path)}', which FILE reads, would change; --write changes both")
         if one.before is None and one.path.exists():
             raise NotConvertedError(f"'{display_name(one.path)}' is there already; name another file")
     return changes
