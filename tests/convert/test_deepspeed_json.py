@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests import warm
 from tests.cli.conftest import Outcome
@@ -269,13 +270,23 @@ def test_a_json_without_accumulation_means_one_step(zerocfg: Cli, tmp_path: Path
             (),
             "a.yaml: there is no file 'no.json'",
         ),
+        (
+            ZERO2.replace("  zero_stage", "  deepspeed_config_file: none\n  zero_stage"),
+            (),
+            "a.yaml:6:3: accelerate takes `none`",
+        ),
+        (
+            ZERO2.replace("  zero_stage", "  zero3_save_16bit_model: true\n  zero_stage"),
+            ("--json", "a.yaml", "--write"),
+            "there already",
+        ),
         (ZERO2, ("-o", "no/where/b.yaml"), "No such file or directory"),
     ],
 )
 def test_wrong_use(text: str | None, words: tuple[str, ...], says: str, zerocfg: Cli, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "a.yaml").write_text(text)
-    done = zerocfg("convert", "a.yaml", "--to", "deepspeed-json", *words)
+    done = zerocfg("convert", "a.yaml", "--to", "deepspeed-json", *(words or ("--write",)))
     assert done.code == 2 and says in done.err, done.err
     assert {one.name for one in tmp_path.iterdir()} <= {"a.yaml"}
 
@@ -319,3 +330,36 @@ def test_the_libraries_read_the_same(zerocfg: Cli, tmp_path: Path) -> None:
 def _off(value: Any) -> Any:
     """An offload to no device is none."""
     return None if isinstance(value, dict) and value.get("device") == "none" else value
+
+
+def test_a_run_without_any_key_gets_a_json(zerocfg: Cli, tmp_path: Path) -> None:
+    """What accelerate sets by itself: stage 2, everything else for others to fill in."""
+    for section in ("", "deepspeed_config:\n", "deepspeed_config: {}\n"):
+        (tmp_path / "a.json").unlink(missing_ok=True)
+        after, data = convert(zerocfg, tmp_path, f"distributed_type: DEEPSPEED\nnum_processes: 2\n{section}")
+        assert yaml.safe_load(after)["deepspeed_config"] == {"deepspeed_config_file": "a.json"}
+        assert data["zero_optimization"] == {"stage": 2} and data["gradient_clipping"] == "auto"
+
+
+def test_a_config_in_json_keeps_its_name(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"distributed_type": "DEEPSPEED", "deepspeed_config": {"overlap_comm": true}}\n')
+    assert zerocfg("convert", "a.json", "--to", "deepspeed-json", "--write").code == 0
+    assert json.loads((tmp_path / "a.json").read_text())["deepspeed_config"] == {
+        "deepspeed_config_file": "a_deepspeed.json"
+    }
+    assert json.loads((tmp_path / "a_deepspeed.json").read_text())["zero_optimization"]["overlap_comm"] is True
+
+
+def test_a_key_written_twice_goes_twice(zerocfg: Cli, tmp_path: Path) -> None:
+    """PyYAML takes the last one."""
+    after, data = convert(zerocfg, tmp_path, ZERO3.replace("  overlap_comm", "  overlap_comm: false\n  overlap_comm"))
+    assert data["zero_optimization"]["overlap_comm"] is True and "overlap_comm" not in after
+
+
+def test_what_comes_from_an_anchor_is_not_edited(zerocfg: Cli, tmp_path: Path) -> None:
+    text = "distributed_type: DEEPSPEED\nfsdp_config: &a\n  overlap_comm: true\ndeepspeed_config:\n  zero_stage: 2\n"
+    text += "  <<: *a\n"
+    (tmp_path / "a.yaml").write_text(text)
+    done = zerocfg("convert", "a.yaml", "--to", "deepspeed-json", "--write")
+    assert done.code == 2 and "a.yaml:3:3: the key cannot be taken out: " in done.err
+    assert (tmp_path / "a.yaml").read_text() == text

@@ -265,6 +265,25 @@ def test_wrong_use(text: str, target: str, says: str, zerocfg: Cli, tmp_path: Pa
     assert (tmp_path / "a.yaml").read_text() == text
 
 
+@pytest.mark.parametrize(("stated", "code"), [("accelerate==1.5.2", 2), ("accelerate==1.6.0", 0), ("accelerate", 0)])
+def test_an_accelerate_without_fsdp2(stated: str, code: int, zerocfg: Cli, tmp_path: Path) -> None:
+    """1.6.0 brought it; where the project does not say, it is taken to be there."""
+    (tmp_path / "requirements.txt").write_text(f"{stated}\n")
+    (tmp_path / "a.yaml").write_text(f"{HEAD}distributed_type: MULTI_GPU\n")
+    done = zerocfg("convert", "a.yaml", "--to", "fsdp2")
+    assert done.code == code
+    assert (code == 0) != ("requirements.txt:1 admits ==1.5.2; FSDP 2 comes with 1.6.0" in done.err)
+
+
+def test_the_settings_say_who_reads(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(f"{ZERO}deepspeed_config:\n  zero_stage: 2\n  gradient_clipping: 0.5\n")
+    key = "gradient_clipping: 0.5"
+    assert table(zerocfg)[key] == ("", "not at all")
+    (tmp_path / "pyproject.toml").write_text('[tool.zerocfg]\nconsumer = "trl"\n')
+    assert table(zerocfg)[key] == ("max_grad_norm (of the Trainer)", "exactly")
+    assert table(zerocfg, "--isolated")[key] == ("", "not at all")
+
+
 # -- accelerate's own converter and plugin -----------------------------------------------------------------------------
 
 CONVERTER = """

@@ -33,6 +33,7 @@ SOURCES = {
     "fsdp1 gathered": f"{HEAD}distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: shard_grad_op\n"
     f"  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n{ALIKE}",
 }
+SOURCES["fsdp1 whole"] = SOURCES["fsdp1"].replace("strategy: 1", "strategy: 3")
 TARGETS = {
     "ddp": ("fsdp2", "zero2", "zero3"),
     "zero1": ("fsdp2",),
@@ -40,6 +41,7 @@ TARGETS = {
     "zero3": ("fsdp2", "deepspeed-json"),
     "fsdp1": ("fsdp2",),
     "fsdp1 gathered": ("fsdp2",),
+    "fsdp1 whole": ("fsdp2",),
 }
 ENGINES = {"fsdp2": "FSDP", "zero2": "DEEPSPEED", "zero3": "DEEPSPEED", "deepspeed-json": "DEEPSPEED"}
 
@@ -65,7 +67,21 @@ def test_the_losses_are_the_same(zerocfg: Cli, tmp_path: Path) -> None:
         assert target == "" or one["engine"] == ENGINES[target]
 
 
-def trained(folder: Path, cases: list[tuple[str, dict[str, str]]]) -> list[dict[str, Any]]:
+@pytest.mark.libs
+def test_hybrid_sharding_trains_as_plain_data_parallelism(zerocfg: Cli, tmp_path: Path) -> None:
+    """Four ranks: two copies of two shards each. FSDP 1 asks for cards to form them."""
+    plain = HEAD.replace("machines: 1", "machines: 2").replace("processes: 2", "processes: 4")
+    plain += "machine_rank: 0\nmain_process_ip: 127.0.0.1\nmain_process_port: 29500\n"
+    hybrid = SOURCES["fsdp1"].replace(HEAD, plain).replace("strategy: 1", "strategy: 4")
+    (tmp_path / "a.yaml").write_text(hybrid)
+    assert zerocfg("convert", "a.yaml", "--to", "fsdp2", "--write").code == 0
+    cases = [(f"{plain}distributed_type: MULTI_GPU\n", {}), ((tmp_path / "a.yaml").read_text(), {})]
+    one, other = trained(tmp_path, cases, ranks=4)
+    assert (one["error"], other["error"], other["engine"], other["copies"]) == (None, None, "FSDP", 2)
+    assert other["losses"] == pytest.approx(one["losses"], rel=TOLERANCE)
+
+
+def trained(folder: Path, cases: list[tuple[str, dict[str, str]]], ranks: int = 2) -> list[dict[str, Any]]:
     """What accelerate's real launcher exports, then the training with it."""
     common = {"flags": ["--config_file", "acc.yaml"], "arguments": {}, "consumer": None, "route": None}
     launches = [{"yaml": text, "json": files.get("ds.json"), **common} for text, files in cases]
@@ -74,7 +90,8 @@ def trained(folder: Path, cases: list[tuple[str, dict[str, str]]]) -> list[dict[
     launched = json.loads((folder / "launched.json").read_text())
     assert not [one["error"] for one in launched if one["error"]]
     given = [
-        {"environment": one["environment"], "files": files} for one, (_, files) in zip(launched, cases, strict=True)
+        {"environment": one["environment"], "files": files, "ranks": ranks}
+        for one, (_, files) in zip(launched, cases, strict=True)
     ]
     (folder / "cases.json").write_text(json.dumps(given))
     play(folder, "tests/convert/losses.py", "cases.json", "seen.json")

@@ -37,7 +37,7 @@ from zerocfg.rules.moving import placed
 from zerocfg.rules.renaming import written
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
-from zerocfg.source.edit import apply_edits, insert_entry, replace_value
+from zerocfg.source.edit import apply_edits, insert_entry
 from zerocfg.source.node import Path
 
 _FILLED = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
@@ -125,9 +125,7 @@ def _pointing(file: SourceFile, pointer: str) -> str:
     value = written(file, pointer) or json.dumps(pointer)
     path = (SECTION, POINTER)
     try:
-        if document.get(path) is not None:  # "none"
-            edits = replace_value(document, path, value)
-        elif SECTION in file.data() and file.data()[SECTION] is None:
+        if SECTION in file.data() and file.data()[SECTION] is None:
             edits = insert_entry(document, path[:1], POINTER, value)
         else:
             edits = placed(document, path, value)

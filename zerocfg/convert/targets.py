@@ -6,7 +6,7 @@ from pathlib import Path
 
 from zerocfg.convert.conversion import Conversion, ConversionError, refused
 from zerocfg.convert.ddp import ddp_to_fsdp2, ddp_to_zero
-from zerocfg.convert.deepspeed_section import SECTION
+from zerocfg.convert.deepspeed_section import POINTER, SECTION
 from zerocfg.convert.fsdp1 import SECTION as FSDP
 from zerocfg.convert.fsdp1 import VERSION, from_fsdp1
 from zerocfg.convert.into_json import into_json
@@ -93,6 +93,9 @@ def opened(config: Path, files: Files) -> Run:
         raise ConversionError(f"'{name}' is {what}; name the accelerate config of the run")
     if not editable(file) or not isinstance(file.data(), dict):
         raise ConversionError(f"'{name}' cannot be edited")
+    section = file.data().get(SECTION)
+    if isinstance(section, dict) and section.get(POINTER) == "none":
+        raise refused(file, (SECTION, POINTER), "accelerate takes `none` for no file: remove the key first")
     missing = next(iter(run.missing), None)
     if missing is not None:
         raise ConversionError(f"{name}: there is no file {missing.note!r}")
