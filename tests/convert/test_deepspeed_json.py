@@ -171,6 +171,27 @@ def test_precision_moves_along(zerocfg: Cli, tmp_path: Path) -> None:
     assert after.startswith("compute_environment") and not {"fp16", "bf16"} & set(data)
 
 
+@pytest.mark.parametrize("consumer", ["accelerate", "transformers", "trl"])
+def test_what_the_script_decides_stays_its_own(zerocfg: Cli, tmp_path: Path, consumer: str) -> None:
+    """Whose arguments are not here: a Trainer's precision overrides the file's, "auto" is filled in by either."""
+    text = ZERO3.replace("  zero_stage", "  gradient_accumulation_steps: auto\n  gradient_clipping: auto\n  zero_stage")
+    after, data = convert(zerocfg, tmp_path, f"mixed_precision: bf16\n{text}", "--consumer", consumer)
+    assert "mixed_precision" not in after and data["bf16"] == {"enabled": True}
+    assert data["gradient_accumulation_steps"] == "auto"
+    # Without a Trainer DeepSpeed's engine clips at accelerate's own default.
+    assert data["gradient_clipping"] == (1.0 if consumer == "accelerate" else "auto")
+    (tmp_path / "a.yaml").write_text(f"mixed_precision: bf16\n{text}")
+    rows = table(zerocfg, "a.yaml", "--to", "deepspeed-json", "--json", "b.json", "--consumer", consumer)
+    match = "exactly" if consumer == "accelerate" else "nearly"
+    assert rows["mixed_precision: bf16"] == ("bf16.enabled: true", match)
+    if consumer == "accelerate":
+        refused = zerocfg("convert", "a.yaml", "--to", "fsdp2", "--consumer", consumer)
+        assert refused.code == 2 and "int('auto')" in refused.err
+        return
+    rows = table(zerocfg, "a.yaml", "--to", "fsdp2", "--consumer", consumer)
+    assert {how for _, how in rows.values()} == {"exactly", "nearly"}
+
+
 def test_beside_a_json_both_files_change(zerocfg: Cli, tmp_path: Path) -> None:
     text = (
         "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"

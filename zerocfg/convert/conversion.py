@@ -13,6 +13,7 @@ from zerocfg.compare.values import ABSENT, shown
 from zerocfg.emit.lock import without_secrets
 from zerocfg.linter.engine import file_span
 from zerocfg.rules.api import Location
+from zerocfg.run.config import AUTO
 from zerocfg.run.discover import Files
 from zerocfg.run.link import run_of_file
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
@@ -81,6 +82,12 @@ def said(path: Path, value: object) -> str:
 def word(value: object) -> str:
     """A value as a table shows it."""
     return value if isinstance(value, str) and value else shown(value)
+
+
+def counted(run: Run, setting: str, value: object) -> object:
+    """What a key's setting is in effect; "auto" where it says so and whoever fills it in is not here."""
+    found = run.effective.value(setting, value)
+    return AUTO if found is UNKNOWN and value == AUTO else found
 
 
 def differences(before: Run, after: Run) -> dict[str, Difference]:

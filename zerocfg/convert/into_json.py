@@ -21,6 +21,7 @@ from zerocfg.convert.conversion import (
     Match,
     Row,
     converted_run,
+    counted,
     differences,
     place,
     refused,
@@ -37,6 +38,7 @@ from zerocfg.rules.moving import placed
 from zerocfg.rules.renaming import written
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
+from zerocfg.run.resolve_settings import with_consumer
 from zerocfg.source.edit import apply_edits, insert_entry
 from zerocfg.source.node import Path
 
@@ -159,7 +161,7 @@ def _moves(run: Run) -> Iterator[_Move | Row]:
             if "inert" in key.facts and value not in (None, "none"):
                 yield _translated(file, path, value)
             elif "inert" not in key.facts and value is not None:
-                effective = run.effective.value(setting, value) if run.deepspeed is None else value
+                effective = counted(run, setting, value) if run.deepspeed is None else value
                 if effective is UNKNOWN:
                     yield Row(said(path, value), "", "not at all", "its value is not known", place(file, path))
                 else:
@@ -194,6 +196,8 @@ def _precision(run: Run, file: SourceFile) -> _Move | Row:
     """The precision, which accelerate forbids beside a JSON: what its plugin makes of it stands there then."""
     path, value = (PRECISION,), file.data()[PRECISION]
     precision = run.effective.value(PRECISION)
+    if precision is UNKNOWN:  # a Trainer whose arguments are not here; they have to say the same, which the row tells
+        precision = with_consumer(run, "accelerate").effective.value(PRECISION)
     if precision not in ("no", *PRECISIONS):
         why = "a DeepSpeed JSON has no key for it" if precision == "fp8" else "its value is not known"
         return Row(said(path, value), "", "not at all", why, place(file, path))

@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.compare.values import flat, same, shown
-from zerocfg.convert.conversion import Conversion, Match, Row, place, refused, said, word
+from zerocfg.convert.conversion import Conversion, Match, Row, counted, place, refused, said, word
 from zerocfg.convert.deepspeed_section import POINTER, PRECISION, PRECISIONS, SECTION, section
 from zerocfg.convert.fsdp1 import FULL, POLICY, RESHARD, SHARDED, STATE_DICT, VERSION
 from zerocfg.convert.fsdp1 import SECTION as FSDP
@@ -122,7 +122,7 @@ def _rows(run: Run, values: Mapping[str, object]) -> Iterator[Row]:
         if path in ignored or (key is not None and "inert" in key.facts):
             yield _row(file, path, value, (_OUT, "exactly", "nobody read it"))
         elif setting is not None:
-            yield _row(file, path, value, _fate(run, setting, run.effective.value(setting, value), values), setting)
+            yield _row(file, path, value, _fate(run, setting, counted(run, setting, value), values), setting)
         else:
             yield _row(file, path, value, _launcher(run, str(name), value))
     json_file = run.deepspeed
