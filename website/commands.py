@@ -25,6 +25,7 @@ MORE = {
     "explain": ("concepts.md",),
     "diff": ("upgrading.md",),
     "migrate": ("upgrading.md",),
+    "convert": ("converting.md",),
     "rules": ("rules/index.md", "life-cycle.md"),
     "probe": ("hardware.md",),
     "info": (),

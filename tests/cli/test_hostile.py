@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import Outcome
 from zerocfg.budgets import FILE_BYTES
 from zerocfg.catalog.values import whole_number
+from zerocfg.convert.targets import TARGETS
 
 Call = Callable[..., Outcome]
 DIGITS = "9" * 5000
@@ -37,6 +38,7 @@ COMMANDS = (
     "migrate --to deepspeed==0.19.8,transformers==5.23.0 .",
     "diff --releases deepspeed==0.16.9 deepspeed==0.19.8 .",
     "diff a.json c.json",
+    *(f"convert {name} --to {target}" for name in ("b.yaml", "d.yaml", "r.yaml") for target in TARGETS),
     "init --print",
 )
 

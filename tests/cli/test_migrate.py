@@ -267,6 +267,19 @@ def test_defaults_of_configs_of_trl(zerocfg: Cli, tmp_path: Path) -> None:
     assert [place for place, _ in told] == ["train.py:2"] and "is 'bfd'" in told[0][1] and "was 'ffd'" in told[0][1]
 
 
+def test_the_option_that_names_the_recipe_stays(zerocfg: Cli, tmp_path: Path) -> None:
+    """`--config` is TrlParser's own; in TRL 0.12 it was a field of ScriptArguments."""
+    script = "from trl import ScriptArguments, SFTConfig, SFTTrainer, TrlParser\n"
+    script += "own, args = TrlParser((ScriptArguments, SFTConfig)).parse_args_and_config()\n"
+    script += "SFTTrainer(m, args=args).train()\n"
+    line = "accelerate launch train.py --config recipe.yaml\n"
+    files = {"run.sh": line, "train.py": script, "recipe.yaml": f"{RECIPE}overwrite_output_dir: true\n"}
+    old = ("--from", "transformers==4.52.3,trl==0.18.0")
+    after = migrated(zerocfg, tmp_path, files, *old)
+    assert after["run.sh"] == line and "overwrite_output_dir" not in after["recipe.yaml"]
+    assert not [why for _, why in left(zerocfg, *old) if "`config`" in why]
+
+
 def test_defaults_of_a_recipe_whose_script_is_not_known_are_listed(zerocfg: Cli, tmp_path: Path) -> None:
     """Together, and of a recipe that several trainers of TRL may read those of each."""
     (tmp_path / "recipe.yaml").write_text(RECIPE + "beta: 0.1\nmax_length: 1024\n")

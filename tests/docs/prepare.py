@@ -30,5 +30,14 @@ def checkpoint(folder: Path) -> None:
     zero(folder / "checkpoint")
 
 
+def tutorial(folder: Path) -> None:
+    """``docs/from-a-tutorial.md`` as far as its builds, which its first scenario makes."""
+    from tests.docs.blocks import read
+    from tests.docs.runner import play
+
+    page = ROOT / "docs" / "from-a-tutorial.md"
+    play(page, read(page).scenarios[0], folder)
+
+
 if __name__ == "__main__":
-    {"gate": gate, "checkpoint": checkpoint}[sys.argv[1]](Path.cwd())
+    {"gate": gate, "checkpoint": checkpoint, "tutorial": tutorial}[sys.argv[1]](Path.cwd())

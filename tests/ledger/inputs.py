@@ -23,6 +23,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "tests/build": ("zerocfg/resolve", "zerocfg/emit", "zerocfg/memory", "zerocfg/run", "examples"),
     "tests/catalog": ("zerocfg/catalog", "schemas"),
     "tests/cli": ("zerocfg/cli", "zerocfg/hardware", "zerocfg/memory", "zerocfg/tracer"),
+    "tests/convert": ("zerocfg/convert", "zerocfg/migrate", "zerocfg/compare", "zerocfg/run", "zerocfg/catalog"),
     "tests/docs": ("README.md", "docs", "examples", "zerocfg/cli", "zerocfg/emit", "zerocfg/smoke"),
     "tests/hardware": ("zerocfg/hardware", "zerocfg/models/hardware.py"),
     "tests/memory": ("zerocfg/memory", "zerocfg/tracer", "zerocfg/models/model_facts.py", "benchmarks/memory"),

@@ -15,6 +15,7 @@ from zerocfg.rules import line
 from zerocfg.rules.argument_reader import guessed, methods, reader
 from zerocfg.rules.arguments import Argument, arguments, own_option
 from zerocfg.rules.effects import recipe_data
+from zerocfg.rules.taken import names_recipe
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.stages.arguments import converted
 
@@ -37,6 +38,8 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
 def lacking(run: Run, held: Argument, at: Mapping[str, Release]) -> Absent | None:
     """What is known of an argument of a library that its releases lack; None for one that they have, and for one that
     is the script's own, as far as that can be told."""
+    if names_recipe(held):
+        return None
     absent = absent_argument(held.name, at, methods(run))
     if absent is None or own_option(run, held.name) or (absent.library == "trl" and reader(run) != "trl"):
         return None

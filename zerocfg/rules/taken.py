@@ -68,10 +68,15 @@ def lets_through(run: Run, held: Argument) -> bool:
     return held.on_line and run.script is not None and run.script.lenient
 
 
+def names_recipe(held: Argument) -> bool:
+    """Whether this is the option of TrlParser's own that names the recipe; it once was a field of TRL's
+    ScriptArguments."""
+    return held.name == "config" and held.on_line
+
+
 def removed(run: Run, held: Argument) -> Lack | None:
-    """Releases that have an argument no longer. The option that names the recipe is TrlParser's own, where it once was
-    a field of TRL's ScriptArguments."""
-    if held.name == "config" and held.on_line:
+    """Releases that have an argument no longer."""
+    if names_recipe(held):
         return None
     return _sure(run, held, _lack(run, held, behind=True))
 

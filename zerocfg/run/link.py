@@ -14,7 +14,7 @@ from pathlib import Path
 from zerocfg.budgets import NEIGHBOURS
 from zerocfg.internal_errors import Containment, contain
 from zerocfg.run.discover import Files, launch_lines, walk
-from zerocfg.run.linking.follow import Paths, get, with_framework_recipe
+from zerocfg.run.linking.follow import Find, Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
 from zerocfg.run.resolve_settings import with_settings
 
@@ -89,9 +89,11 @@ def runs_from_spec(path: Path, files: Files | None = None) -> list[Run]:
     return [with_settings(run) for run in from_spec(Paths(files, path.resolve().parent), files.open(path))]
 
 
-def run_of_file(path: Path, files: Files) -> Run | None:
-    """The run that one config file makes with what it points at; None where it is no config."""
-    run = _alone(Paths(files, Path.cwd()), files.open(path))
+def run_of_file(path: Path, files: Files, written: Find | None = None) -> Run | None:
+    """The run that one config file makes with what it points at; None where it is no config. ``written`` gives files
+    that are yet to be written."""
+    paths = Paths(files, Path.cwd())
+    run = _alone(paths.after(written) if written else paths, files.open(path))
     return with_settings(run) if run is not None else None
 
 

@@ -200,6 +200,30 @@ ENGINES = (
         {"accelerate.yaml": DEEPSPEED % 2 + "fsdp_config:\n  fsdp_version: 2\n"},
         "accelerate",
     ).finds("error", "accelerate.yaml: fsdp_config", also=("accelerate.yaml: distributed_type: DEEPSPEED",)),
+    *(
+        of(
+            "ZC604",
+            f"the launch line says {option}",
+            {
+                "accelerate.yaml": DEEPSPEED % 2,
+                "train.sh": f"accelerate launch --config_file accelerate.yaml {option} train.py\n",
+            },
+            "accelerate",
+        )
+        .finds("error", "accelerate.yaml: deepspeed_config", also=(f"train.sh: {option}",))
+        .says(f"{option} on the launch line wins over distributed_type: 'DEEPSPEED'", "out of the launch line")
+        .becomes()
+        for option in ("--use_fsdp", "--multi_gpu")
+    ),
+    of(
+        "ZC604",
+        "the launch line says what the file says",
+        {
+            "accelerate.yaml": DEEPSPEED % 2,
+            "train.sh": "accelerate launch --config_file accelerate.yaml --use_deepspeed train.py\n",
+        },
+        "accelerate",
+    ),
     of(
         "ZC604",
         "one process",

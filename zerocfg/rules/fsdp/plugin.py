@@ -181,11 +181,13 @@ def section_of_another_engine(run: Run) -> Iterator[Finding]:
         used = {"ddp": "plain data parallelism", "single": "one plain process"}.get(str(engine), "")
         key = from_origin(run, item.place)
         place = key.at("key")
+        option = from_origin(run, item.used.origin) if item.used is not None else None
+        wrong = "take the option out of the launch line" if option else "correct `distributed_type`"
         yield key.finding(
             f"{item.message}: the job runs" + (f" with {used}" if used else " without it"),
-            "correct `distributed_type`, or remove the section",
-            [accelerate(run, "distributed_type")] if run.accelerate else [],
-            _right_engine(run, str(place.path[0]) if place.path else ""),
+            f"{wrong}, or remove the section",
+            [option] if option else [accelerate(run, "distributed_type")] if run.accelerate else [],
+            None if option else _right_engine(run, str(place.path[0]) if place.path else ""),
             where="key",
         )
 

@@ -107,7 +107,7 @@ def _elsewhere(key: KeyIssue, native: bool) -> tuple[str, Fix | None]:
             return f"{help_text}; accelerate has no key for {names}, which a DeepSpeed JSON has", None
         return help_text, ways[0][1] if len(ways) == 1 and json is None else None
     if native:
-        return "put it in a DeepSpeed JSON and point `deepspeed_config_file` to it", None
+        return "put it in a DeepSpeed JSON, as `zerocfg convert --to deepspeed-json` does", None
     if said.lost:
         there = f"`{said.lost[0]}` in a DeepSpeed JSON that `deepspeed_config_file` names"
         return f"give it to the training script, or write {there}", None

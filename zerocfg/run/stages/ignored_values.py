@@ -23,6 +23,8 @@ SECTION_OF = {
     "fsdp_config": "use_fsdp",
     "megatron_lm_config": "use_megatron_lm",
 }
+ENGINE_OPTIONS = (*SECTION_OF.values(), "multi_gpu", "tpu", "tpu_use_cluster")
+"""Options beside which the launcher does not look at the file's ``distributed_type``."""
 EXTRA = ("fsdp_ignored_modules",)
 """Read by the launcher although it has no option of that name."""
 
@@ -41,12 +43,17 @@ def report_ignored(data: dict[str, Any], arguments: Namespace, ignore: Ignore) -
             used = arguments.setting(name)
             message = f"accelerate's launcher never takes `{name}` from a config file; {used.value!r} is used"
             ignore("dead-top-key", message, (name,), used)
+    said = next((name for name in ENGINE_OPTIONS if name in arguments.flags and arguments.get(name) is True), None)
     for section, chosen in SECTION_OF.items():
         keys = data.get(section)
         if isinstance(keys, dict) and keys and not arguments.get(chosen):
             kind = data.get("distributed_type")
             message = f"`{section}` has no effect with distributed_type: {kind!r}"
-            ignore("section-not-used", message, (section,), None)
+            if said is not None:
+                message = (
+                    f"`{section}` has no effect, as --{said} on the launch line wins over distributed_type: {kind!r}"
+                )
+            ignore("section-not-used", message, (section,), arguments.setting(said) if said is not None else None)
         elif keys is not None and not isinstance(keys, dict):
             ignore("section-type", f"`{section}` is {describe(keys)}, not a mapping", (section,), None)
     for section, keys in data.items():

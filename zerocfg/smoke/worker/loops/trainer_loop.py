@@ -54,6 +54,10 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> torch.nn.Module:
         def compute_loss(self, *args: object, **named: object) -> object:
             loss = super().compute_loss(*args, **named)
             watch.forward()
+            if trial.deepspeed is not None:
+                # DeepSpeed 0.19.8 divides the gradients by the accumulation once more where the loss is the engine's
+                # very output and no optimizer of ZeRO scales it: at stage 0, which only the reference is here.
+                loss = loss * 1
             return loss
 
         def training_step(self, *args: object, **named: object) -> torch.Tensor:
