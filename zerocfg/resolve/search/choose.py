@@ -148,7 +148,7 @@ def _with_stage(inputs: Inputs, best: Candidate) -> Inputs:
     if prediction.complete:
         about = f"the smallest stage that takes up to {prediction.device.high / GIB:.1f} GiB"
     else:
-        about = f"the smallest stage whose states ({prediction.allocated.low / GIB:.1f} GiB a rank) leave room"
+        about = f"the smallest stage whose states ({prediction.allocated.expected / GIB:.1f} GiB a rank) leave room"
     reason = f"zerocfg's choice: {about} of {device.name}'s {memory:.0f} GiB"
     stage = {STAGE: Decision(best.choice.stage, reason, "chosen", inputs=_given(inputs))}
     return _chosen(_in_engine(inputs, stage), stage)
@@ -220,7 +220,7 @@ def _reason(inputs: Inputs, best: Candidate) -> str:
         f" of {device.name}'s {memory / GIB:.0f} GiB" if device and memory else ""
     )
     if not best.prediction.complete:
-        takes = f"states of {best.prediction.allocated.low / GIB:.1f} GiB a rank"
+        takes = f"states of {best.prediction.allocated.expected / GIB:.1f} GiB a rank"
     speed = f", about {float(f'{best.time.tokens_per_second:.2g}'):,.0f} tokens/s" if best.time else ""
     word = {"throughput": "fastest", "memory": "smallest", "cost": "cheapest"}[prefer]
     fits = "fits" if best.verdict == "fits" else "may fit"
