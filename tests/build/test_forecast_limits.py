@@ -17,6 +17,7 @@ from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.memory.overhead import GIB, Band
 from zerocfg.memory.time.rates import exactly
 from zerocfg.memory.time.step_time import Part, StepTime
+from zerocfg.memory.verdict import Verdict
 from zerocfg.models.hardware import Host
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.models.spec import RunSpec
@@ -413,6 +414,8 @@ def test_the_reason_of_a_stage_tells_what_it_takes() -> None:
         takes = f"up to 3.0 GiB of A100-SXM-80GB's {memory:.0f} GiB" if complete else "states of 2.0 GiB a rank"
         assert text == f"zerocfg's choice, the fastest plan that {'fits' if complete else 'may fit'}: {takes}"
         assert choose._tight(best) == "1.0 to 3.0 GiB are predicted"
+    likely: Any = SimpleNamespace(**vars(best) | {"verdict": "likely", "certain": Verdict("likely", 0.784)})
+    assert ", the fastest plan that likely fits (78%): " in choose._reason(inputs, likely)
     best.time = SimpleNamespace(tokens_per_second=12345.0)
     assert choose._reason(inputs, best).endswith(", about 12,000 tokens/s")
 

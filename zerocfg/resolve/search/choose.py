@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.overhead import GIB
+from zerocfg.memory.verdict import percent
 from zerocfg.models.deepspeed.zero import MOE_BLOCKS
 from zerocfg.resolve.collect_inputs import on_part
 from zerocfg.resolve.model.activations import Activations, with_adapters
@@ -224,6 +225,8 @@ def _reason(inputs: Inputs, best: Candidate) -> str:
     speed = f", about {float(f'{best.time.tokens_per_second:.2g}'):,.0f} tokens/s" if best.time else ""
     word = {"throughput": "fastest", "memory": "smallest", "cost": "cheapest"}[prefer]
     fits = "fits" if best.verdict == "fits" else "may fit"
+    if best.verdict == "likely":
+        fits = f"likely fits ({percent(best.certain.chance or 0.0)})"
     return f"zerocfg's choice, the {word} plan that {fits}: {takes}{speed}"
 
 
