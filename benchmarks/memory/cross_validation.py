@@ -4,8 +4,8 @@
 
 Reads results/published.json, so it needs no table, no torch and no card. Rows of one source, engine and kind of
 training are a group. Each group is judged with scales that were measured on the other groups alone, calibration
-included. Writes results/cross-validation.json, .md and .svg, and the scales of all groups together into
-zerocfg/memory/measured_spread.py. README.md says what is computed and why ("Bands").
+included; then each source with those of the other sources. Writes results/cross-validation.json, .md and .svg, and the
+scales of all rows together into zerocfg/memory/measured_spread.py. README.md says what is computed and why ("Bands").
 """
 
 from __future__ import annotations
@@ -177,18 +177,21 @@ def without(group: tuple[str, str, str], rows: Sequence[Row], ratios: Sequence[R
 
 
 def calibrated(rows: Sequence[Row], ratios: Sequence[Ratio]) -> tuple[Spread, float]:
-    """The scales of these rows, and the factor in them.
+    """The scales of these rows, and the factor in them: what :func:`widening` asks for, of groups left out or of whole
+    sources, whichever is more; never below 1."""
+    factor = max(1.0, widening(rows, ratios), widening(*by_source(rows, ratios)))
+    return _scaled(fitted(rows, ratios), factor), factor
 
-    The factor is what bands of the other groups' scales have to be widened by to hold :data:`COVERED` of the rows that
-    were left out, the row to come counted as one that is not held; never below 1.
-    """
+
+def widening(rows: Sequence[Row], ratios: Sequence[Ratio]) -> float:
+    """By what bands of the other groups' scales have to be widened to hold :data:`COVERED` of the rows that were left
+    out, the row to come counted as one that is not held."""
     missed = []
     for group in groups(rows):
         spread = fitted(*without(group, rows, ratios))
         missed += [abs(row.deviation(spread)) / ENDS for row in rows if row.group == group]
     wanted = math.ceil(COVERED * (len(missed) + 1)) - 1
-    factor = max(1.0, sorted(missed)[min(wanted, len(missed) - 1)])
-    return _scaled(fitted(rows, ratios), factor), factor
+    return sorted(missed)[min(wanted, len(missed) - 1)]
 
 
 def _scaled(spread: Spread, factor: float) -> Spread:
@@ -204,8 +207,18 @@ def cross_validated(rows: Sequence[Row], ratios: Sequence[Ratio]) -> list[Judged
     return found
 
 
+def cross_validated_by_source(rows: Sequence[Row], ratios: Sequence[Ratio]) -> list[Judged]:
+    """Every row with scales in which no row of its source has a say; what its program does is in none of the rest."""
+    found = []
+    for source in sorted({row.group[0] for row in rows}):
+        others = [one for one in rows if one.group[0] != source], [one for one in ratios if one.group[0] != source]
+        spread, _ = calibrated(*others)
+        found += [Judged(row, spread) for row in rows if row.group[0] == source]
+    return found
+
+
 def by_source(rows: Sequence[Row], ratios: Sequence[Ratio]) -> tuple[list[Row], list[Ratio]]:
-    """The same with all rows of a source in one group: nothing that its program does can be known from other rows."""
+    """The same with all rows of a source in one group."""
 
     def alone(group: tuple[str, str, str]) -> tuple[str, str, str]:
         return group[0], "", ""
@@ -222,19 +235,26 @@ def result(published: dict[str, Any]) -> dict[str, Any]:
     counted = [row for row in rows if not row.no_verdict]
     spread, factor = calibrated(counted, ratios)
     judged = cross_validated(counted, ratios)
+    by_sources = cross_validated_by_source(counted, ratios)
     apart = [Judged(row, spread) for row in rows if row.no_verdict]
-    below_ = [below(one.row.deviation(one.spread)) for one in judged]
     return {
         "formulas": published["formulas"],
         "spread": {one.name: round(getattr(spread, one.name), 3) for one in fields(Spread)},
         "widened": round(factor, 2),
         "reserved over allocated": [round(one.value, 3) for one in ratios],
-        "groups": [_group(group, judged) for group in groups(counted)],
+        "groups": [
+            {"group": list(group), **_part(one for one in judged if one.row.group == group)}
+            for group in groups(counted)
+        ],
         "all": _summary(judged),
         "apart": {what: _summary([one for one in apart if one.row.no_verdict == what]) for what in NO_VERDICT},
         "every row": _summary([*judged, *apart]),
-        "a source at a time": _summary(cross_validated(*by_source(counted, ratios))),
-        "below": [[level, sum(one <= level for one in below_) / len(below_)] for level in QUANTILES],
+        "sources": [
+            {"source": name, **_part(one for one in by_sources if one.row.group[0] == name)}
+            for name in sorted({row.group[0] for row in counted})
+        ],
+        "a source at a time": _summary(by_sources),
+        "below": [[level, _below(judged, level), _below(by_sources, level)] for level in QUANTILES],
         "rows": [_line(one) for one in [*judged, *apart]],
     }
 
@@ -243,10 +263,16 @@ def _summary(judged: Sequence[Judged]) -> dict[str, Any]:
     return {**summary(one.error for one in judged), "held": sum(one.held for one in judged)}
 
 
-def _group(group: tuple[str, str, str], judged: Sequence[Judged]) -> dict[str, Any]:
-    here = [one for one in judged if one.row.group == group]
+def _below(judged: Sequence[Judged], level: float) -> float:
+    """Share of the rows that were measured at or below what they are with this chance."""
+    return sum(below(one.row.deviation(one.spread)) <= level for one in judged) / len(judged)
+
+
+def _part(judged: Iterable[Judged]) -> dict[str, Any]:
+    """Rows that are judged with the same scales."""
+    here = list(judged)
     scales = {one.name: round(getattr(here[0].spread, one.name), 3) for one in fields(Spread)}
-    return {"group": list(group), **_summary(here), "spread": scales}
+    return {**_summary(here), "missed": [one.row.name for one in here if not one.held], "spread": scales}
 
 
 def _line(one: Judged) -> dict[str, Any]:
@@ -263,20 +289,41 @@ def _line(one: Judged) -> dict[str, Any]:
     }
 
 
+HEAD = ("source", "engine", "training", "rows", "mean error", "median", "worst", "in the band")
+
+
+def _told(names: Iterable[str], one: dict[str, Any]) -> list[str]:
+    errors = [f"{one[word]:.1%}" for word in ("mean", "median", "worst")]
+    return [*names, str(one["rows"]), *errors, f"{one['held']} of {one['rows']}"]
+
+
+def _share(found: dict[str, Any]) -> str:
+    return f"{found['held']} of {found['rows']} rows ({found['held'] / found['rows']:.0%})"
+
+
+def group_table(found: dict[str, Any]) -> str:
+    """Each group by the others."""
+    return table(HEAD, [*(_told(one["group"], one) for one in found["groups"]), _told(("all", "", ""), found["all"])])
+
+
+def source_table(found: dict[str, Any]) -> str:
+    """Each source by the others, with the scales that these give."""
+    names = [one.name for one in fields(Spread)]
+    rows = [
+        [one["source"], f"{one['held']} of {one['rows']}", ", ".join(one["missed"]) or "-"]
+        + [f"{one['spread'][name]:.3f}" for name in names]
+        for one in found["sources"]
+    ]
+    every = found["a source at a time"]
+    rows.append(["all", f"{every['held']} of {every['rows']}", *("" for _ in range(1 + len(names)))])
+    return table(("source", "in the band", "not held", *names), rows)
+
+
 def report(found: dict[str, Any]) -> str:
     """results/cross-validation.md."""
-    every, share = found["all"], found["all"]["held"] / found["all"]["rows"]
-    head = ["source", "engine", "training", "rows", "mean error", "median", "worst", "in the band"]
-
-    def line(names: Iterable[str], one: dict[str, Any]) -> list[str]:
-        errors = [f"{one[word]:.1%}" for word in ("mean", "median", "worst")]
-        return [*names, str(one["rows"]), *errors, f"{one['held']} of {one['rows']}"]
-
-    lines = [line(one["group"], one) for one in found["groups"]]
-    lines.append(line(("all groups", "", ""), every))
-    lines.append(line(("a whole source left out at a time", "", ""), found["a source at a time"]))
-    apart = [line((what, "", ""), one) for what, one in found["apart"].items()]
-    apart.append(line(("every row", "", ""), found["every row"]))
+    every, sources = found["all"], found["a source at a time"]
+    apart = [_told((what, "", ""), one) for what, one in found["apart"].items()]
+    apart.append(_told(("every row", "", ""), found["every row"]))
     scales = [[name, f"{value:.3f}", f"{ENDS * value:.0%}"] for name, value in found["spread"].items()]
     missed = [one for one in found["rows"] if not one["held"] and not one["no verdict"]]
     return "\n".join(
@@ -284,28 +331,37 @@ def report(found: dict[str, Any]) -> str:
             "# Published rows by cross-validation\n",
             "Written by `python -m benchmarks.memory.cross_validation`; what is computed is in `../README.md` "
             f'("Bands"). Formulas `{found["formulas"]}`. An error is (predicted - measured) / measured.\n',
-            f"**{every['held']} of {every['rows']} rows ({share:.0%}) lie in the {COVERED:.0%} band that the other "
-            f"groups give them; {spoken(every)}.**\n",
+            f"**{_share(every)} lie in the {COVERED:.0%} band that the other groups give them, {_share(sources)} in "
+            f"the one that the other sources give them; {spoken(every)}.**\n",
             "![bands and measurements](cross-validation.svg)\n",
             "## By group\n",
             "Each line is judged with the scales of the other lines.\n",
-            table(head, lines),
+            group_table(found),
             "Not held: "
             + "; ".join(
                 f"{one['row']} (measured {gib(one['measured'])}, {gib(one['band'][0])} to {gib(one['band'][2])} GiB)"
                 for one in missed
             )
             + ".\n",
+            "## By source\n",
+            "Rows of one source err alike, so each line is judged once more with the scales of the other sources "
+            "alone. These are fewer, and the bands wider. Where no other source says anything of a part, its scale is "
+            "the search's first guess or its least one: nobody but Qwen prints what the driver shows, nobody but "
+            "fsdp_qlora two counters of a run.\n",
+            source_table(found),
             "## Rows without a verdict\n",
             "Judged with the scales of the rows above, in which they have no say.\n",
             *(f"- {what}: {why}.\n" for what, why in NO_VERDICT.items()),
-            table(head, apart),
+            table(HEAD, apart),
             "## Is the chance right?\n",
             "Share of the held-out rows that were measured at or below the figure under which zerocfg sees them with "
             "this chance.\n",
-            table(["chance", "measured below"], ([f"{level:.0%}", f"{seen:.0%}"] for level, seen in found["below"])),
+            table(
+                ("chance", "by other groups", "by other sources"),
+                ([f"{share:.0%}" for share in shares] for shares in found["below"]),
+            ),
             "## The scales\n",
-            f"Of all groups together, widened by {found['widened']:.2f}; written to "
+            f"Of all rows together, widened by {found['widened']:.2f}; written to "
             "`zerocfg/memory/measured_spread.py`. They are shares of the part; those of a figure add up as squares "
             "do.\n",
             table(["part", "scale", "from the middle to an end"], scales),

@@ -604,7 +604,7 @@ class TestPlanner:
             ({"allocated": 27.0, "complete": False}, "unknown", ""),  # 0.675 of 40
             (
                 {"allocated": 28.0, "complete": False},
-                "does not fit",
+                "unlikely",
                 "states alone take 28.0 GiB a rank, which leaves less than a third of A100-SXM-80GB to activations",
             ),
             ({"host": 64.0}, "likely", ""),

@@ -316,6 +316,17 @@ class TestForecast:
         slower = {rung.what: rung.slower for rung in ladder.single}
         assert slower.pop("sequences of 512 tokens") == 2.0 and set(slower.values()) == {1.0}
 
+    @pytest.mark.parametrize(("ram", "by_host"), [(1024.0, False), (0.1, True)])
+    def test_what_is_moved_to_the_node_has_to_find_room_there(self, ram: float, by_host: bool) -> None:
+        """The optimizer's states alone are 12 bytes of each parameter."""
+        assert FACTS.parameters is not None and 12 * FACTS.parameters > 0.1 * GIB
+        device = load_hardware("8xA100-80GB").accelerator.model_copy(update={"usable_gib": 1.0})
+        one = forecast(built(hardware={"accelerator": device, "host": Host(ram_gib=ram)}), tracing=False)
+        assert one.ladder is not None and one.word != "fits" and not one.verdict.by_host
+        rungs = {rung.what: rung.verdict for rung in one.ladder.single}
+        assert rungs["the optimizer on the host (stage 2)"].by_host is by_host
+        assert not rungs["gradient checkpointing"].by_host
+
     def test_a_node_that_is_filled_to_the_last_byte(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The ends of the band and what is expected, each once as large as the node's memory and once a byte larger."""
         room, words = 64 * GIB, []
@@ -329,7 +340,7 @@ class TestForecast:
         ):
             monkeypatch.setattr(forecasts, "host_needed", lambda *_, band=band: band)
             one = forecast(built(hardware={"host": Host(ram_gib=64.0)}), tracing=False)
-            assert one.word == one.of_host.word and one.limited_by_host is (one.word != "fits")
+            assert one.word == one.of_host.word and one.verdict.by_host is (one.word != "fits")
             words.append(one.word)
         assert words == ["fits", "likely", "likely", "unlikely", "unlikely", "does not fit"]
 

@@ -15,7 +15,7 @@ from zerocfg.memory.overhead import GIB, MIB, Band, around, doubts, figures, wor
 from zerocfg.memory.predict import Prediction
 from zerocfg.memory.spread import COVERED, ENDS, Spread, below, chance_below, deviation_below
 from zerocfg.memory.terms import ALWAYS, Estimate, Held, Term
-from zerocfg.memory.verdict import UNKNOWN, Setting, Verdict, compare, judge, ladder, percent, worse
+from zerocfg.memory.verdict import UNKNOWN, Judge, Setting, Verdict, compare, judge, ladder, percent, worse
 
 H200, A100, CPU = (parse_hardware(name).accelerator for name in ("H200", "A100", "cpu"))
 
@@ -37,6 +37,10 @@ def simple(setting: Setting) -> Prediction:
 
 def job(**more: object) -> Setting:
     return Setting(Options(0, 4), replace(Workload(8, 1024), **more))  # type: ignore[arg-type]
+
+
+def within(capacity: int) -> Judge:
+    return lambda found: judge(found, capacity)
 
 
 class TestSpread:
@@ -131,6 +135,20 @@ class TestVerdict:
         assert judge(prediction(10), None, host, 12) == UNKNOWN
         assert judge(prediction(10), None, host, 7).word == "does not fit"
 
+    @pytest.mark.parametrize(
+        ("size", "room", "word", "by_host"),
+        [
+            (10, 12, "fits", False),
+            (10, 11, "likely", True),
+            (10, 7, "does not fit", True),
+            (101, 11, "does not fit", False),
+            (101, 7, "does not fit", False),
+        ],
+    )
+    def test_what_decides_is_named(self, size: int, room: int, word: str, by_host: bool) -> None:
+        found = judge(prediction(size), 100, Band(8, 10, 12), room)
+        assert (found.word, found.by_host) == (word, by_host)
+
     def test_the_smaller_chance_counts(self) -> None:
         likely, less, fits = Verdict("likely", 0.8), Verdict("likely", 0.7), Verdict("fits", 0.95)
         assert worse(likely, less) is worse(less, likely) is worse(less, fits) is less
@@ -197,37 +215,48 @@ class TestBands:
 
 class TestLadder:
     def test_a_job_that_fits_needs_no_change(self) -> None:
-        assert ladder(job(), simple, 100 * GIB).together == ()
+        assert ladder(job(), simple, within(100 * GIB)).together == ()
 
     def test_the_cheapest_single_change_is_taken(self) -> None:
-        found = ladder(job(), simple, 25 * GIB)  # 32 GiB as it is
+        found = ladder(job(), simple, within(25 * GIB))  # 32 GiB as it is
         assert [rung.what for rung in found.together] == ["ZeRO stage 1"]
         assert found.together[0].word == "fits"
 
+    def test_a_change_that_the_memory_of_the_node_rules_out_is_not_what_makes_it_fit(self) -> None:
+        """Stage 1 takes 4 + 12 / 4 + 16 GiB; a verdict that asks for more than the device refuses it."""
+
+        def otherwise(found: Prediction) -> Verdict:
+            refused = Verdict("does not fit", 0.0, by_host=True)
+            return refused if found.device.expected == 23 * GIB else judge(found, 25 * GIB)
+
+        found = ladder(job(), simple, otherwise)
+        assert [rung.what for rung in found.together] == ["gradient checkpointing"]
+        assert {rung.what for rung in found.single if rung.verdict.by_host} == {"ZeRO stage 1"}
+
     def test_several_changes_where_one_is_not_enough(self) -> None:
-        found = ladder(job(), simple, 9 * GIB)
+        found = ladder(job(), simple, within(9 * GIB))
         assert len(found.together) > 1
         assert found.together[-1].word == "fits"
         assert all(rung.word != "fits" for rung in found.together[:-1])
 
     def test_nothing_is_promised_where_nothing_helps(self) -> None:
-        assert ladder(job(), lambda _: prediction(10 * GIB), 5 * GIB).together == ()
+        assert ladder(job(), lambda _: prediction(10 * GIB), within(5 * GIB)).together == ()
 
     @pytest.mark.parametrize("options", [Options(3, 1), Options(0, 1), TorchOptions("ddp", 4)])
     def test_every_change_can_be_built(self, options: Options | TorchOptions) -> None:
-        found = ladder(Setting(options, Workload(4, 2048)), lambda _: prediction(GIB), GIB // 2)
+        found = ladder(Setting(options, Workload(4, 2048)), lambda _: prediction(GIB), within(GIB // 2))
         assert found.single
         assert len({rung.what for rung in found.single}) == len(found.single)
 
     @given(st.integers(1, 64), st.integers(256, 8192), st.integers(1, 60))
     def test_what_is_promised_fits_and_nothing_in_it_can_be_left_out(self, micro: int, tokens: int, room: int) -> None:
-        found = ladder(job(micro_batch=micro, sequence_length=tokens), simple, room * GIB)
+        found = ladder(job(micro_batch=micro, sequence_length=tokens), simple, within(room * GIB))
         if found.together:
             assert found.together[-1].word == "fits"
             assert simple(found.together[-1].setting).device.high <= room * GIB
 
     def test_the_global_batch_stays(self) -> None:
-        found = ladder(job(), simple, 8 * GIB)
+        found = ladder(job(), simple, within(8 * GIB))
         for rung in found.single:
             work, options = rung.setting.workload, rung.setting.options
             assert work is not None

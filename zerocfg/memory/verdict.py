@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Word = Literal["fits", "likely", "unlikely", "does not fit", "unknown"]
 Evaluate = Callable[["Setting"], "Prediction"]
+Judge = Callable[["Prediction"], "Verdict"]
 Slowness = Callable[["Setting"], float | None]
 
 GIB = 1 << 30
@@ -31,10 +32,12 @@ BY_CHANCE: tuple[Word, ...] = ("fits", "likely", "unlikely", "does not fit")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``chance``: that the figures stay within what there is, from 0 to 1; None: not known."""
+    """``chance``: that the figures stay within what there is, from 0 to 1; None: not known. ``by_host``: the memory of
+    the node is what it may not fit into, and not that of the device."""
 
     word: Word
     chance: float | None = None
+    by_host: bool = False
 
     def __str__(self) -> str:
         return self.word if self.chance is None else f"{self.word}: {percent(self.chance)}"
@@ -106,6 +109,7 @@ def judge(prediction: Prediction, capacity: int | None, host: Band | None = None
     device is not known, only "does not fit" is certain.
     """
     within = compare(host, room) if host is not None and room is not None else Verdict("fits", 1.0)
+    within = replace(within, by_host=within.word != "fits")
     if capacity is None:
         return within if within.word == "does not fit" else UNKNOWN
     found = worse(compare(prediction.device, capacity), within)
@@ -128,10 +132,10 @@ def worse(one: Verdict, other: Verdict) -> Verdict:
     return min(one, other, key=lambda verdict: (-BY_CHANCE.index(verdict.word), verdict.chance))
 
 
-def ladder(setting: Setting, evaluate: Evaluate, capacity: int, slowness: Slowness | None = None) -> Ladder:
+def ladder(setting: Setting, evaluate: Evaluate, judged: Judge, slowness: Slowness | None = None) -> Ladder:
     """Changes that save memory, and the cheapest way to make the job fit.
 
-    ``evaluate`` predicts a changed job, ``slowness`` says how many seconds a token takes in it.
+    ``evaluate`` predicts a changed job, ``judged`` says whether that fits, ``slowness`` how many seconds a token takes.
     """
     own = slowness(setting) if slowness else None
 
@@ -139,15 +143,15 @@ def ladder(setting: Setting, evaluate: Evaluate, capacity: int, slowness: Slowne
         prediction = evaluate(step.setting)
         seconds = slowness(step.setting) if slowness and own else None
         slower = seconds / own if seconds and own else None
-        return Rung(step.what, step.cost, step.setting, prediction, judge(prediction, capacity), slower)
+        return Rung(step.what, step.cost, step.setting, prediction, judged(prediction), slower)
 
     single = tuple(rung(step) for step in _changes(setting))
-    if judge(evaluate(setting), capacity).word == "fits":
+    if judged(evaluate(setting)).word == "fits":
         return Ladder(single, ())
     enough = [one for one in single if one.word == "fits" and not one.what.startswith(SHORTER)]
     if enough:
         return Ladder(single, (min(enough, key=lambda one: one.slower or 1.0),))
-    return Ladder(single, tuple(rung(step) for step in _together(setting, evaluate, capacity)))
+    return Ladder(single, tuple(rung(step) for step in _together(setting, evaluate, judged)))
 
 
 def workloads(setting: Setting) -> tuple[Workload, ...]:
@@ -168,11 +172,11 @@ def workloads(setting: Setting) -> tuple[Workload, ...]:
     return tuple(work for work in found if work is not None)
 
 
-def _together(setting: Setting, evaluate: Evaluate, capacity: int) -> list[Step]:
+def _together(setting: Setting, evaluate: Evaluate, judged: Judge) -> list[Step]:
     """Climb until it fits, then leave out every rung that was not needed, the dearest first."""
     wanted: list[str] = []
     now = setting
-    while judge(evaluate(now), capacity).word != "fits":
+    while judged(evaluate(now)).word != "fits":
         before = evaluate(now).device.expected
         steps = (step for step in _changes(now) if not step.shorter)
         step = next((step for step in steps if evaluate(step.setting).device.expected < before), None)
@@ -183,7 +187,7 @@ def _together(setting: Setting, evaluate: Evaluate, capacity: int) -> list[Step]
     for what in reversed(wanted.copy()):
         rest = [name for name in wanted if name != what]
         climbed = _climb(setting, rest)
-        if climbed and judge(evaluate(climbed[-1].setting), capacity).word == "fits":
+        if climbed and judged(evaluate(climbed[-1].setting)).word == "fits":
             wanted = rest
     return _climb(setting, wanted) or []
 

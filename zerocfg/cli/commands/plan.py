@@ -58,8 +58,8 @@ def command(
     Activations are traced on the real model class without weights or accelerator when torch and transformers are
     there, else they follow from a formula. Nothing is written or launched.
 
-    Exit codes: 0 no run is more likely not to fit than to fit, 1 one is (unlikely, does not fit), is below --fail-below
-    or cannot be resolved, 2 wrong use or an unreadable spec.
+    Exit codes: 0 no run is more likely not to fit than to fit, 1 one is (unlikely, does not fit) or cannot be resolved,
+    2 wrong use or an unreadable spec. With --fail-below the chance has to be at least that, and known.
     """
     width = columns(sys.stdout)
     read = read_or_exit(spec)

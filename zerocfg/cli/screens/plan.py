@@ -128,7 +128,7 @@ def _verdict(one: Forecast, capacity: int) -> str:
         lacking = [] if one.prediction.complete else ["activations"]
         lacking += [f"`{name}`" for gap in touching(one.gaps, "memory") for name, _ in gap.keys]
         return f"not known without {', '.join(lacking)}: needs {_bound(one, device)}, {has}"
-    if one.limited_by_host and one.room is not None:
+    if one.verdict.by_host and one.room is not None:
         return (
             f"{_chance(one)}the ranks need {_size(one.host.expected)} of a node's memory, which has {_size(one.room)}"
         )
@@ -196,11 +196,9 @@ def _ladder(one: Forecast) -> str:
 
 def _rung(rung: Rung) -> str:
     slower = f", {rung.slower:.2f} x the time" if rung.slower else ""
-    return f"    {_band(rung.prediction.device):>18}  {_rung_word(rung):<13}  {rung.what}: {rung.cost}{slower}\n"
-
-
-def _rung_word(rung: Rung) -> str:
-    return rung.word if rung.word == "does not fit" else str(rung.verdict)
+    host = "; the node's memory limits it" if rung.verdict.by_host else ""
+    word = rung.word if rung.word == "does not fit" else str(rung.verdict)
+    return f"    {_band(rung.prediction.device):>18}  {word:<13}  {rung.what}: {rung.cost}{slower}{host}\n"
 
 
 def as_data(found: list[Shown]) -> str:

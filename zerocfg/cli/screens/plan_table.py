@@ -41,9 +41,9 @@ def text(rows: list[Alternative], *, every: bool = False, width: int | None = No
         return ""
     lines = [_line(row) for row in shown]
     head = (
-        f"  {len(rows)} plans for the same global batch; GiB of a device at its peak (device: the most that its\n"
-        "  driver may show), the chance that it fits, GiB that a rank sends in a step; activations by the closed\n"
-        "  formula\n"
+        f"  {len(rows)} plans for the same global batch; GiB of a device at its peak (device: the upper end of\n"
+        "  what its driver may show), the chance that it fits, GiB that a rank sends in a step; activations by the\n"
+        "  closed formula\n"
     )
     if len(left(_TABLE, lines, width)) < len(_TABLE):
         head += "  (a wider terminal shows more columns: the parts of the memory, tokens/s)\n"
@@ -65,7 +65,7 @@ def _line(row: Alternative) -> tuple[str, ...]:
 
 
 def _device(one: Candidate) -> str:
-    """The most that the driver may show; without activations the least."""
+    """The upper end of what the driver may show; without activations the lower one."""
     band = one.prediction.device
     return f"{band.high / GIB:.1f}" if one.prediction.complete else f"> {band.low / GIB:.1f}"
 

@@ -10,7 +10,7 @@ from zerocfg.memory.options import Options
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import predict
 from zerocfg.memory.time.step_time import StepTime, step_time
-from zerocfg.memory.verdict import UNKNOWN, Ladder, Setting, Verdict, Word, compare, judge, ladder, workloads, worse
+from zerocfg.memory.verdict import UNKNOWN, Ladder, Setting, Verdict, Word, compare, judge, ladder, workloads
 from zerocfg.resolve.model.activations import Activations, with_adapters
 from zerocfg.resolve.model.gaps import Gap, gaps_of, touching, untimed, verdict_with
 from zerocfg.resolve.model.register import Standing
@@ -72,14 +72,6 @@ class Forecast:
         return UNKNOWN if self.room is None else compare(self.host, self.room)
 
     @property
-    def limited_by_host(self) -> bool:
-        """Whether the memory of a node decides the verdict, and not that of the device."""
-        host = self.of_host
-        if host.word in ("fits", "unknown"):
-            return False
-        return self.capacity is None or worse(compare(self.prediction.device, self.capacity), host) is host
-
-    @property
     def complete(self) -> bool:
         """Whether all that takes memory is in the figures; else they are bounds, or less."""
         return self.prediction.complete and not touching(self.gaps, "memory")
@@ -115,22 +107,25 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         time = _time(facts, setting, profile)
         return time.seconds.expected / time.tokens if isinstance(time, StepTime) else None
 
+    ranks = profile.accelerators_per_node if profile else 1
+    capacity, room = device_room(profile), host_room(profile)
+
+    def judged(prediction: Prediction) -> Verdict:
+        return judge(prediction, capacity, host_needed(prediction, profile, ranks), room)
+
     own = Setting(setup.options, setup.workload)
     prediction = predict(facts, setup.options, timeline, device)
-    capacity = device_room(profile)
     steps = None
     followed = all(gap.standing == "at most" for gap in touching(gaps, "memory"))
     if changes and capacity and timeline and judge(prediction, capacity).word != "fits" and followed:
         activations.prepare(setup, workloads(own))
-        steps = ladder(own, evaluate, capacity, slowness)
-    ranks = profile.accelerators_per_node if profile else 1
+        steps = ladder(own, evaluate, judged, slowness)
     host = host_needed(prediction, profile, ranks)
     loading = 0
     if isinstance(setup.options, Options):
         loading = node_bytes(loading_terms(facts, setup.options), ranks)
-    room = host_room(profile)
     nvme = ranks * prediction.estimate.peak("nvme").size
-    verdict = verdict_with(judge(prediction, capacity, host, room), gaps)
+    verdict = verdict_with(judged(prediction), gaps)
     late = untimed(gaps)
     time = _time(facts, own, profile) if not late else f"it is not modelled with {', '.join(map(str, late))}"
     notes = [*setup.assumed, *([setup.unknown] if setup.unknown else []), *activations.notes]

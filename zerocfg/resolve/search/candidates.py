@@ -155,7 +155,7 @@ class Candidates:
         if judged.word == "unknown" and capacity is not None and prediction.allocated.expected > capacity * FOR_STATES:
             states = f"states alone take {prediction.allocated.expected / GIB:.1f} GiB a rank"
             short = f"{states}, which leaves less than a third of {device.name} to activations"
-            judged = Verdict("does not fit")
+            judged = Verdict("unlikely")
         nvme, drives = choice.per_node * prediction.estimate.peak("nvme").size, free_on_drives(profile)
         if nvme and drives is not None and nvme > drives:
             judged = Verdict("does not fit", 0.0)
