@@ -589,7 +589,7 @@ class TestPlanner:
 
     def test_plans_that_differ_in_the_number_of_steps_share_their_states(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[int] = []
-        monkeypatch.setattr(candidates, "terms_of", lambda _, one, __: asked.append(one.gradient_accumulation_steps))
+        monkeypatch.setattr(candidates, "terms_of", lambda _, one, *__: asked.append(one.gradient_accumulation_steps))
         one = planner()
         for steps in (1, 2, 5, 9):
             one._terms_of(Options(2, 8, gradient_accumulation_steps=steps))

@@ -96,6 +96,9 @@ ON_DRIVES = zero(
     offload_param={"device": "nvme", "nvme_path": "/nvme"},
 )
 DDP = Job(accelerate={**YAML, "distributed_type": "MULTI_GPU"}, model={**MODEL, "dtype": "bfloat16"})
+QLORA = replace(
+    trl(dtype="bfloat16"), deepspeed=None, accelerate=DDP.accelerate, run={"consumer": "trl", "sequence_length": None}
+)
 PLAIN = replace(
     DDP, accelerate={**(DDP.accelerate or {}), "mixed_precision": "no"}, recipe={**RECIPE, "bf16": False}, model=MODEL
 )
@@ -294,8 +297,12 @@ FLIPS: dict[tuple[str, str], tuple[Job, Any]] = {
         Job(accelerate=DDP.accelerate, run={"consumer": "trl"}, script=TRAIN_SFT),
         "bfloat16",
     ),
-    ("arguments", "load_in_4bit"): (trl(), True),
-    ("arguments", "load_in_8bit"): (trl(), True),
+    ("arguments", "load_in_4bit"): (QLORA, True),
+    ("arguments", "load_in_8bit"): (QLORA, True),
+    ("arguments", "use_bnb_nested_quant"): (
+        replace(QLORA, recipe={**QLORA.recipe, "load_in_4bit": True}),
+        True,
+    ),
     ("arguments", "lora_modules_to_save"): (trl(), ["lm_head"]),
     ("arguments", "lora_target_parameters"): (trl(), ["w1"]),
     ("arguments", "use_dora"): (trl(), True),

@@ -13,6 +13,7 @@ from zerocfg.memory.terms import Estimate, Held, Term
 from zerocfg.memory.zero.replay import zero_terms
 
 if TYPE_CHECKING:
+    from zerocfg.memory.lora import Base
     from zerocfg.memory.terms import Timeline
     from zerocfg.models.hardware import Accelerator
     from zerocfg.models.model_facts import ModelFacts
@@ -38,13 +39,21 @@ class Prediction:
 
 
 def terms_of(
-    facts: ModelFacts, options: Options | TorchOptions, accelerator: Accelerator | None = None
+    facts: ModelFacts,
+    options: Options | TorchOptions,
+    accelerator: Accelerator | None = None,
+    base: Base | None = None,
 ) -> tuple[Term, ...]:
-    """All that does not depend on the micro batch. Raises ValueError when the number of parameters is not known."""
+    """All that does not depend on the micro batch. ``base``: what is not trained is quantised.
+
+    Raises ValueError when the number of parameters is not known, and for a quantised base with DeepSpeed or FSDP.
+    """
     if isinstance(options, Options):
+        if base is not None:
+            raise ValueError("a quantised base model with DeepSpeed is not modelled")
         terms = (*zero_terms(facts, options), *rounding_terms(facts, options))
     else:
-        terms = torch_terms(facts, options)
+        terms = torch_terms(facts, options, base)
     return (*terms, *workspaces(accelerator))
 
 

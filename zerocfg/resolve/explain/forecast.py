@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from zerocfg.memory.host import loading_terms, node_bytes
 from zerocfg.memory.options import Options
 from zerocfg.memory.overhead import GIB
-from zerocfg.memory.predict import predict
+from zerocfg.memory.predict import predict, terms_of
 from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.memory.verdict import UNKNOWN, Ladder, Setting, Verdict, Word, compare, judge, ladder, workloads
-from zerocfg.resolve.model.activations import Activations, with_adapters
+from zerocfg.resolve.model.activations import Activations, base_of, with_adapters
 from zerocfg.resolve.model.gaps import Gap, gaps_of, touching, untimed, verdict_with
 from zerocfg.resolve.model.register import Standing
 from zerocfg.resolve.model.room import device_room, host_needed, host_room
@@ -114,10 +114,13 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         return judge(prediction, capacity, host_needed(prediction, profile, ranks), room)
 
     own = Setting(setup.options, setup.workload)
-    prediction = predict(facts, setup.options, timeline, device)
+    base = base_of(plan.model_config, setup)
+    prediction = predict(facts, setup.options, timeline, device, terms_of(facts, setup.options, device, base))
     steps = None
     followed = all(gap.standing == "at most" for gap in touching(gaps, "memory"))
-    if changes and capacity and timeline and judge(prediction, capacity).word != "fits" and followed:
+    # What becomes of a quantised base under another engine is not modelled.
+    changes = changes and followed and base is None
+    if changes and capacity and timeline and judge(prediction, capacity).word != "fits":
         activations.prepare(setup, workloads(own))
         steps = ladder(own, evaluate, judged, slowness)
     host = host_needed(prediction, profile, ranks)

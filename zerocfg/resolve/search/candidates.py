@@ -21,6 +21,7 @@ from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN, Effective, Setting
 
 if TYPE_CHECKING:
+    from zerocfg.memory.lora import Base
     from zerocfg.memory.terms import Term
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
@@ -98,9 +99,10 @@ class Candidates:
         activations: Activations,
         *,
         resize: bool = False,
+        base: Base | None = None,
     ) -> None:
         self.inputs, self.effective, self.facts, self.activations = inputs, effective, facts, activations
-        self.resize = resize
+        self.resize, self.base = resize, base
         self._terms: dict[Options | TorchOptions, tuple[Term, ...]] = {}
         self.recipe = arguments_written(inputs.run)
 
@@ -179,7 +181,7 @@ class Candidates:
         alike = replace(options, gradient_accumulation_steps=steps)
         if alike not in self._terms:
             profile = self.inputs.profile
-            self._terms[alike] = terms_of(self.facts, alike, profile.accelerator if profile else None)
+            self._terms[alike] = terms_of(self.facts, alike, profile.accelerator if profile else None, self.base)
         return self._terms[alike]
 
 

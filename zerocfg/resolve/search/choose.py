@@ -9,7 +9,7 @@ from zerocfg.memory.overhead import GIB
 from zerocfg.memory.verdict import percent
 from zerocfg.models.deepspeed.zero import MOE_BLOCKS
 from zerocfg.resolve.collect_inputs import on_part
-from zerocfg.resolve.model.activations import Activations, with_adapters
+from zerocfg.resolve.model.activations import Activations, base_of, with_adapters
 from zerocfg.resolve.model.room import device_room, host_room
 from zerocfg.resolve.plan import Decision, Problem
 from zerocfg.resolve.search import buffer_sizes
@@ -114,8 +114,10 @@ def candidates_of(inputs: Inputs, before: Effective, *, resize: bool, tracing: b
     config = inputs.model_file.data() if inputs.model_file else None
     config = config if isinstance(config, dict) else None
     plain = Candidates(inputs, before, inputs.facts, Activations(inputs.facts, config, tracing=False, python=None))
-    facts = with_adapters(inputs.facts, config, plain.setup(_as_it_is(inputs)))
-    return Candidates(inputs, before, facts, Activations(facts, config, tracing=tracing, python=None), resize=resize)
+    setup = plain.setup(_as_it_is(inputs))
+    facts = with_adapters(inputs.facts, config, setup)
+    activations = Activations(facts, config, tracing=tracing, python=None)
+    return Candidates(inputs, before, facts, activations, resize=resize, base=base_of(config, setup))
 
 
 def _as_it_is(inputs: Inputs) -> Choice:
