@@ -21,8 +21,10 @@ from zerocfg.memory.verdict import Verdict
 from zerocfg.models.hardware import Host
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.models.spec import RunSpec
+from zerocfg.page.memory import memory
 from zerocfg.resolve.explain import forecast as forecasts
 from zerocfg.resolve.explain.forecast import _counted, _time, forecast
+from zerocfg.resolve.explain.plan_summary import chance_of, cost_of
 from zerocfg.resolve.init.draft import Draft, run_name, with_unique_names, without_duplicates
 from zerocfg.resolve.init.infer_runs import _requested_count, _short_name
 from zerocfg.resolve.init.repository import model_configs, nearest
@@ -316,6 +318,31 @@ class TestForecast:
         slower = {rung.what: rung.slower for rung in ladder.single}
         assert slower.pop("sequences of 512 tokens") == 2.0 and set(slower.values()) == {1.0}
 
+    @pytest.mark.parametrize(
+        ("standing", "chance", "said"),
+        [
+            ("modelled", 0.784, "78%"),
+            ("at most", 0.784, "at least 78%"),
+            ("at least", 0.3, "at most 30%"),
+            ("not modelled", None, ""),
+        ],
+    )
+    def test_the_chance_of_figures_that_are_bounds(self, standing: str, chance: float | None, said: str) -> None:
+        one: Any = SimpleNamespace(standing=standing, verdict=Verdict("likely", chance))
+        assert chance_of(one) == said
+
+    @pytest.mark.parametrize(
+        ("verdict", "said"),
+        [
+            (Verdict("likely", 0.784), "likely: 78%"),
+            (Verdict("unlikely", 0.3, by_host=True), "unlikely: 30%, by the node's memory"),
+            (Verdict("unknown"), "unknown"),
+        ],
+    )
+    def test_the_verdict_on_the_page(self, verdict: Verdict, said: str) -> None:
+        page = memory(replace(forecast(built(), tracing=False), verdict=verdict), [])
+        assert (page.said, page.verdict) == (said, verdict)
+
     @pytest.mark.parametrize(("ram", "by_host"), [(1024.0, False), (0.1, True)])
     def test_what_is_moved_to_the_node_has_to_find_room_there(self, ram: float, by_host: bool) -> None:
         """The optimizer's states alone are 12 bytes of each parameter."""
@@ -326,6 +353,9 @@ class TestForecast:
         rungs = {rung.what: rung.verdict for rung in one.ladder.single}
         assert rungs["the optimizer on the host (stage 2)"].by_host is by_host
         assert not rungs["gradient checkpointing"].by_host
+        (moved,) = (rung for rung in one.ladder.single if rung.what == "the optimizer on the host (stage 2)")
+        limits = " (the node's memory limits it)" if by_host else ""
+        assert cost_of(moved) == f"each step waits for the processors{limits}"
 
     def test_a_node_that_is_filled_to_the_last_byte(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The ends of the band and what is expected, each once as large as the node's memory and once a byte larger."""

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from zerocfg.page.formatting import GIB, Unit, band, size, unit_for
 from zerocfg.resolve.explain.forecast import Forecast
-from zerocfg.resolve.explain.plan_summary import COLUMNS, by_column, describe_plan, distinct_plans, duration
+from zerocfg.resolve.explain.plan_summary import (
+    COLUMNS,
+    by_column,
+    chance_of,
+    cost_of,
+    describe_plan,
+    distinct_plans,
+    duration,
+)
 
 if TYPE_CHECKING:
     from zerocfg.memory.overhead import Band
@@ -61,9 +69,11 @@ class Other:
 
 @dataclass(slots=True)
 class Memory:
-    """``figures`` are pairs of words and a size; ``changes`` are rows of what would save memory."""
+    """``said`` is the verdict in words, ``figures`` are pairs of words and a size, ``changes`` rows of what would save
+    memory."""
 
     verdict: Verdict
+    said: str
     capacity: int | None
     unit: Unit
     phases: list[Bar] = field(default_factory=list)
@@ -88,7 +98,11 @@ def memory(one: Forecast, alternatives: list[Alternative]) -> Memory:
     """What the plan section shows."""
     held = one.prediction.estimate.phases("device")
     peak = max((each.size for each in held.values()), default=0)
-    found = Memory(one.verdict, one.capacity, unit_for(peak), peak=peak, expected=one.prediction.device.expected)
+    expected, chance = one.prediction.device.expected, chance_of(one)
+    said = f"{one.word}: {chance}" if chance else one.word
+    if one.verdict.by_host:
+        said += ", by the node's memory"
+    found = Memory(one.verdict, said, one.capacity, unit_for(peak), peak=peak, expected=expected)
     found.complete = one.complete
     found.phases = [Bar(phase, _columns(each)) for phase, each in held.items()]
     found.terms = _terms(list(held.values()))
@@ -156,7 +170,7 @@ def _job(one: Forecast) -> str:
 def _rung(rung: Rung) -> tuple[str, ...]:
     device = rung.prediction.device
     slower = f"{rung.slower:.2f} ×" if rung.slower else "–"
-    return rung.what, band(device.low, device.high), str(rung.verdict), slower, rung.cost
+    return rung.what, band(device.low, device.high), str(rung.verdict), slower, cost_of(rung)
 
 
 def _other(row: Alternative) -> Other:

@@ -172,7 +172,7 @@ def _tiles(found: Page, report_input: ReportInput) -> list[Tile]:
     tiles = [_findings_tile(found, report_input)]
     if isinstance(found.memory, Memory):
         held = found.memory
-        note = f"of {held.limit}, {held.verdict}" if held.limit and held.verdict.word != "unknown" else "of a device"
+        note = f"of {held.limit}, {held.said}" if held.limit and held.verdict.word != "unknown" else "of a device"
         tiles.append(Tile("Memory", size(held.expected), note, _MOODS.get(held.verdict.word, ""), "memory"))
     else:
         tiles.append(Tile("Memory", "–", "not predicted", "", "memory"))

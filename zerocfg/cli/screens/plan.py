@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from zerocfg.cli.screens import plan_table
 from zerocfg.memory.overhead import GIB, MIB, Band
-from zerocfg.memory.verdict import percent
 from zerocfg.report.table import Column, folded, table
 from zerocfg.resolve.explain.forecast import LITTLE, Forecast
-from zerocfg.resolve.explain.plan_summary import describe_engine, duration
+from zerocfg.resolve.explain.plan_summary import chance_of, cost_of, describe_engine, duration
 from zerocfg.resolve.model.gaps import touching
 
 if TYPE_CHECKING:
@@ -139,11 +138,8 @@ def _verdict(one: Forecast, capacity: int) -> str:
 
 def _chance(one: Forecast, where: str = "") -> str:
     """``likely: 78%, ``; of figures that are bounds a bound, and nothing of what does not fit."""
-    chance = one.verdict.chance
-    if one.word == "does not fit" or chance is None:
-        return f"{one.word}: "
-    bound = {"at most": "at least ", "at least": "at most "}.get(one.standing, "")
-    return f"{one.word}{where}: {bound}{percent(chance)}, "
+    chance = chance_of(one)
+    return f"{one.word}: " if one.word == "does not fit" or not chance else f"{one.word}{where}: {chance}, "
 
 
 def _number(size: int) -> str:
@@ -196,9 +192,8 @@ def _ladder(one: Forecast) -> str:
 
 def _rung(rung: Rung) -> str:
     slower = f", {rung.slower:.2f} x the time" if rung.slower else ""
-    host = "; the node's memory limits it" if rung.verdict.by_host else ""
     word = rung.word if rung.word == "does not fit" else str(rung.verdict)
-    return f"    {_band(rung.prediction.device):>18}  {word:<13}  {rung.what}: {rung.cost}{slower}{host}\n"
+    return f"    {_band(rung.prediction.device):>18}  {word:<13}  {rung.what}: {cost_of(rung)}{slower}\n"
 
 
 def as_data(found: list[Shown]) -> str:
