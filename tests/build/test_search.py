@@ -252,6 +252,20 @@ def test_where_nothing_fits_every_plan_says_what_it_lacks(many: list[Candidate])
     assert rows[0][0].prediction.device.low == min(one.prediction.device.low for one in lost)
 
 
+def test_no_plan_fits_above_the_card(many: list[Candidate]) -> None:
+    """What the driver of an A100-40GB reports are 39.4 GiB; each word with the end of the band that it is about."""
+    for one in many:
+        band, room = one.prediction.device, 39.4 * 2**30
+        within = {"fits": band.high, "likely": band.expected, "unlikely": band.low, "does not fit": 0}
+        beyond = {"fits": room + 1, "likely": band.high, "unlikely": band.expected, "does not fit": band.low}
+        assert within[one.word] <= room * 1.001 and beyond[one.word] >= room * 0.999, one.choice
+        assert one.judged.chance is not None
+        least, most = {"fits": (0.95, 1), "likely": (0.5, 0.95), "unlikely": (0.05, 0.5), "does not fit": (0, 0.05)}[
+            one.word
+        ]
+        assert least - 0.001 <= one.judged.chance <= most + 0.001, one.choice
+
+
 def test_what_was_compared_is_kept(many: list[Candidate]) -> None:
     rows = [considered(*row) for row in ranked(many, "throughput")]
     assert [row.excluded == "" for row in rows] == [True] + [False] * (len(rows) - 1)
