@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from zerocfg.hardware.profile import load_hardware
+from zerocfg.memory.host import node_band
 from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.memory.overhead import GIB, Band
+from zerocfg.memory.verdict import Verdict
 from zerocfg.models.hardware import HardwareProfile, Host, Link, Mount
 from zerocfg.models.spec import Goals, RunSpec
 from zerocfg.resolve.explain import alternatives, plan_summary
@@ -250,12 +252,16 @@ class TestSources:
         assert places(accelerator=processor) == {("none", "none")}
 
 
+CHANCES = {"fits": 0.99, "likely": 0.75, "unlikely": 0.25, "does not fit": 0.01, "unknown": None}
+
+
 def candidate(
     choice: Choice,
     seconds: float | None = 1.0,
     gib: float = 10.0,
     word: Any = "fits",
     short: str = "",
+    chance: float | None = None,
 ) -> Candidate:
     """A plan of one token a step, so that its seconds are those of a token; a GiB less or more may be needed."""
     band = Band(int((gib - 1) * GIB), int(gib * GIB), int((gib + 1) * GIB))
@@ -263,16 +269,22 @@ def candidate(
     time = None if seconds is None else SimpleNamespace(seconds=rate, tokens=1)
     work = SimpleNamespace(micro_batch=1, sequence_length=4096)
     prediction = SimpleNamespace(device=band, complete=True)
-    return Candidate(choice, SimpleNamespace(workload=work), prediction, time, 0, 0, word, short)  # type: ignore[arg-type]
+    verdict = Verdict(word, CHANCES[word] if chance is None else chance)
+    return Candidate(choice, SimpleNamespace(workload=work), prediction, time, 0, 0, verdict, short)  # type: ignore[arg-type]
 
 
 PLAIN = Choice(1, 8, 2, "none", "none", 1, 1, False)
 
 
 def other(
-    seconds: float | None = 1.0, gib: float = 10.0, word: Any = "fits", short: str = "", **choice: Any
+    seconds: float | None = 1.0,
+    gib: float = 10.0,
+    word: Any = "fits",
+    short: str = "",
+    chance: float | None = None,
+    **choice: Any,
 ) -> Candidate:
-    return candidate(replace(PLAIN, **choice), seconds, gib, word, short)
+    return candidate(replace(PLAIN, **choice), seconds, gib, word, short, chance)
 
 
 class TestRanking:
@@ -339,15 +351,54 @@ class TestRanking:
         larger = other(0.9, gib=10.5, stage=3)
         assert ranked([candidate(PLAIN), larger], "memory")[0][0] is not larger
 
-    def test_what_surely_fits_comes_before_what_may(self) -> None:
-        tight = other(0.5, word="tight")
-        assert self.why(tight) == "tight: needs 9.0 to 11.0 GiB"
+    def test_what_is_more_likely_not_to_fit_is_no_plan(self) -> None:
+        unlikely = other(0.1, word="unlikely", chance=0.49)
+        assert self.why(unlikely) == "needs 9.0 to 11.0 GiB (unlikely: 49%)"
         lost = other(0.1, word="does not fit", short="needs at least 9.0 GiB")
-        order = ranked([lost, tight, candidate(PLAIN)], "throughput")
-        assert [why for _, why in order] == ["", "tight: needs 9.0 to 11.0 GiB", "needs at least 9.0 GiB"]
-        assert ranked([lost, tight], "throughput")[0] == (tight, ""), "where nothing surely fits"
+        order = ranked([lost, unlikely, candidate(PLAIN)], "throughput")
+        assert [why for _, why in order] == ["", "needs 9.0 to 11.0 GiB (unlikely: 49%)", "needs at least 9.0 GiB"]
+        assert all(why for _, why in ranked([lost, unlikely], "throughput")), "no plan fits"
+        likely = other(9.0, word="likely", chance=0.5)
+        assert ranked([lost, unlikely, likely], "throughput")[0] == (likely, "")
         short = other(0.5, word="unknown", short="states alone")
         assert ranked([lost, short], "throughput")[0][1] != "", "what is short of something never may"
+
+    @pytest.mark.parametrize(
+        ("seconds", "wins"),
+        [
+            (0.735, True),  # 0.735 / 0.75 is 0.980, and 1.0 / 0.99 is 1.010, which is more by over 3 percent
+            (0.736, False),  # 0.981: alike, and the other one fits
+            (0.79, False),
+        ],
+    )
+    def test_the_throughput_is_weighed_with_the_chance(self, seconds: float, wins: bool) -> None:
+        likely = other(seconds, word="likely", chance=0.75)
+        assert (ranked([candidate(PLAIN), likely], "throughput")[0][0] is likely) is wins
+
+    @pytest.mark.parametrize(
+        ("seconds", "said"),
+        [
+            (0.9, "10% faster, and less likely to fit (75%)"),
+            (1.0, "about as fast, and less likely to fit (75%)"),
+            (1.1, "10% slower"),
+        ],
+    )
+    def test_what_a_plan_lacks_that_only_likely_fits(self, seconds: float, said: str) -> None:
+        assert self.why(other(seconds, word="likely", chance=0.75, stage=3)) == said
+        simple = other(1.0, chance=0.95, stage=1)
+        assert self.why(simple) == "about as fast, and less likely to fit (95%)"
+        assert self.why(other(0.9, word="likely", chance=0.75), "cost") == "10% cheaper, and less likely to fit (75%)"
+
+    @pytest.mark.parametrize(("chance", "wins"), [(0.75, False), (0.754, False), (0.76, True)])
+    def test_of_equally_fast_plans_the_likelier_one_however_much_machinery(self, chance: float, wins: bool) -> None:
+        """By whole percents; below that the simpler one. Of those that fit only machinery counts."""
+        simple = other(word="likely", chance=0.75)
+        sharded = other(word="likely", chance=chance, stage=3)
+        for prefer in ("throughput", "cost", None):
+            assert (ranked([simple, sharded], prefer)[0][0] is sharded) is wins  # type: ignore[arg-type]
+        fitting = other(stage=3, offload_optimizer="cpu", chance=0.95)
+        assert ranked([simple, fitting], None)[0][0] is fitting
+        assert ranked([other(chance=0.97), other(chance=0.99, stage=3)], "throughput")[0][0].choice.stage == 2
 
     def test_where_nothing_fits_the_least_comes_first(self) -> None:
         less, more = (other(gib=gib, word="does not fit", short=f"needs {gib}") for gib in (20.0, 30.0))
@@ -538,7 +589,7 @@ class TestPlanner:
 
     def test_plans_that_differ_in_the_number_of_steps_share_their_states(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[int] = []
-        monkeypatch.setattr(candidates, "terms_of", lambda _, one, __: asked.append(one.gradient_accumulation_steps))
+        monkeypatch.setattr(candidates, "terms_of", lambda _, one, *__: asked.append(one.gradient_accumulation_steps))
         one = planner()
         for steps in (1, 2, 5, 9):
             one._terms_of(Options(2, 8, gradient_accumulation_steps=steps))
@@ -548,14 +599,16 @@ class TestPlanner:
         ("sizes", "word", "short"),
         [
             ({"device": 40.0}, "fits", ""),
+            ({"host": 65.0}, "unlikely", "needs 65 GiB of the node's memory, of which there are 64"),
             ({"device": 50.0}, "does not fit", "needs at least 50.0 GiB, the card has 40.0"),
             ({"allocated": 27.0, "complete": False}, "unknown", ""),  # 0.675 of 40
             (
                 {"allocated": 28.0, "complete": False},
-                "does not fit",
+                "unlikely",
                 "states alone take 28.0 GiB a rank, which leaves less than a third of A100-SXM-80GB to activations",
             ),
-            ({"host": 64.0}, "fits", ""),
+            ({"host": 64.0}, "likely", ""),
+            ({"host": 50.0}, "fits", ""),  # 64 / e^(2.92 x 0.07) are 52
             ({"host": 100.0}, "does not fit", "needs 100 GiB of the node's memory, of which there are 64"),
             ({"nvme": 4.0}, "fits", ""),  # of each of 8 ranks
             ({"nvme": 5.0}, "does not fit", "needs 40 GiB of the drives, of which there are 32"),
@@ -572,7 +625,7 @@ class TestPlanner:
             estimate=SimpleNamespace(terms=(), peak=lambda _: SimpleNamespace(size=drives)),
         )
         monkeypatch.setattr(candidates, "predict", lambda *_: prediction)
-        monkeypatch.setattr(candidates, "host_needed", lambda *_: int(sizes.get("host", 0) * GIB))
+        monkeypatch.setattr(candidates, "host_needed", lambda *_: node_band(int(sizes.get("host", 0) * GIB)))
         node = Host(ram_gib=64.0, nvme=[Mount(path="/nvme", free_gib=32.0)])
         small = profile().accelerator.model_copy(update={"usable_gib": 40.0})
         found = planner(one=profile(accelerator=small, host=node)).of(Choice(1, 8, 2))
@@ -648,7 +701,7 @@ class TestTaken:
             (
                 "none",
                 None,
-                "tight",
+                "likely",
                 ["the plan may not fit: 9.0 to 11.0 GiB are predicted; zerocfg plan shows what helps"],
             ),
             ("cpu", Host(ram_gib=64.0), "fits", []),

@@ -155,6 +155,16 @@ def test_plans_compared_are_the_one_taken_and_eight_more() -> None:
     assert rendered()["considered"] == {}
 
 
+def test_a_lock_of_before_the_verdicts_were_chances_is_read_as_it_is() -> None:
+    """Then "tight" stood for what is likely or unlikely now."""
+    taken = Considered({"zero_optimization.stage": 2}, "tight", 84.2, 1e-5)
+    before = make_lock.lock_of(plan(considered=[taken]), {}, {}, ".")
+    found = lockfile.parse(before.text().encode(), Path("zerocfg.lock"))
+    assert found.text() == before.text() and '"verdict": "tight"' in found.text()
+    likely = make_lock.lock_of(plan(considered=[Considered(taken.settings, "likely", 84.2, 1e-5)]), {}, {}, ".")
+    assert changes(found, likely) == [], "no setting differs"
+
+
 def test_secrets_are_left_out() -> None:
     text = make_lock.lock_of(
         plan(

@@ -17,6 +17,7 @@ from tests.build import untouched
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.cli.screens.plan import Shown, as_data, as_text
 from zerocfg.resolve.build import BuildResult, build_plans
+from zerocfg.resolve.explain.alternatives import alternatives
 from zerocfg.resolve.explain.forecast import Forecast, forecast
 from zerocfg.resolve.model.register import PARALLEL, REGISTER, ZERO, Key
 from zerocfg.resolve.model.setup import setup_of_run
@@ -96,6 +97,9 @@ ON_DRIVES = zero(
     offload_param={"device": "nvme", "nvme_path": "/nvme"},
 )
 DDP = Job(accelerate={**YAML, "distributed_type": "MULTI_GPU"}, model={**MODEL, "dtype": "bfloat16"})
+QLORA = replace(
+    trl(dtype="bfloat16"), deepspeed=None, accelerate=DDP.accelerate, run={"consumer": "trl", "sequence_length": None}
+)
 PLAIN = replace(
     DDP, accelerate={**(DDP.accelerate or {}), "mixed_precision": "no"}, recipe={**RECIPE, "bf16": False}, model=MODEL
 )
@@ -294,8 +298,12 @@ FLIPS: dict[tuple[str, str], tuple[Job, Any]] = {
         Job(accelerate=DDP.accelerate, run={"consumer": "trl"}, script=TRAIN_SFT),
         "bfloat16",
     ),
-    ("arguments", "load_in_4bit"): (trl(), True),
-    ("arguments", "load_in_8bit"): (trl(), True),
+    ("arguments", "load_in_4bit"): (QLORA, True),
+    ("arguments", "load_in_8bit"): (QLORA, True),
+    ("arguments", "use_bnb_nested_quant"): (
+        replace(QLORA, recipe={**QLORA.recipe, "load_in_4bit": True}),
+        True,
+    ),
     ("arguments", "lora_modules_to_save"): (trl(), ["lm_head"]),
     ("arguments", "lora_target_parameters"): (trl(), ["w1"]),
     ("arguments", "use_dora"): (trl(), True),
@@ -464,3 +472,28 @@ def test_a_flipped_key_is_in_the_figures_or_in_the_words(name: tuple[str, str], 
         assert own["verdict"] == "fits" or own["not_modelled"]
     if "time" in key.touches and named[0]["figures_are"] == "not modelled":
         assert data["time"] is None
+
+
+def test_a_base_in_4_bits_is_in_the_figures_of_every_plan(tmp_path: Path) -> None:
+    """Adapters of rank 16 on the queries of 16 layers, 2048 wide, in 16 bit; the rest as bitsandbytes keeps it."""
+    packed = replace(QLORA, recipe={**QLORA.recipe, "load_in_4bit": True})
+    linear = 16 * (2 * 2048 * 2048 + 2 * 2048 * 1024 + 3 * 2048 * 5632)
+    rest = 2 * (2 * 32000 * 2048 + (2 * 16 + 1) * 2048)
+    expected = linear // 2 + 4 * linear // 64 + 7 * 16 * 64 + rest + 2 * 16 * 16 * (2048 + 2048)
+    built, data, _ = planned(tmp_path, packed)
+    assert data["complete"] and data["time"] is not None and data["verdict"] == "fits"
+    rows = alternatives(built)
+    assert {row.own for row in rows} == {True, False}
+    terms = [(term["name"], term["size"]) for term in data["phases"]["init"]["terms"]]
+    for each in (terms, *([(one.name, one.size) for one in row.candidate.prediction.estimate.terms] for row in rows)):
+        assert [size for name, size in each if name == "parameters"] == [expected]
+
+
+def test_what_another_engine_makes_of_a_base_in_4_bits_is_not_said(tmp_path: Path) -> None:
+    """No change is offered where the job does not fit: the cheapest ones take it to DeepSpeed."""
+    recipe = {**QLORA.recipe, "per_device_train_batch_size": 512, "gradient_checkpointing": False}
+    plain, _, _ = planned(tmp_path / "plain", replace(QLORA, recipe=recipe))
+    packed, _, _ = planned(tmp_path / "packed", replace(QLORA, recipe={**recipe, "load_in_4bit": True}))
+    before, after = (forecast(built, tracing=False) for built in (plain, packed))
+    assert before.word == after.word == "does not fit"
+    assert before.ladder is not None and after.ladder is None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from zerocfg.memory.activations.tracing import Adapters
+from zerocfg.memory.lora import Quantisation
 from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.models.spec import RunSpec
 from zerocfg.resolve.model.setup import Setup, is_size, setup_of
@@ -144,8 +145,49 @@ def test_adapters_as_trl_reads_them() -> None:
     assert found.lora == Adapters(8, ("q_proj",), 0.05, "bf16")
     assert setup(DEEPSPEED, {"use_peft": True}, consumer="trl").lora == Adapters(16, (), 0.05, "bf16")
     assert setup(DEEPSPEED, {"lora_r": 8}, consumer="trl").lora is None
-    with pytest.raises(ValueError, match="quantised"):
+    with pytest.raises(ValueError, match=r"quantised \(load_in_4bit\), which is modelled in one process and under DDP"):
         setup(DEEPSPEED, {"use_peft": True, "load_in_4bit": True}, consumer="trl")
+
+
+QLORA = {"use_peft": True, "dtype": "bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "found"),
+    [
+        ({"load_in_4bit": True}, Quantisation(4)),
+        ({"load_in_4bit": "yes", "use_bnb_nested_quant": True}, Quantisation(4, double=True)),
+        ({"load_in_8bit": True}, Quantisation(8)),
+        ({"load_in_8bit": True, "use_bnb_nested_quant": True}, Quantisation(8)),
+        ({"load_in_4bit": False, "load_in_8bit": "no", "use_bnb_nested_quant": True}, None),
+        ({"load_in_4bit": True, "dtype": "auto"}, Quantisation(4)),
+        ({"load_in_4bit": True, "dtype": None, "torch_dtype": "bfloat16"}, Quantisation(4)),
+    ],
+)
+@pytest.mark.parametrize(("engine", "ranks"), [("single", 1), ("ddp", 4)])
+def test_a_base_in_4_or_8_bits(recipe: dict[str, Any], found: Quantisation | None, engine: str, ranks: int) -> None:
+    settings = {"engine": "ddp", "train_micro_batch_size_per_gpu": 2, "mixed_precision": "bf16"}
+    one = setup(settings, QLORA | recipe, ranks, dtype="bfloat16", consumer="trl")
+    assert one.quantised == found and one.lora is not None and one.precision == "bf16"
+    assert isinstance(one.options, TorchOptions) and (one.options.kind, one.options.master) == (engine, False)
+    assert setup(settings, QLORA | recipe, ranks, dtype="bfloat16").quantised is None, "of TRL alone"
+
+
+@pytest.mark.parametrize(
+    ("settings", "recipe", "says"),
+    [
+        ({"engine": "fsdp", "fsdp_config.fsdp_version": 2}, {}, "one process and under DDP only"),
+        ({}, {"use_peft": False}, r"with adapters only \(use_peft\)"),
+        ({}, {"dtype": None}, "`dtype` is float32 beside bf16"),
+        ({}, {"dtype": "float16"}, "`dtype` is float16 beside bf16"),
+        ({"mixed_precision": "fp16"}, {}, "`dtype` is bfloat16 beside fp16"),
+        ({"mixed_precision": "no"}, {}, "`dtype` is bfloat16 beside fp32"),
+    ],
+)
+def test_a_base_in_4_bits_that_is_not_modelled(settings: dict[str, Any], recipe: dict[str, Any], says: str) -> None:
+    own = {"engine": "ddp", "train_micro_batch_size_per_gpu": 2, "mixed_precision": "bf16", **settings}
+    with pytest.raises(ValueError, match=f"quantised .load_in_4bit., which is modelled .*{says}"):
+        setup(own, QLORA | {"load_in_4bit": True} | recipe, dtype="bfloat16", consumer="trl")
 
 
 def test_attention_and_fused_loss() -> None:
@@ -396,8 +438,6 @@ def test_adapters_within_and_beyond_what_makes_sense() -> None:
     assert lora(lora_target_modules=7) == Adapters(16, (), 0.05, "bf16")
     for dropout, counted in ((0, 0), (0.5, 0.5), (1, 0.05), (-0.1, 0.05), ("0.1", 0.05)):
         assert lora(lora_dropout=dropout) == Adapters(16, (), counted, "bf16")
-    with pytest.raises(ValueError, match="quantised"):
-        lora(load_in_8bit=True)
     assert lora(load_in_8bit=False, load_in_4bit="no") is not None
     assert setup(DEEPSPEED, {"use_peft": True}).lora is None, "of TRL alone"
 

@@ -77,6 +77,5 @@ TRL: dict[str, str] = {
     "names": "model_name_or_path model_revision model_adapter_name trust_remote_code base_model_attribute_name env "
     "reward_funcs reward_model_name_or_path",
     "numbers of the training": "lora_alpha lora_task_type use_rslora router_aux_loss_coef ignore_bias_buffers",
-    "of a feature whose switch is in the register": "bnb_4bit_* use_bnb_nested_quant "
-    "gradient_checkpointing_use_reentrant",
+    "of a feature whose switch is in the register": "bnb_4bit_* gradient_checkpointing_use_reentrant",
 }

@@ -1,4 +1,4 @@
-"""Adapters and 4-bit bases: shapes from the config against the real classes on the meta device."""
+"""Adapters and bases in 4 and 8 bits: shapes from the config against the real classes on the meta device."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from zerocfg.memory import lora
+from zerocfg.memory.lora import Quantisation
 
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 99}
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -71,7 +72,23 @@ def test_shapes_are_those_of_the_real_class(model_type: str) -> None:
     weights = sum(a * b for a, b in linears(model).values())
     every = sum(parameter.numel() for parameter in model.parameters())
     packed = sum(a * b // 2 + 64 + 4 * -(-a * b // 64) for a, b in linears(model).values())
-    assert lora.quantized_bytes(config) == packed + 2 * (every - weights)
+    largest = max(a * b for a, b in linears(model).values())
+    found = lora.quantised_base(config, Quantisation(4))
+    assert found == lora.Base(packed + 2 * (every - weights), 2 * largest)
+    whole = sum(a * b + 4 * b for a, b in linears(model).values())
+    assert lora.quantised_base(config, Quantisation(8)).size == whole + 2 * (every - weights)
+
+
+@pytest.mark.parametrize(
+    ("how", "measured"),
+    [(Quantisation(4), 2_024_256), (Quantisation(4, double=True), 1_963_332), (Quantisation(8), 2_821_632)],
+)
+def test_what_bitsandbytes_kept(how: Quantisation, measured: int) -> None:
+    """Bytes of all storages behind the parameters, their quantisation states included, as bitsandbytes 0.50.2 and
+    transformers 5.23 loaded this model in bf16 on a processor (``from_pretrained`` with a BitsAndBytesConfig)."""
+    config = {"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3}
+    config |= {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000}
+    assert lora.quantised_base(config, how) == lora.Base(measured, 2 * 256 * 512)
 
 
 def test_seven_billion() -> None:
@@ -80,11 +97,10 @@ def test_seven_billion() -> None:
     sizes, total = lora.adapters(llama, 8)
     assert total == 4_194_304 and sizes == [(32768, 128)]
     assert lora.adapters(llama, 64, ["all-linear"])[1] == 159_907_840
-    once, twice = lora.quantized_bytes(llama), lora.quantized_bytes(llama, double=True)
+    once, twice = (lora.quantised_base(llama, Quantisation(4, double)).size for double in (False, True))
     linear, outside = 32 * (4 * 4096**2 + 3 * 4096 * 11008), 2 * 32000 * 4096 + 65 * 4096
     assert once == pytest.approx(linear * (0.5 + 4 / 64) + 2 * outside, rel=1e-5)
     assert twice == pytest.approx(linear * (0.5 + 1 / 64 + 4 / 64 / 256) + 2 * outside, rel=1e-4)
-    assert lora.quantized_bytes(llama, width=4) - once == 2 * outside
 
 
 def test_paths_choose_between_modules_of_one_name() -> None:

@@ -9,7 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.llamas import LLAMA_2_7B
-from zerocfg.memory.options import OptimizerName, TorchOptions
+from zerocfg.memory.lora import Base
+from zerocfg.memory.options import OptimizerName, Options, TorchOptions
+from zerocfg.memory.predict import terms_of
 from zerocfg.memory.sharding import torch_terms
 from zerocfg.memory.terms import MOMENTS, Term
 from zerocfg.models.model_facts import ModelFacts, from_config
@@ -88,6 +90,25 @@ def test_adapters_alone_have_gradients() -> None:
     held = sizes(torch_terms(adapters, options("fsdp2")), "step")
     assert held["gradients"] == 5_000_000
     assert held["parameters"] == (2 * N + 40_000_000) // 8
+
+
+@pytest.mark.parametrize("kind", ["single", "ddp"])
+def test_adapters_on_a_quantised_base(kind: str) -> None:
+    """What is trained counts as without; the base has bytes of its own, and one weight is unpacked in backward."""
+    adapters = SEVEN.model_copy(update={"parameters": N + 10_000_000, "trainable_parameters": 10_000_000})
+    of_kind = options(kind, master=False)
+    plain, packed = torch_terms(adapters, of_kind), torch_terms(adapters, of_kind, Base(3_900_000_000, 90_177_536))
+    for moment in MOMENTS:
+        expected = sizes(plain, moment) | {"parameters": 3_900_000_000 + 20_000_000}
+        if moment == "backward":
+            expected["unpacked weight"] = 90_177_536
+        assert sizes(packed, moment) == expected, moment
+
+
+def test_a_quantised_base_of_another_engine_is_refused() -> None:
+    for other in (options("fsdp1"), options("fsdp2"), Options(2, 8)):
+        with pytest.raises(ValueError, match=r"a quantised base model (under FSDP|with DeepSpeed) is not modelled"):
+            terms_of(SEVEN, other, None, Base(1, 1))
 
 
 def test_unknown_models_are_refused_in_one_line() -> None:

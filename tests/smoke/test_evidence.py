@@ -101,7 +101,7 @@ def test_what_was_smaller_is_not_proven(make_run: MakeRun, tmp_path: Path) -> No
         "memory, kernels and speed of A100-SXM-80GB: a processor ran",
         "that the model runs at full size: a small one of the same architecture did, with 2 of 80 layers",
         "that 70,553,706,496 parameters fit into the 79 GiB of A100-SXM-80GB: ",
-        "GiB per rank are predicted",
+        "GiB per rank are predicted (",
         "samples of 4096 tokens: 32 ran",
         "fp16 and its loss scale: bf16 ran",
         "offload_optimizer to NVMe: host memory was used instead",

@@ -1,16 +1,18 @@
-"""Low-rank adapters of PEFT, and the bytes of a base model that bitsandbytes keeps in 4 bit (QLoRA).
+"""Low-rank adapters of PEFT, and the bytes of a base model that bitsandbytes keeps in 4 or 8 bits (QLoRA).
 
 For dense decoders whose linear layers follow from ``config.json``; experts are stacked tensors in transformers 5, which
-PEFT's ``target_modules`` do not reach. Shapes are held against the real classes by ``tests/memory/test_lora.py``; PEFT
-0.20 and bitsandbytes 0.50, which are not installed here, were read.
+PEFT's ``target_modules`` do not reach. Shapes are held against the real classes by ``tests/memory/test_lora.py``, which
+also has the bytes that bitsandbytes 0.50.2 kept in a run on a processor. There, with PEFT 0.21.2, autograd saved
+the same tensors beside a base in 4 bit as beside one in 16 (``MatMul4Bit`` saves its packed weight alone).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 from zerocfg.models.architectures import Decoder, UnknownShapeError, complete, tensors_of
 from zerocfg.models.families import FAMILIES
@@ -18,9 +20,28 @@ from zerocfg.models.families import FAMILIES
 Linears = dict[str, tuple[int, int]]
 """The linear layers of one block by their path in it, as (inputs, outputs)."""
 
+WIDTH = 2  # bytes of an element that is computed with: 16 bit
+
 _BLOCK = 64  # weights that share a maximum; bitsandbytes/functional.py: quantize_4bit
 _OUTER_BLOCK = 256  # maxima that share a fp32 one, with double quantisation
 _TABLES = 16 * 4, 256 * 4 + 4  # bytes of each weight's lookup tables; the second and an offset with double quantisation
+
+
+@dataclass(frozen=True, slots=True)
+class Quantisation:
+    """How bitsandbytes keeps the linear layers. ``double`` is ``bnb_4bit_use_double_quant``, off by default."""
+
+    bits: Literal[4, 8]
+    double: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """Bytes of a frozen base model: ``size`` of what is kept of it, ``unpacked`` of its largest quantised weight in 16
+    bit, as backward computes with it."""
+
+    size: int
+    unpacked: int
 
 
 def _split(hidden: int, queries: int, keys: int, output: str) -> Linears:
@@ -133,20 +154,23 @@ def default_targets(config: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def quantized_bytes(config: Mapping[str, object], double: bool = False, width: int = 2) -> int:
-    """Bytes of a model loaded in 4 bit: the linear layers of its blocks; the rest keeps ``width`` bytes an element.
+def quantised_base(config: Mapping[str, object], how: Quantisation) -> Base:
+    """A model loaded in 4 or 8 bits: the linear layers of its blocks; all else keeps 16 bit.
 
-    ``double`` is ``bnb_4bit_use_double_quant``, off by default in transformers. Embedding, norms, biases and the output
-    head stay as they were (transformers/quantizers/base.py: get_keys_to_not_convert), in 16 bit, or in fp32 after
-    PEFT's ``prepare_model_for_kbit_training`` (in TRL 1.16 its experimental trainers call it). Raises ValueError as
-    :func:`adapters`.
+    Embedding, norms, biases and the output head stay as they were (transformers/quantizers/base.py:
+    get_keys_to_not_convert). Raises ValueError as :func:`adapters`.
     """
     family, filled, linears = _read(config)
     every = sum(tensor.size for tensor in tensors_of(family, filled))
     layers: int = filled["num_hidden_layers"]
     weights = [wide * out for wide, out in linears.values()]
-    rest = every - layers * sum(weights)
-    return layers * sum(_four_bit(weight, double) for weight in weights) + width * rest
+    packed = sum(_packed(wide, out, how) for wide, out in linears.values())
+    return Base(layers * packed + WIDTH * (every - layers * sum(weights)), WIDTH * max(weights))
+
+
+def _packed(wide: int, out: int, how: Quantisation) -> int:
+    """Bytes of one weight. In 8 bits each output has a fp32 maximum (``Int8Params``: CB, SCB)."""
+    return wide * out + 4 * out if how.bits == 8 else _four_bit(wide * out, how.double)
 
 
 def _four_bit(elements: int, double: bool) -> int:

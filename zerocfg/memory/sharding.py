@@ -17,6 +17,7 @@ from zerocfg.memory.options import BYTES, TorchOptions
 from zerocfg.memory.terms import ALWAYS, BACKWARD, TRAINING, WORK, Kind, Moment, Place, Term
 
 if TYPE_CHECKING:
+    from zerocfg.memory.lora import Base
     from zerocfg.models.model_facts import ModelFacts
 
 HOLDS_FOR = ">=2.13,<2.14"
@@ -45,12 +46,15 @@ _BUFFERS: dict[str, tuple[Kind, str, str]] = {
 }
 
 
-def torch_terms(facts: ModelFacts, options: TorchOptions) -> tuple[Term, ...]:
-    """What one rank holds. Raises ValueError when the model's size, or for FSDP that of its blocks, is not known."""
+def torch_terms(facts: ModelFacts, options: TorchOptions, base: Base | None = None) -> tuple[Term, ...]:
+    """What one rank holds; ``base``: what is not trained is quantised. Raises ValueError when the model's size, or for
+    FSDP that of its blocks, is not known, and for a quantised base under FSDP."""
     if facts.parameters is None or facts.trainable is None:
         raise ValueError(facts.unknown_because or "the number of parameters is not known")
-    terms_of_kind = _sharded if options.kind.startswith("fsdp") else _replicated
-    return tuple(term for term in terms_of_kind(facts, options) if term.size > 0)
+    if options.kind.startswith("fsdp") and base is not None:
+        raise ValueError("a quantised base model under FSDP is not modelled")
+    terms = _sharded(facts, options) if options.kind.startswith("fsdp") else _replicated(facts, options, base)
+    return tuple(term for term in terms if term.size > 0)
 
 
 def _term(
@@ -84,13 +88,16 @@ def _optimizer(
     yield _term("temporaries of the optimizer", temporaries, STEP, "temporaries", "torch/optim/adam.py", place)
 
 
-def _replicated(facts: ModelFacts, options: TorchOptions) -> Iterator[Term]:
+def _replicated(facts: ModelFacts, options: TorchOptions, base: Base | None) -> Iterator[Term]:
     every, trained = facts.parameters or 0, facts.trainable or 0
     kept, low = _widths(options)
     accumulates = options.gradient_accumulation_steps > 1
     # Only what is trained is worth a master copy: peft keeps adapters in fp32 beside a base in 16 bit.
-    parameters = kept * trained + (kept if trained == every else low) * (every - trained)
-    yield _term("parameters", parameters, ALWAYS, "parameters", "the model")
+    frozen = base.size if base is not None else (kept if trained == every else low) * (every - trained)
+    yield _term("parameters", kept * trained + frozen, ALWAYS, "parameters", "the model")
+    if base is not None:
+        source = "bitsandbytes/autograd/_functions.py: backward"
+        yield _term("unpacked weight", base.unpacked, frozenset({"backward"}), "temporaries", source)
     held = WORK | STEP if accumulates else BACKWARD | STEP
     bucketed = options.kind == "ddp"
     if bucketed:

@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING
 
 from zerocfg.page.formatting import GIB, Unit, band, size, unit_for
 from zerocfg.resolve.explain.forecast import Forecast
-from zerocfg.resolve.explain.plan_summary import COLUMNS, by_column, describe_plan, distinct_plans, duration
+from zerocfg.resolve.explain.plan_summary import (
+    COLUMNS,
+    by_column,
+    chance_of,
+    cost_of,
+    describe_plan,
+    distinct_plans,
+    duration,
+)
 
 if TYPE_CHECKING:
     from zerocfg.memory.overhead import Band
     from zerocfg.memory.terms import Held
-    from zerocfg.memory.verdict import Rung
+    from zerocfg.memory.verdict import Rung, Verdict
     from zerocfg.resolve.explain.alternatives import Alternative
 
 
@@ -61,9 +69,11 @@ class Other:
 
 @dataclass(slots=True)
 class Memory:
-    """``figures`` are pairs of words and a size; ``changes`` are rows of what would save memory."""
+    """``said`` is the verdict in words, ``figures`` are pairs of words and a size, ``changes`` rows of what would save
+    memory."""
 
-    verdict: str
+    verdict: Verdict
+    said: str
     capacity: int | None
     unit: Unit
     phases: list[Bar] = field(default_factory=list)
@@ -88,7 +98,11 @@ def memory(one: Forecast, alternatives: list[Alternative]) -> Memory:
     """What the plan section shows."""
     held = one.prediction.estimate.phases("device")
     peak = max((each.size for each in held.values()), default=0)
-    found = Memory(one.word, one.capacity, unit_for(peak), peak=peak, expected=one.prediction.device.expected)
+    expected, chance = one.prediction.device.expected, chance_of(one)
+    said = f"{one.word}: {chance}" if chance else one.word
+    if one.verdict.by_host:
+        said += ", by the node's memory"
+    found = Memory(one.verdict, said, one.capacity, unit_for(peak), peak=peak, expected=expected)
     found.complete = one.complete
     found.phases = [Bar(phase, _columns(each)) for phase, each in held.items()]
     found.terms = _terms(list(held.values()))
@@ -135,9 +149,9 @@ def _figures(one: Forecast) -> list[tuple[str, str, str]]:
         ("Reserved", told(held.reserved), "max_memory_reserved of torch"),
         ("Device", told(held.device), "what nvidia-smi shows for the process"),
     ]
-    if one.host >= GIB // 10:
+    if one.host.expected >= GIB // 10:
         of = f" of {size(one.room)}" if one.room is not None else ""
-        found.append(("Host", f"{size(one.host)}{of}", "memory of a node, for all its ranks"))
+        found.append(("Host", f"{size(one.host.expected)}{of}", "memory of a node, for all its ranks"))
     if one.nvme >= GIB // 10:
         found.append(("Drives", size(one.nvme), "on the NVMe drives of a node"))
     return found
@@ -156,7 +170,7 @@ def _job(one: Forecast) -> str:
 def _rung(rung: Rung) -> tuple[str, ...]:
     device = rung.prediction.device
     slower = f"{rung.slower:.2f} ×" if rung.slower else "–"
-    return rung.what, band(device.low, device.high), rung.word, slower, rung.cost
+    return rung.what, band(device.low, device.high), str(rung.verdict), slower, cost_of(rung)
 
 
 def _other(row: Alternative) -> Other:
@@ -166,4 +180,6 @@ def _other(row: Alternative) -> Other:
     spent = ("–", "–", "–")
     if time is not None:
         spent = (size(time.traffic.sent), duration(time.seconds.expected), f"{time.tokens_per_second:,.0f}")
-    return Other(bar, one.verdict, *spent, row.excluded or ("best" if one.verdict != "unknown" else "not known to fit"))
+    return Other(
+        bar, str(one.certain), *spent, row.excluded or ("best" if one.verdict != "unknown" else "not known to fit")
+    )

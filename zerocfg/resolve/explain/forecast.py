@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from zerocfg.memory.host import loading_terms, node_bytes
 from zerocfg.memory.options import Options
 from zerocfg.memory.overhead import GIB
-from zerocfg.memory.predict import predict
+from zerocfg.memory.predict import predict, terms_of
 from zerocfg.memory.time.step_time import StepTime, step_time
-from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder, workloads
-from zerocfg.resolve.model.activations import Activations, with_adapters
+from zerocfg.memory.verdict import UNKNOWN, Ladder, Setting, Verdict, Word, compare, judge, ladder, workloads
+from zerocfg.resolve.model.activations import Activations, base_of, with_adapters
 from zerocfg.resolve.model.gaps import Gap, gaps_of, touching, untimed, verdict_with
 from zerocfg.resolve.model.register import Standing
 from zerocfg.resolve.model.room import device_room, host_needed, host_room
@@ -19,6 +19,7 @@ from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of_run
 
 if TYPE_CHECKING:
     from zerocfg.memory.activations.tracing import Traced
+    from zerocfg.memory.overhead import Band
     from zerocfg.memory.predict import Prediction
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
@@ -37,7 +38,7 @@ class Forecast:
     node. ``host`` is what all ranks of a node hold of its
     memory at the worst moment, ``loading`` what they hold while the model is loaded in another dtype than its files
     have (else the files are mapped, and the system takes the pages back), ``room`` what a node has, ``nvme`` what they
-    write to its drives. ``word`` is the verdict for device and host, ``gaps`` what is set and not in the figures.
+    write to its drives. ``verdict`` is that for device and host, ``gaps`` what is set and not in the figures.
     ``ladder`` None: not needed or not possible;
     ``time`` None: not known. ``price`` is that of one device for an hour. ``notes`` are assumptions and what could not
     be predicted.
@@ -47,11 +48,11 @@ class Forecast:
     facts: ModelFacts
     prediction: Prediction
     capacity: int | None
-    host: int
+    host: Band
     loading: int
     room: int | None
     nvme: int
-    word: Word
+    verdict: Verdict
     ladder: Ladder | None
     time: StepTime | None
     price: float | None
@@ -60,13 +61,15 @@ class Forecast:
     on_host: bool = False
 
     @property
-    def host_word(self) -> Word:
+    def word(self) -> Word:
+        return self.verdict.word
+
+    @property
+    def of_host(self) -> Verdict:
         """The verdict for the memory of a node."""
-        if self.host < LITTLE:
-            return "fits"
-        if self.room is None:
-            return "unknown"
-        return "does not fit" if self.host > self.room else "fits"
+        if self.host.expected < LITTLE:
+            return Verdict("fits", 1.0)
+        return UNKNOWN if self.room is None else compare(self.host, self.room)
 
     @property
     def complete(self) -> bool:
@@ -104,25 +107,28 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         time = _time(facts, setting, profile)
         return time.seconds.expected / time.tokens if isinstance(time, StepTime) else None
 
+    ranks = profile.accelerators_per_node if profile else 1
+    capacity, room = device_room(profile), host_room(profile)
+
+    def judged(prediction: Prediction) -> Verdict:
+        return judge(prediction, capacity, host_needed(prediction, profile, ranks), room)
+
     own = Setting(setup.options, setup.workload)
-    prediction = predict(facts, setup.options, timeline, device)
-    capacity = device_room(profile)
-    word = judge(prediction, capacity)
+    base = base_of(plan.model_config, setup)
+    prediction = predict(facts, setup.options, timeline, device, terms_of(facts, setup.options, device, base))
     steps = None
     followed = all(gap.standing == "at most" for gap in touching(gaps, "memory"))
-    if changes and capacity and timeline and word != "fits" and followed:
+    # What becomes of a quantised base under another engine is not modelled.
+    changes = changes and followed and base is None
+    if changes and capacity and timeline and judge(prediction, capacity).word != "fits":
         activations.prepare(setup, workloads(own))
-        steps = ladder(own, evaluate, capacity, slowness)
-    ranks = profile.accelerators_per_node if profile else 1
+        steps = ladder(own, evaluate, judged, slowness)
     host = host_needed(prediction, profile, ranks)
     loading = 0
     if isinstance(setup.options, Options):
         loading = node_bytes(loading_terms(facts, setup.options), ranks)
-    room = host_room(profile)
     nvme = ranks * prediction.estimate.peak("nvme").size
-    if room is not None and host > room:
-        word = "does not fit"
-    word = verdict_with(word, gaps)
+    verdict = verdict_with(judged(prediction), gaps)
     late = untimed(gaps)
     time = _time(facts, own, profile) if not late else f"it is not modelled with {', '.join(map(str, late))}"
     notes = [*setup.assumed, *([setup.unknown] if setup.unknown else []), *activations.notes]
@@ -141,7 +147,7 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         loading,
         room,
         nvme,
-        word,
+        verdict,
         steps,
         known,
         price,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.options import Options, TorchOptions
+from zerocfg.memory.verdict import percent
 from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
 
 if TYPE_CHECKING:
     from zerocfg.memory.terms import Kind
+    from zerocfg.memory.verdict import Rung
     from zerocfg.resolve.explain.alternatives import Alternative
+    from zerocfg.resolve.explain.forecast import Forecast
     from zerocfg.resolve.search.candidates import Candidate
 
 COLUMNS: dict[str, tuple[Kind, ...]] = {
@@ -32,6 +35,17 @@ NAMES = {
     "other": "context, communication, allocator",
 }
 """The columns' full names."""
+
+
+def chance_of(one: Forecast) -> str:
+    """The chance of the verdict, of figures that are bounds as a bound: ``at least 78%``; empty where none is known."""
+    bound = {"at most": "at least ", "at least": "at most "}.get(one.standing, "")
+    return "" if one.verdict.chance is None else f"{bound}{percent(one.verdict.chance)}"
+
+
+def cost_of(rung: Rung) -> str:
+    """What a change costs, and whether a node has too little memory for it."""
+    return f"{rung.cost} (the node's memory limits it)" if rung.verdict.by_host else rung.cost
 
 
 def describe_engine(options: Options | TorchOptions) -> str:

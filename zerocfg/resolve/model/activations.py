@@ -10,7 +10,7 @@ from zerocfg.budgets import TRACE_SECONDS
 from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.activations.tracer_process import TraceError
 from zerocfg.memory.activations.tracing import Adapters, Traced, trace, trace_all
-from zerocfg.memory.lora import adapters, default_targets
+from zerocfg.memory.lora import Base, adapters, default_targets, quantised_base
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,3 +90,8 @@ def with_adapters(facts: ModelFacts, config: dict[str, Any] | None, setup: Setup
         return facts
     _, added = adapters(config or {}, setup.lora.rank, setup.lora.targets or None)
     return facts.model_copy(update={"parameters": facts.parameters + added, "trainable_parameters": added})
+
+
+def base_of(config: dict[str, Any] | None, setup: Setup) -> Base | None:
+    """What is kept of a quantised base model; None: it is none. Raises ValueError where its shapes are not known."""
+    return None if setup.quantised is None else quantised_base(config or {}, setup.quantised)

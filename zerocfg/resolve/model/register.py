@@ -163,7 +163,6 @@ _EVALUATION = Key(
     "arguments", "", BOTH, "at least", "evaluation holds the logits of its batch at once", applies=_evaluates
 )
 _COMPILED = Key("arguments", "", BOTH, _NOT, "a compiled model keeps other activations, and computes faster")
-_QUANTISED = Key("arguments", "", BOTH, _NOT, "the base model is kept in 4 or 8 bits")
 _GENERATES = Key(
     "arguments",
     "",
@@ -368,7 +367,9 @@ REGISTER: tuple[Key, ...] = (
     ),
     Key("arguments", "use_peft", MEMORY, _NOT, "FSDP 1 wraps adapters apart from their layer", applies=_flat_adapters),
     *_followed("arguments", BOTH, "dtype", "torch_dtype"),
-    *_each(_QUANTISED, "load_in_4bit", "load_in_8bit"),
+    Key("arguments", "load_in_4bit", TIME, "at least", "weights are unpacked whenever they are computed with"),
+    Key("arguments", "load_in_8bit", BOTH, "at least", "what enters an 8-bit layer is quantised and kept once more"),
+    *_followed("arguments", MEMORY, "use_bnb_nested_quant"),
     *_each(
         Key("arguments", "", MEMORY, "at least", "more than the adapters is trained"),
         "lora_modules_to_save",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 from zerocfg.budgets import LARGEST_NUMBER
 from zerocfg.catalog.values import TRUE_WORDS
 from zerocfg.memory.activations.tracing import Adapters
+from zerocfg.memory.lora import Quantisation
 from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
 from zerocfg.resolve.model import trainer_defaults
 from zerocfg.resolve.model.trl_trainer import SFT, trainer_of, trainer_of_arguments
@@ -65,13 +66,16 @@ OPTIMIZERS: dict[str, OptimizerName] = {
 CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
 """Names of one argument; transformers takes the newer one where both are written."""
 DTYPES = {"float32": "float32", "fp32": "float32", "bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16"}
+HALVES: dict[Precision, str] = {"bf16": "bfloat16", "fp16": "float16"}
+BITS: tuple[Literal[4, 8], ...] = (4, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
     """``workload`` None: the activations of this run are not known, and ``unknown`` says why.
 
-    ``lora``: adapters are trained instead of the model.
+    ``lora``: adapters are trained instead of the model; ``quantised``: how the model is then kept, where not in the
+    dtype of the computation.
     """
 
     options: Options | TorchOptions
@@ -80,6 +84,7 @@ class Setup:
     assumed: tuple[str, ...] = ()
     unknown: str = ""
     lora: Adapters | None = None
+    quantised: Quantisation | None = None
 
 
 class _Reader:
@@ -164,7 +169,8 @@ def setup_of(
         autocast = precision != "fp32" and not half
     workload, unknown = _workload(read, autocast, trainer)
     lora = _lora(read, precision)
-    return Setup(options, workload, precision, tuple(read.assumed), unknown, lora)
+    quantised = _quantised(read, options, precision, model_dtype)
+    return Setup(options, workload, precision, tuple(read.assumed), unknown, lora, quantised)
 
 
 def setup_of_run(
@@ -180,8 +186,6 @@ def _lora(read: _Reader, precision: Precision) -> Adapters | None:
     """Adapters as TRL's ModelConfig asks for them (trl 1.16, trainer/model_config.py)."""
     if read.spec.consumer != "trl" or not read.flag("use_peft", False):
         return None
-    if read.flag("load_in_4bit", False) or read.flag("load_in_8bit", False):
-        raise ValueError("the base model is quantised (load_in_4bit or load_in_8bit), which is not modelled")
     rank, targets, dropout = (read.argument(f"lora_{name}") for name in ("r", "target_modules", "dropout"))
     names = (targets,) if isinstance(targets, str) else tuple(map(str, targets)) if isinstance(targets, list) else ()
     return Adapters(
@@ -190,6 +194,28 @@ def _lora(read: _Reader, precision: Precision) -> Adapters | None:
         dropout if isinstance(dropout, (int, float)) and 0 <= dropout < 1 else 0.05,
         precision,
     )
+
+
+def _quantised(
+    read: _Reader, options: Options | TorchOptions, precision: Precision, model_dtype: str | None
+) -> Quantisation | None:
+    """The base model as TRL has bitsandbytes load it (trl 1.16, trainer/utils.py: get_quantization_config), which casts
+    the adapters to bf16 then. Raises ValueError with one line for what is not modelled."""
+    bits = next((bits for bits in BITS if read.flag(f"load_in_{bits}bit", False)), None)
+    if read.spec.consumer != "trl" or bits is None:
+        return None
+    said = f"the base model is quantised (load_in_{bits}bit), which is modelled"
+    if not read.flag("use_peft", False):
+        raise ValueError(f"{said} with adapters only (use_peft)")
+    if not isinstance(options, TorchOptions) or options.kind not in ("single", "ddp"):
+        raise ValueError(f"{said} in one process and under DDP only")
+    named = read.argument("dtype") or read.argument("torch_dtype")
+    dtype = model_dtype if named == "auto" else DTYPES.get(str(named), "float32")  # that of TRL's ModelConfig
+    if dtype != HALVES.get(precision):
+        raise ValueError(
+            f"{said} where it is loaded in the 16 bit that it computes in, and `dtype` is {dtype} beside {precision}"
+        )
+    return Quantisation(bits, bits == 4 and read.flag("use_bnb_nested_quant", False))
 
 
 def _precision(read: _Reader) -> Precision:

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.overhead import GIB
+from zerocfg.memory.verdict import percent
 from zerocfg.models.deepspeed.zero import MOE_BLOCKS
 from zerocfg.resolve.collect_inputs import on_part
-from zerocfg.resolve.model.activations import Activations, with_adapters
+from zerocfg.resolve.model.activations import Activations, base_of, with_adapters
 from zerocfg.resolve.model.room import device_room, host_room
 from zerocfg.resolve.plan import Decision, Problem
 from zerocfg.resolve.search import buffer_sizes
@@ -113,8 +114,10 @@ def candidates_of(inputs: Inputs, before: Effective, *, resize: bool, tracing: b
     config = inputs.model_file.data() if inputs.model_file else None
     config = config if isinstance(config, dict) else None
     plain = Candidates(inputs, before, inputs.facts, Activations(inputs.facts, config, tracing=False, python=None))
-    facts = with_adapters(inputs.facts, config, plain.setup(_as_it_is(inputs)))
-    return Candidates(inputs, before, facts, Activations(facts, config, tracing=tracing, python=None), resize=resize)
+    setup = plain.setup(_as_it_is(inputs))
+    facts = with_adapters(inputs.facts, config, setup)
+    activations = Activations(facts, config, tracing=tracing, python=None)
+    return Candidates(inputs, before, facts, activations, resize=resize, base=base_of(config, setup))
 
 
 def _as_it_is(inputs: Inputs) -> Choice:
@@ -148,7 +151,7 @@ def _with_stage(inputs: Inputs, best: Candidate) -> Inputs:
     if prediction.complete:
         about = f"the smallest stage that takes up to {prediction.device.high / GIB:.1f} GiB"
     else:
-        about = f"the smallest stage whose states ({prediction.allocated.low / GIB:.1f} GiB a rank) leave room"
+        about = f"the smallest stage whose states ({prediction.allocated.expected / GIB:.1f} GiB a rank) leave room"
     reason = f"zerocfg's choice: {about} of {device.name}'s {memory:.0f} GiB"
     stage = {STAGE: Decision(best.choice.stage, reason, "chosen", inputs=_given(inputs))}
     return _chosen(_in_engine(inputs, stage), stage)
@@ -220,10 +223,12 @@ def _reason(inputs: Inputs, best: Candidate) -> str:
         f" of {device.name}'s {memory / GIB:.0f} GiB" if device and memory else ""
     )
     if not best.prediction.complete:
-        takes = f"states of {best.prediction.allocated.low / GIB:.1f} GiB a rank"
+        takes = f"states of {best.prediction.allocated.expected / GIB:.1f} GiB a rank"
     speed = f", about {float(f'{best.time.tokens_per_second:.2g}'):,.0f} tokens/s" if best.time else ""
     word = {"throughput": "fastest", "memory": "smallest", "cost": "cheapest"}[prefer]
     fits = "fits" if best.verdict == "fits" else "may fit"
+    if best.verdict == "likely":
+        fits = f"likely fits ({percent(best.certain.chance or 0.0)})"
     return f"zerocfg's choice, the {word} plan that {fits}: {takes}{speed}"
 
 

@@ -213,7 +213,8 @@ def _memory(verdict: Verdict) -> list[str]:
     if found is None:
         return [f"that {what} {where}: there is no prediction either"]
     band = found[2].device
-    return [f"that {what} {where}: {band.expected / GIB:.1f} GiB per rank are predicted, {band.high / GIB:.1f} at most"]
+    ends = f"{band.low / GIB:.1f} to {band.high / GIB:.1f}"
+    return [f"that {what} {where}: {band.expected / GIB:.1f} GiB per rank are predicted ({ends})"]
 
 
 def _precision(run: RunFolder, verdict: Verdict) -> list[str]:
