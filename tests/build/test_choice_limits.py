@@ -303,6 +303,24 @@ class TestRanking:
         faster = other(0.96, stage=3)
         assert ranked([candidate(PLAIN), faster], "throughput")[0] == (faster, "")
 
+    @pytest.mark.parametrize("prefer", ["throughput", "cost", None])
+    def test_of_tight_plans_that_are_as_fast_the_smaller_is_the_best(self, prefer: Any) -> None:
+        """Up to 109.5 GiB of a card with 79 was taken before ZeRO-3 with 91.7, for having less machinery."""
+        large, small = other(1.0, 108.5, "tight", stage=1), other(1.03, 90.7, "tight", stage=3)
+        assert [one for one, _ in ranked([large, small], prefer)] == [small, large]
+        fitting = [replace(large, word="fits"), replace(small, word="fits")]
+        assert ranked(fitting, prefer)[0] == (fitting[0], "")
+        if prefer is not None:
+            slower = replace(small, time=other(1.04).time)
+            assert ranked([large, slower], prefer)[0][0] == large
+
+    def test_what_may_not_fit_is_not_told_to_fit(self) -> None:
+        goals = SimpleNamespace(goals=Goals())
+        inputs: Any = SimpleNamespace(spec=goals, profile=profile())
+        text = choose._reason(inputs, replace(other(1.0, 90.7, "tight"), time=None))
+        assert text == ("zerocfg's choice, the fastest plan that may fit: 89.7 to 91.7 GiB of A100-SXM-80GB's 79 GiB")
+        assert "that fits: up to 71.7 GiB of" in choose._reason(inputs, replace(other(1.0, 70.7), time=None))
+
     def test_of_offload_only_the_upper_end_is_known(self) -> None:
         assert self.why(other(1.5, offload_optimizer="cpu")) == "up to 50% slower"
 

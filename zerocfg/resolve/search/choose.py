@@ -17,6 +17,7 @@ from zerocfg.resolve.search import buffer_sizes
 from zerocfg.resolve.search.apply_choice import apply_to_engine, apply_to_recipe, argument_of
 from zerocfg.resolve.search.candidates import Candidate, Candidates, is_named, is_set
 from zerocfg.resolve.search.choice import ENGINE, GATHER, MICRO, STAGE, STEPS, ZERO, Choice, Prefer, describe_plan
+from zerocfg.resolve.search.nearest import Change, nearest
 from zerocfg.resolve.search.ranking import Ranked, considered, evaluate, ranked
 from zerocfg.resolve.search.search_space import (
     ContradictionError,
@@ -68,16 +69,29 @@ def with_open_values(inputs: Inputs) -> Inputs:
     if short or goals is not None:
         inputs = replace(inputs, considered=tuple(considered(*row) for row in rows))
     if short:
-        return _without_plan(inputs, _none_fits(best, short, chooses_stage=goals is None))
+        return _without_plan(inputs, _none_fits(_search_of(searches, best), best, short))
     return _with_stage(inputs, best) if goals is None else _with_plan(inputs, rows)
 
 
-def _none_fits(least: Candidate, short: str, *, chooses_stage: bool) -> Problem:
+def _none_fits(search: Search, least: Candidate, short: str) -> Problem:
     message = f"no plan fits: the one that needs least ({_words(least.choice.settings())}) {short}"
+    chooses_stage = search.inputs.spec.goals is None
+    changes = nearest(
+        search.inputs,
+        search.space,
+        lambda inputs: candidates_of(inputs, search.before, resize=not chooses_stage),
+    )
+    fits = f"What would fit: {'; or '.join(map(_changed, changes))}." if changes else ""
     if not chooses_stage:
-        return Problem("goals", message, "Use more devices, more memory or shorter sequences.")
-    way_out = "Use more devices or shorter sequences, or offload the optimizer"
-    return Problem(STAGE, f"no source sets the ZeRO stage, and {message}. {way_out}", "Write `stage` into the source.")
+        return Problem("goals", message, fits or "Use more devices, more memory or shorter sequences.")
+    way_out = fits or "Use more devices or shorter sequences, or offload the optimizer."
+    return Problem(
+        STAGE, f"no source sets the ZeRO stage, and {message}", f"{way_out} Or write `stage` into the source."
+    )
+
+
+def _changed(one: Change) -> str:
+    return f"{one.what}, with {describe_plan(one.plan.choice.settings())}: {_range(one.plan)} of {one.room / GIB:.1f}"
 
 
 def _without_plan(inputs: Inputs, problem: Problem) -> Inputs:
@@ -224,8 +238,10 @@ def _with_stage(inputs: Inputs, best: Candidate) -> Inputs:
     assert inputs.profile is not None
     device, prediction = inputs.profile.accelerator, best.prediction
     memory = device.planning_gib or 0.0
-    if prediction.complete:
+    if best.word == "fits":
         about = f"the smallest stage that takes up to {prediction.device.high / GIB:.1f} GiB"
+    elif prediction.complete:
+        about = f"the stage that takes least, and may not fit: {_range(best)}"
     else:
         about = f"the smallest stage whose states ({prediction.allocated.low / GIB:.1f} GiB a rank) leave room"
     reason = f"zerocfg's choice: {about} of {device.name}'s {memory:.0f} GiB"
@@ -301,9 +317,8 @@ def _reason(inputs: Inputs, best: Candidate) -> str:
     goals, device = inputs.spec.goals, inputs.profile.accelerator if inputs.profile else None
     prefer = goals.prefer if goals else "throughput"
     band, memory = best.prediction.device, device_room(inputs.profile)
-    takes = f"up to {band.high / GIB:.1f} GiB" + (
-        f" of {device.name}'s {memory / GIB:.0f} GiB" if device and memory else ""
-    )
+    needs = f"up to {band.high / GIB:.1f} GiB" if best.verdict == "fits" else _range(best)
+    takes = needs + (f" of {device.name}'s {memory / GIB:.0f} GiB" if device and memory else "")
     if not best.prediction.complete:
         takes = f"states of {best.prediction.allocated.low / GIB:.1f} GiB a rank"
     speed = f", about {float(f'{best.time.tokens_per_second:.2g}'):,.0f} tokens/s" if best.time else ""
@@ -340,8 +355,12 @@ def _given(inputs: Inputs) -> dict[str, Any]:
 
 
 def _tight(best: Candidate) -> str:
+    return f"{_range(best)} are predicted"
+
+
+def _range(best: Candidate) -> str:
     band = best.prediction.device
-    return f"{band.low / GIB:.1f} to {band.high / GIB:.1f} GiB are predicted"
+    return f"{band.low / GIB:.1f} to {band.high / GIB:.1f} GiB"
 
 
 # -- precision ---------------------------------------------------------------------------------------------------------

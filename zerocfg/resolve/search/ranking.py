@@ -66,12 +66,12 @@ def ranked(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
 
 def _best(usable: list[Candidate], prefer: Prefer | None, *, timed: bool) -> Candidate:
     if prefer is None or (not timed and prefer != "memory"):
-        return min(usable, key=_simplicity)
+        return min(usable, key=_likeliest)
     least = min(_goal(one, prefer) for one in usable)
     alike = [one for one in usable if _goal(one, prefer) <= least * (1 + ALIKE)]
     if prefer == "memory":
         return min(alike, key=lambda one: (one.seconds_per_token or 0.0, *_simplicity(one)))
-    return min(alike, key=lambda one: (0 if one.word == "fits" else one.prediction.device.high, *_simplicity(one)))
+    return min(alike, key=_likeliest)
 
 
 def _leaders(order: list[Candidate]) -> list[Candidate]:
@@ -97,6 +97,11 @@ def _goal(one: Candidate, prefer: Prefer | None) -> float:
     if prefer is None:
         return 0.0
     return float(one.prediction.device.expected) if prefer == "memory" else _spent(one, prefer)
+
+
+def _likeliest(one: Candidate) -> tuple[int, ...]:
+    """Of plans that may fit, the one that may take least comes first; of those that do fit, the simplest."""
+    return (one.prediction.device.high if one.word == "tight" else 0, *_simplicity(one))
 
 
 def _simplicity(one: Candidate) -> tuple[int, ...]:
