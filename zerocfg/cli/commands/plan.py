@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from zerocfg.cli.progress import Working
+from zerocfg.cli.screens import model_plans
 from zerocfg.cli.screens.build import problems
 from zerocfg.cli.screens.plan import Shown, as_data, as_text
 from zerocfg.cli.screens.plan_table import compared
@@ -16,16 +18,22 @@ from zerocfg.cli.terminal import columns
 from zerocfg.resolve.build import BuildResult
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
 from zerocfg.resolve.explain.forecast import Forecast, forecast
+from zerocfg.resolve.model_plans import Model, find_model, not_a_model, plans_of
 from zerocfg.run.discover import display_name
 
 
 @click.command("plan")
-@click.argument("spec", type=click.Path(path_type=Path), default=".")
+@click.argument("spec", type=click.Path(path_type=Path), default=".", metavar="[SPEC | MODEL]")
 @click.option("--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine.")
 @click.option("--run", "only", metavar="NAME", help="Only this run of the spec.")
 @click.option("--trace/--no-trace", default=True, show_default=True, help="Trace the model's activations with torch.")
 @click.option("--python", metavar="PATH", help="The interpreter that has torch and transformers. Default: this one.")
 @click.option("--all", "every", is_flag=True, help="List every plan that was compared, not the best of each kind.")
+@click.option("--lora", is_flag=True, help="Of a MODEL: train adapters of rank 16 instead of all parameters.")
+@click.option("--seq", metavar="TOKENS", type=click.IntRange(1), help="Of a MODEL: tokens of a sample. Default: 2048.")
+@click.option(
+    "--batch", metavar="SAMPLES", type=click.IntRange(1), help="Of a MODEL: samples of a step, over all devices."
+)
 @click.option(
     "--picture",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -40,10 +48,17 @@ def command(
     trace: bool,
     python: str | None,
     every: bool,
+    lora: bool,
+    seq: int | None,
+    batch: int | None,
     picture: Path | None,
     output_format: str,
 ) -> None:
     """Predict memory and time of the runs of SPEC (a zerocfg.yaml or its folder, default: the current one).
+
+    Without a spec: `zerocfg plan MODEL --hardware PROFILE` compares DDP, ZeRO and FSDP 2 for a model. MODEL is a
+    config.json or its folder, a name on the hub that is well known or in the local cache, or a number of parameters
+    (7B, in the shape of Llama). What is assumed stands above the table; activations follow from the formula.
 
     For each run: what one rank holds in each phase of a step, term by term; what the three counters will show
     (allocated, reserved, the driver's); whether it fits, and the cheapest change that makes it fit; and beside it every
@@ -51,10 +66,22 @@ def command(
     traced on the real model class without weights or accelerator when torch and transformers are there, else they
     follow from a formula. Nothing is written or launched.
 
-    Exit codes: 0 every run fits or is tight, 1 a run does not fit or cannot be resolved, 2 wrong use or an unreadable
-    spec.
+    Exit codes: 0 every run fits or is tight, 1 a run does not fit or cannot be resolved, 2 wrong use, an unreadable
+    spec or an unknown model.
     """
     width = columns(sys.stdout)
+    model = _model(spec)
+    if model is not None:
+        if only is not None or picture is not None:
+            raise click.UsageError("--run and --picture need a spec, not a model")
+        if hardware is None:
+            raise click.UsageError(f"a model needs hardware: zerocfg plan {spec} --hardware 8xA100-80GB")
+        _compare(model, hardware, lora, seq, batch, every, width, output_format)
+        return
+    if hardware is not None and not spec.exists() and not _has_spec(spec):
+        raise click.UsageError(f"there is no file '{spec}', and {not_a_model(str(spec))}")
+    if lora or seq is not None or batch is not None:
+        raise click.UsageError("--lora, --seq and --batch are for a model; a spec and its recipe say these themselves")
     read = read_or_exit(spec)
     built = resolved(read, only, hardware)
     if any(one.problems for one in built):
@@ -88,6 +115,50 @@ def _alternatives(built: BuildResult) -> list[Alternative]:
             return alternatives(built)
     except ValueError:
         return []
+
+
+def _has_spec(path: Path) -> bool:
+    return path.suffix in (".yaml", ".yml") or (path / "zerocfg.yaml").exists()
+
+
+def _model(path: Path) -> Model | None:
+    """The model that is meant; None where it is a spec, or nothing."""
+    if _has_spec(path):
+        return None
+    try:
+        return find_model(str(path), Path.cwd())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _compare(
+    model: Model,
+    hardware: str,
+    lora: bool,
+    tokens: int | None,
+    samples: int | None,
+    every: bool,
+    width: int | None,
+    output_format: str,
+) -> None:
+    try:
+        with Working(f"{model.name}: comparing plans"):
+            found = plans_of(model, hardware, lora=lora, tokens=tokens, samples=samples)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if not found.rows:
+        told = [replace(one, place=None) for one in found.built.problems]
+        none = replace(found.built, name=model.name, problems=told)
+        click.echo(
+            problems([none], f"{model.name} on {hardware}", output_format), nl=False, err=output_format == "text"
+        )
+        if output_format == "text":
+            click.echo(compared(found.built.inputs.considered, 12, width), nl=False)
+        raise click.exceptions.Exit(1)
+    if output_format == "json":
+        click.echo(model_plans.as_data(found), nl=False)
+    else:
+        click.echo(model_plans.as_text(found, every=every, width=width), nl=False)
 
 
 def _draw(found: list[Shown], path: Path) -> None:
