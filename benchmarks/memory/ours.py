@@ -12,7 +12,7 @@ from benchmarks.memory.readings import SHAPES
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.memory.activations.tracing import Adapters, Traced, trace
 from zerocfg.memory.options import BYTES
-from zerocfg.memory.overhead import Band, device_total, reserved
+from zerocfg.memory.overhead import figures
 from zerocfg.memory.predict import Prediction, predict
 from zerocfg.memory.terms import BACKWARD, TRAINING, WORK, Segment, Term, Timeline
 from zerocfg.memory.zero.parameter_gathering import GATHERED
@@ -77,12 +77,9 @@ def _figures(prediction: Prediction, accelerator: str, ranks: int) -> Prediction
     """The figures of ``prediction`` for the optimizer steps alone."""
     estimate = prediction.estimate
     worst = estimate.peak("device", DURING_STEPS)
-    activations = sum(size for term, size in worst.parts if term.kind == "activations")
-    doubt = activations * (estimate.timeline.error if estimate.timeline else 0)
-    allocated = Band(int(worst.size - doubt), worst.size, int(worst.size + doubt))
-    kept = reserved(allocated)
-    device = device_total(kept, card(accelerator), ranks)
-    return replace(prediction, worst=worst, allocated=allocated, reserved=kept, device=device)
+    error = estimate.timeline.error if estimate.timeline else 0.0
+    allocated, reserved, device = figures(worst, error, card(accelerator), ranks)
+    return replace(prediction, worst=worst, allocated=allocated, reserved=reserved, device=device)
 
 
 def of_case(

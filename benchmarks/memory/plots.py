@@ -23,6 +23,7 @@ COLOURS = {
     "accelerate": "#009E73",
     "EleutherAI cookbook": "#CC79A7",
 }
+GROUP_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8a6d00", "#56B4E9", "#333333")
 MARKS = {"clean": "o", "open": "s", "quarantined": "x", "run": "o"}
 LABELS = {"clean": "clean rows", "open": "open rows", "quarantined": "quarantined", "run": "runs"}
 
@@ -112,5 +113,38 @@ def phase_errors(rows: Sequence[dict[str, Any]], path: Path) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("error of the allocated peak, %")
     axes.legend(frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.06))
+    _bare(axes)
+    _save(figure, path)
+
+
+def bands(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Measured over predicted of each row, on the band that the other groups give it; a colour for each group."""
+    order = sorted(rows, key=lambda row: (bool(row["no verdict"]), row["group"]))
+    names = list(dict.fromkeys(tuple(row["group"]) for row in order))
+    figure, axes = plt.subplots(figsize=(6.8, 0.8 + 0.155 * len(order)), layout="constrained")
+    axes.axvline(1, color="0.3", linewidth=0.8)
+    for at, row in enumerate(order):
+        low, expected, high = row["band"]
+        colour = GROUP_COLOURS[names.index(tuple(row["group"])) % len(GROUP_COLOURS)]
+        ends = [low / expected, high / expected]
+        axes.plot(ends, [at, at], color=colour, linewidth=4, alpha=0.3, solid_capstyle="butt")
+        mark = "o" if row["held"] else "X"
+        axes.scatter(
+            [row["measured"] / expected], [at], marker=mark, s=16 if row["held"] else 26, color=colour, zorder=3
+        )
+    first = next((at for at, row in enumerate(order) if row["no verdict"]), len(order))
+    if first < len(order):
+        axes.axhline(first - 0.5, color="0.3", linewidth=0.8, linestyle=":")
+    middles = {name: [at for at, row in enumerate(order) if tuple(row["group"]) == name] for name in names}
+    for at, (name, places) in enumerate(middles.items()):
+        colour = GROUP_COLOURS[at % len(GROUP_COLOURS)]
+        middle, aside = sum(places) / len(places), axes.get_yaxis_transform()
+        axes.text(1.02, middle, ", ".join(name), transform=aside, va="center", fontsize=7, color=colour)
+    axes.set_xscale("log")
+    axes.set_xticks((0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5), ("0.5", "0.7", "0.8", "0.9", "1", "1.1", "1.25", "1.5"))
+    axes.set_xticks([], minor=True)
+    axes.set_yticks(range(len(order)), [row["row"] for row in order], fontsize=6)
+    axes.set_ylim(len(order) - 0.5, -0.5)
+    axes.set_xlabel("measured over predicted; bar: the 90% band from the other groups, X: outside of it")
     _bare(axes)
     _save(figure, path)

@@ -35,7 +35,7 @@ PHASES: dict[str, frozenset[Moment]] = {
 def prediction_of(case: Case, capacity: int) -> dict[str, Any]:
     """What one case is predicted to take, in bytes."""
     facts, found = of_case(case.config, case.options, case.workload, CARD)
-    worst = found.worst
+    worst, verdict = found.worst, judge(found, capacity)
     bands = {name: getattr(found, name) for name in ("allocated", "reserved", "device")}
     return {
         "parameters": facts.parameters,
@@ -44,7 +44,8 @@ def prediction_of(case: Case, capacity: int) -> dict[str, Any]:
         "phases": {name: found.estimate.peak("device", moments).size for name, moments in PHASES.items()},
         "host": found.estimate.peak("host").size,
         "bands": {name: [band.low, band.expected, band.high] for name, band in bands.items()},
-        "word": judge(found, capacity),
+        "word": verdict.word,
+        "chance": verdict.chance,
         "parts": {term.name: size for term, size in worst.parts},
     }
 

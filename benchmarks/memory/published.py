@@ -27,7 +27,8 @@ from benchmarks.memory.freeze import formula_hash, write_state  # noqa: E402
 from benchmarks.memory.ours import card, of_reading  # noqa: E402
 from benchmarks.memory.readings import LEFT_OUT, READINGS, SHAPES, Point, Reading, points, points_file  # noqa: E402
 from zerocfg.memory.activations.tracer_process import TraceError  # noqa: E402
-from zerocfg.memory.options import Options  # noqa: E402
+from zerocfg.memory.options import Options, TorchOptions  # noqa: E402
+from zerocfg.memory.overhead import outside, traced  # noqa: E402
 from zerocfg.memory.verdict import judge  # noqa: E402
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -48,6 +49,22 @@ def described(reading: Reading) -> str:
     return ", ".join(words)
 
 
+PUBLISHERS = {
+    "gist.github.com/chenyaofo": "chenyaofo",
+    "Lightning-AI/litgpt": "LitGPT",
+    "QwenLM/Qwen": "Qwen",
+    "InternLM/InternEvo": "InternEvo",
+    "AnswerDotAI/fsdp_qlora": "fsdp_qlora",
+    "huggingface/blog": "Hugging Face",
+}
+
+
+def engine(options: Options | TorchOptions) -> str:
+    """What shards the run."""
+    names = {"single": "one device", "ddp": "DDP", "fsdp1": "FSDP 1", "fsdp2": "FSDP 2"}
+    return f"ZeRO-{options.stage}" if isinstance(options, Options) else names[options.kind]
+
+
 def predicted(reading: Reading, point: Point) -> Row:
     """One row of the result. A row that cannot be predicted says why."""
     row: Row = {
@@ -55,6 +72,9 @@ def predicted(reading: Reading, point: Point) -> Row:
         "what": described(reading),
         "group": reading.group,
         "source": point.source,
+        "publisher": next(name for part, name in PUBLISHERS.items() if part in point.source),
+        "engine": engine(reading.options),
+        "kind": "adapters" if reading.adapters else "all weights",
         "counter": reading.counter,
         "measured": point.measured,
         "ran": point.ran,
@@ -66,14 +86,19 @@ def predicted(reading: Reading, point: Point) -> Row:
         return {**row, "not_predicted": str(problem)}
     accelerator = card(reading.card)
     usable = accelerator.planning_gib
+    verdict = judge(prediction, int(usable * (1 << 30)) if usable else None)
     bands = {name: getattr(prediction, name) for name in ("allocated", "reserved", "device")}
     row |= {
         "predicted": bands[reading.counter].expected,
         "allocated": bands["allocated"].expected,
+        "activations": traced(prediction.worst),
+        "activations_error": prediction.estimate.timeline.error if prediction.estimate.timeline else 0.0,
+        "beside": outside(accelerator, reading.options.world_size),
         "device": [bands["device"].low, bands["device"].expected, bands["device"].high],
         "moment": prediction.worst.moment,
         "parts": {term.name: size for term, size in prediction.worst.parts},
-        "word": judge(prediction, int(usable * (1 << 30)) if usable else None),
+        "word": verdict.word,
+        "chance": verdict.chance,
         "others": others(facts, reading.options, reading.workload),
     }
     if point.measured:
@@ -121,7 +146,7 @@ def statistics(rows: list[Row]) -> Row:
     found["verdicts"] = {
         "rows": len(judged),
         "wrong": [row["row"] for row in wrong_verdicts(judged)],
-        "tight": [row["row"] for row in judged if row["word"] == "tight"],
+        "doubtful": [row["row"] for row in judged if row["word"] in ("likely", "unlikely")],
     }
     return found
 
@@ -167,11 +192,13 @@ def report(content: Row) -> str:
     parts += [
         "## Does it fit?\n",
         f"{judged['rows']} rows ran or did not on a known card. Wrong: {', '.join(judged['wrong']) or 'none'}. "
-        f"{len(judged['tight'])} are called tight, which is no wrong answer and no useful one either.\n",
+        f"{len(judged['doubtful'])} are likely or unlikely to. Chances are by the scales of all groups together "
+        "(`cross-validation.md`).\n",
         table(
-            ["row", "what", "it", "zerocfg says", "low", "expected", "high"],
+            ["row", "what", "it", "zerocfg says", "chance", "low", "expected", "high"],
             (
                 [row["row"], row["what"], "ran" if row["ran"] else "was out of memory", row["word"]]
+                + [f"{row['chance']:.0%}"]
                 + [gib(size) for size in row["device"]]
                 for row in verdicts
                 if row["group"] == "verdict" or row["word"] != "fits"

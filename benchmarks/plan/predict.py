@@ -139,7 +139,7 @@ def offloads(settings: Settings) -> bool:
 
 def to_measure(rows: list[Settings], limit: int) -> list[int]:
     """Indices of the plans to measure, by the rule of README.md. ``rows``: plans with ``name``, the best first."""
-    order = [index for index, row in enumerate(rows) if row["verdict"] in ("fits", "tight")]
+    order = [index for index, row in enumerate(rows) if row["verdict"] in ("fits", "likely")]
 
     def first_of_each(what: Iterable[tuple[Any, int]]) -> list[int]:
         found: dict[Any, int] = {}
@@ -157,7 +157,7 @@ def to_measure(rows: list[Settings], limit: int) -> list[int]:
     wanted = [index for index in order if rows[index]["own"]]
     wanted += first_of_each((way(rows[index]["settings"]), index) for index in order)
     wanted += first_of_each((rows[index]["settings"][MICRO], index) for index in order)
-    wanted += [index for index in order if rows[index]["verdict"] == "tight"][:1]
+    wanted += [index for index in order if rows[index]["verdict"] == "likely"][:1]
     wanted += device
     chosen = set(list(dict.fromkeys(wanted))[:limit])
     own = [index for index in chosen if rows[index]["own"]]

@@ -18,6 +18,7 @@ from zerocfg.cli.screens.plan import Shown
 from zerocfg.cli.screens.plan_picture import draw
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.memory.overhead import GIB
+from zerocfg.memory.verdict import percent
 from zerocfg.models.hardware import Link
 from zerocfg.resolve.build import BuildResult, build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
@@ -127,6 +128,11 @@ def peak(one: Alternative) -> str:
     return f"{band.low / GIB:.0f} to {band.high / GIB:.0f}"
 
 
+def chance(one: Alternative) -> str:
+    assert one.candidate.certain.chance is not None
+    return percent(one.candidate.certain.chance)
+
+
 def tokens(one: Alternative) -> str:
     """Tokens a second; with offload from the high end of the time as well, because published runs were there."""
     time = one.candidate.time
@@ -152,8 +158,8 @@ def chosen_table() -> str:
     for model, hardware in CHOSEN:
         best = job(model, hardware)[1][0]
         plan = describe_plan(best.candidate.choice.settings()) if not best.excluded else "nothing fits"
-        rows.append((f"{model} on {hardware}", plan, peak(best), sent(best), tokens(best)))
-    head = ("job", "chosen (micro batch x steps)", "GiB of a device", "GiB sent a step", "tokens/s")
+        rows.append((f"{model} on {hardware}", plan, peak(best), chance(best), sent(best), tokens(best)))
+    head = ("job", "chosen (micro batch x steps)", "GiB of a device", "chance", "GiB sent a step", "tokens/s")
     return table(head, rows)
 
 
@@ -165,11 +171,11 @@ def full_table(model: str, hardware: str) -> str:
         states = sum(parts[name] for name in ("param", "grad", "optim", "buffer")) / GIB
         time = one.candidate.time
         assert time is not None
-        shares = (f"{states:.1f}", f"{parts['activ'] / GIB:.1f}", peak(one))
-        verdict = one.excluded.split(", the card")[0].split(":")[0] or "best"
+        shares = (f"{states:.1f}", f"{parts['activ'] / GIB:.1f}", peak(one), chance(one))
+        verdict = "unlikely" if one.candidate.word == "unlikely" else one.excluded.split(", the card")[0] or "best"
         step = duration(time.seconds.expected)
         rows.append((describe_plan(one.candidate.choice.settings()), *shares, sent(one), step, tokens(one), verdict))
-    head = ("plan", "states, buffers", "activations", "device", "sent", "step", "tokens/s", "")
+    head = ("plan", "states, buffers", "activations", "device", "chance", "sent", "step", "tokens/s", "")
     return table(head, rows)
 
 

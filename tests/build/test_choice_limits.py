@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from zerocfg.hardware.profile import load_hardware
+from zerocfg.memory.host import node_band
 from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.memory.overhead import GIB, Band
+from zerocfg.memory.verdict import Verdict
 from zerocfg.models.hardware import HardwareProfile, Host, Link, Mount
 from zerocfg.models.spec import Goals, RunSpec
 from zerocfg.resolve.explain import alternatives, plan_summary
@@ -259,12 +261,16 @@ class TestSources:
         assert places(accelerator=processor) == {("none", "none")}
 
 
+CHANCES = {"fits": 0.99, "likely": 0.75, "unlikely": 0.25, "does not fit": 0.01, "unknown": None}
+
+
 def candidate(
     choice: Choice,
     seconds: float | None = 1.0,
     gib: float = 10.0,
     word: Any = "fits",
     short: str = "",
+    chance: float | None = None,
 ) -> Candidate:
     """A plan of one token a step, so that its seconds are those of a token; a GiB less or more may be needed."""
     band = Band(int((gib - 1) * GIB), int(gib * GIB), int((gib + 1) * GIB))
@@ -272,16 +278,22 @@ def candidate(
     time = None if seconds is None else SimpleNamespace(seconds=rate, tokens=1)
     work = SimpleNamespace(micro_batch=1, sequence_length=4096)
     prediction = SimpleNamespace(device=band, complete=True)
-    return Candidate(choice, SimpleNamespace(workload=work), prediction, time, 0, 0, word, short)  # type: ignore[arg-type]
+    verdict = Verdict(word, CHANCES[word] if chance is None else chance)
+    return Candidate(choice, SimpleNamespace(workload=work), prediction, time, 0, 0, verdict, short)  # type: ignore[arg-type]
 
 
 PLAIN = Choice(1, 8, 2, "none", "none", 1, 1, False)
 
 
 def other(
-    seconds: float | None = 1.0, gib: float = 10.0, word: Any = "fits", short: str = "", **choice: Any
+    seconds: float | None = 1.0,
+    gib: float = 10.0,
+    word: Any = "fits",
+    short: str = "",
+    chance: float | None = None,
+    **choice: Any,
 ) -> Candidate:
-    return candidate(replace(PLAIN, **choice), seconds, gib, word, short)
+    return candidate(replace(PLAIN, **choice), seconds, gib, word, short, chance)
 
 
 class TestRanking:
@@ -304,22 +316,24 @@ class TestRanking:
         assert ranked([candidate(PLAIN), faster], "throughput")[0] == (faster, "")
 
     @pytest.mark.parametrize("prefer", ["throughput", "cost", None])
-    def test_of_tight_plans_that_are_as_fast_the_smaller_is_the_best(self, prefer: Any) -> None:
+    def test_of_likely_plans_that_are_as_fast_the_likelier_is_the_best(self, prefer: Any) -> None:
         """Up to 109.5 GiB of a card with 79 was taken before ZeRO-3 with 91.7, for having less machinery."""
-        large, small = other(1.0, 108.5, "tight", stage=1), other(1.03, 90.7, "tight", stage=3)
+        large, small = other(1.0, 108.5, "likely", chance=0.6, stage=1), other(1.0, 90.7, "likely", chance=0.7, stage=3)
         assert [one for one, _ in ranked([large, small], prefer)] == [small, large]
-        fitting = [replace(large, word="fits"), replace(small, word="fits")]
+        fitting = [other(1.0, 60.0, chance=0.97, stage=1), other(1.0, 50.0, chance=0.99, stage=3)]
         assert ranked(fitting, prefer)[0] == (fitting[0], "")
-        if prefer is not None:
-            slower = replace(small, time=other(1.04).time)
-            assert ranked([large, slower], prefer)[0][0] == large
 
     def test_what_may_not_fit_is_not_told_to_fit(self) -> None:
         goals = SimpleNamespace(goals=Goals())
         inputs: Any = SimpleNamespace(spec=goals, profile=profile())
-        text = choose._reason(inputs, replace(other(1.0, 90.7, "tight"), time=None))
-        assert text == ("zerocfg's choice, the fastest plan that may fit: 89.7 to 91.7 GiB of A100-SXM-80GB's 79 GiB")
-        assert "that fits: up to 71.7 GiB of" in choose._reason(inputs, replace(other(1.0, 70.7), time=None))
+
+        def reason(one: Candidate) -> str:
+            return choose._reason(inputs, replace(one, time=None))
+
+        start = "zerocfg's choice, the fastest plan that"
+        likely = reason(other(1.0, 78.7, "likely", chance=0.62))
+        assert likely == f"{start} likely fits (62%): 77.7 to 79.7 GiB of A100-SXM-80GB's 79 GiB"
+        assert reason(other(1.0, 70.7)).startswith(f"{start} fits: up to 71.7 GiB of")
 
     def test_of_offload_only_the_upper_end_is_known(self) -> None:
         assert self.why(other(1.5, offload_optimizer="cpu")) == "up to 50% slower"
@@ -366,15 +380,54 @@ class TestRanking:
         larger = other(0.9, gib=10.5, stage=3)
         assert ranked([candidate(PLAIN), larger], "memory")[0][0] is not larger
 
-    def test_what_surely_fits_comes_before_what_may(self) -> None:
-        tight = other(0.5, word="tight")
-        assert self.why(tight) == "tight: needs 9.0 to 11.0 GiB"
+    def test_what_is_more_likely_not_to_fit_is_no_plan(self) -> None:
+        unlikely = other(0.1, word="unlikely", chance=0.49)
+        assert self.why(unlikely) == "needs 9.0 to 11.0 GiB (unlikely: 49%)"
         lost = other(0.1, word="does not fit", short="needs at least 9.0 GiB")
-        order = ranked([lost, tight, candidate(PLAIN)], "throughput")
-        assert [why for _, why in order] == ["", "tight: needs 9.0 to 11.0 GiB", "needs at least 9.0 GiB"]
-        assert ranked([lost, tight], "throughput")[0] == (tight, ""), "where nothing surely fits"
+        order = ranked([lost, unlikely, candidate(PLAIN)], "throughput")
+        assert [why for _, why in order] == ["", "needs 9.0 to 11.0 GiB (unlikely: 49%)", "needs at least 9.0 GiB"]
+        assert all(why for _, why in ranked([lost, unlikely], "throughput")), "no plan fits"
+        likely = other(9.0, word="likely", chance=0.5)
+        assert ranked([lost, unlikely, likely], "throughput")[0] == (likely, "")
         short = other(0.5, word="unknown", short="states alone")
         assert ranked([lost, short], "throughput")[0][1] != "", "what is short of something never may"
+
+    @pytest.mark.parametrize(
+        ("seconds", "wins"),
+        [
+            (0.735, True),  # 0.735 / 0.75 is 0.980, and 1.0 / 0.99 is 1.010, which is more by over 3 percent
+            (0.736, False),  # 0.981: alike, and the other one fits
+            (0.79, False),
+        ],
+    )
+    def test_the_throughput_is_weighed_with_the_chance(self, seconds: float, wins: bool) -> None:
+        likely = other(seconds, word="likely", chance=0.75)
+        assert (ranked([candidate(PLAIN), likely], "throughput")[0][0] is likely) is wins
+
+    @pytest.mark.parametrize(
+        ("seconds", "said"),
+        [
+            (0.9, "10% faster, and less likely to fit (75%)"),
+            (1.0, "about as fast, and less likely to fit (75%)"),
+            (1.1, "10% slower"),
+        ],
+    )
+    def test_what_a_plan_lacks_that_only_likely_fits(self, seconds: float, said: str) -> None:
+        assert self.why(other(seconds, word="likely", chance=0.75, stage=3)) == said
+        simple = other(1.0, chance=0.95, stage=1)
+        assert self.why(simple) == "about as fast, and less likely to fit (95%)"
+        assert self.why(other(0.9, word="likely", chance=0.75), "cost") == "10% cheaper, and less likely to fit (75%)"
+
+    @pytest.mark.parametrize(("chance", "wins"), [(0.75, False), (0.754, False), (0.76, True)])
+    def test_of_equally_fast_plans_the_likelier_one_however_much_machinery(self, chance: float, wins: bool) -> None:
+        """By whole percents; below that the simpler one. Of those that fit only machinery counts."""
+        simple = other(word="likely", chance=0.75)
+        sharded = other(word="likely", chance=chance, stage=3)
+        for prefer in ("throughput", "cost", None):
+            assert (ranked([simple, sharded], prefer)[0][0] is sharded) is wins  # type: ignore[arg-type]
+        fitting = other(stage=3, offload_optimizer="cpu", chance=0.95)
+        assert ranked([simple, fitting], None)[0][0] is fitting
+        assert ranked([other(chance=0.97), other(chance=0.99, stage=3)], "throughput")[0][0].choice.stage == 2
 
     def test_where_nothing_fits_the_least_comes_first(self) -> None:
         less, more = (other(gib=gib, word="does not fit", short=f"needs {gib}") for gib in (20.0, 30.0))
@@ -575,6 +628,7 @@ class TestPlanner:
         ("sizes", "word", "short"),
         [
             ({"device": 40.0}, "fits", ""),
+            ({"host": 65.0}, "unlikely", "needs 65 GiB of the node's memory, of which there are 64"),
             ({"device": 50.0}, "does not fit", "needs at least 50.0 GiB, the card has 40.0"),
             ({"allocated": 27.0, "complete": False}, "unknown", ""),  # 0.675 of 40
             (
@@ -582,7 +636,8 @@ class TestPlanner:
                 "does not fit",
                 "states alone take 28.0 GiB a rank, which leaves less than a third of A100-SXM-80GB to activations",
             ),
-            ({"host": 64.0}, "fits", ""),
+            ({"host": 64.0}, "likely", ""),
+            ({"host": 50.0}, "fits", ""),  # 64 / e^(2.92 x 0.07) are 52
             ({"host": 100.0}, "does not fit", "needs 100 GiB of the node's memory, of which there are 64"),
             ({"nvme": 4.0}, "fits", ""),  # of each of 8 ranks
             ({"nvme": 5.0}, "does not fit", "needs 40 GiB of the drives, of which there are 32"),
@@ -599,7 +654,7 @@ class TestPlanner:
             estimate=SimpleNamespace(terms=(), peak=lambda _: SimpleNamespace(size=drives)),
         )
         monkeypatch.setattr(candidates, "predict", lambda *_: prediction)
-        monkeypatch.setattr(candidates, "host_needed", lambda *_: int(sizes.get("host", 0) * GIB))
+        monkeypatch.setattr(candidates, "host_needed", lambda *_: node_band(int(sizes.get("host", 0) * GIB)))
         node = Host(ram_gib=64.0, nvme=[Mount(path="/nvme", free_gib=32.0)])
         small = profile().accelerator.model_copy(update={"usable_gib": 40.0})
         found = planner(one=profile(accelerator=small, host=node)).of(Choice(1, 8, 2))
@@ -675,7 +730,7 @@ class TestTaken:
             (
                 "none",
                 None,
-                "tight",
+                "likely",
                 ["the plan may not fit: 9.0 to 11.0 GiB are predicted; zerocfg plan shows what helps"],
             ),
             ("cpu", Host(ram_gib=64.0), "fits", []),

@@ -14,9 +14,10 @@ from zerocfg.hardware.profile import load_hardware
 from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.activations.tracing import Adapters, Traced, TraceError
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.overhead import GIB
+from zerocfg.memory.overhead import GIB, Band
 from zerocfg.memory.time.rates import exactly
 from zerocfg.memory.time.step_time import Part, StepTime
+from zerocfg.memory.verdict import Verdict
 from zerocfg.models.hardware import Host
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.models.spec import RunSpec
@@ -316,11 +317,21 @@ class TestForecast:
         assert slower.pop("sequences of 512 tokens") == 2.0 and set(slower.values()) == {1.0}
 
     def test_a_node_that_is_filled_to_the_last_byte(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        words = {}
-        for more in (0, 1):
-            monkeypatch.setattr(forecasts, "host_needed", lambda *_, more=more: 64 * GIB + more)
-            words[more] = forecast(built(hardware={"host": Host(ram_gib=64.0)}), tracing=False).word
-        assert words == {0: "fits", 1: "does not fit"}
+        """The ends of the band and what is expected, each once as large as the node's memory and once a byte larger."""
+        room, words = 64 * GIB, []
+        for band in (
+            Band(room // 2, room * 3 // 4, room),
+            Band(room // 2, room * 3 // 4, room + 1),
+            Band(room // 2, room, 2 * room),
+            Band(room // 2, room + 1, 2 * room),
+            Band(room, 2 * room, 4 * room),
+            Band(room + 1, 2 * room, 4 * room),
+        ):
+            monkeypatch.setattr(forecasts, "host_needed", lambda *_, band=band: band)
+            one = forecast(built(hardware={"host": Host(ram_gib=64.0)}), tracing=False)
+            assert one.word == one.of_host.word and one.limited_by_host is (one.word != "fits")
+            words.append(one.word)
+        assert words == ["fits", "likely", "likely", "unlikely", "unlikely", "does not fit"]
 
     def test_why_there_is_no_time(self) -> None:
         def notes(**settings: Any) -> list[str]:
@@ -340,7 +351,7 @@ class TestForecast:
         eight = forecast(built, tracing=False)
         built.inputs = replace(built.inputs, profile=None)
         one = forecast(built, tracing=False)
-        assert 0 < one.host * 8 == eight.host and one.room is one.capacity is None
+        assert 0 < one.host.expected * 8 == eight.host.expected and one.room is one.capacity is None
 
     def test_of_a_run_that_resolves(self, workplace: Workplace) -> None:
         files = wanted(CONFIG, deepspeed=None, hardware=with_host(workplace.folder, "8xA100-80GB", 512.5))
@@ -351,7 +362,7 @@ class TestForecast:
         assert profile is not None and profile.accelerator.planning_gib is not None
         assert one.capacity == int(profile.accelerator.planning_gib * GIB) and one.room == int(512.5 * GIB)
         assert one.word == "fits" and one.ladder is None and one.price == 2.5 and one.nvme == 0
-        assert one.time is not None and one.time.tokens > 0 and one.host >= 0 and one.loading >= 0
+        assert one.time is not None and one.time.tokens > 0 and one.host.expected >= 0 and one.loading >= 0
         setting: Any = SimpleNamespace(options=one.setup.options, workload=one.setup.workload)
         assert not isinstance(_time(one.facts, setting, profile), str)
         assert _time(one.facts, setting, None) == ""
@@ -389,12 +400,12 @@ def test_the_reason_of_a_stage_tells_what_it_takes() -> None:
     spec = RunSpec.model_validate({"consumer": "deepspeed", "script": "a.py"})
     inputs: Any = Inputs(run, spec, Path(), "deepspeed", load_hardware("8xA100-80GB"), FACTS)
     memory = inputs.profile.accelerator.planning_gib
-    sizes = {"device": SimpleNamespace(low=GIB, high=3 * GIB), "allocated": SimpleNamespace(low=2 * GIB)}
+    sizes = {"device": SimpleNamespace(low=GIB, high=3 * GIB), "allocated": SimpleNamespace(expected=2 * GIB)}
     for complete, words in ((True, "takes up to 3.0 GiB"), (False, "whose states (2.0 GiB a rank) leave room")):
         prediction = SimpleNamespace(complete=complete, **sizes)
         verdict = "fits" if complete else "unknown"
         best: Any = SimpleNamespace(
-            choice=SimpleNamespace(stage=2), prediction=prediction, time=None, verdict=verdict, gaps=()
+            choice=SimpleNamespace(stage=2), prediction=prediction, time=None, word=verdict, verdict=verdict, gaps=()
         )
         (one,) = choose._with_stage(inputs, best).chosen.values()
         assert one.value == 2 and words in one.reason and one.reason.endswith(f"of A100-SXM-80GB's {memory:.0f} GiB")
@@ -402,7 +413,14 @@ def test_the_reason_of_a_stage_tells_what_it_takes() -> None:
         text = choose._reason(inputs, best)
         takes = f"up to 3.0 GiB of A100-SXM-80GB's {memory:.0f} GiB" if complete else "states of 2.0 GiB a rank"
         assert text == f"zerocfg's choice, the fastest plan that {'fits' if complete else 'may fit'}: {takes}"
-        assert choose._tight(best) == "1.0 to 3.0 GiB are predicted"
+    sure = Verdict("likely", 0.784)
+    likely: Any = SimpleNamespace(
+        **vars(best) | {"word": "likely", "verdict": "likely", "certain": sure, "judged": sure}
+    )
+    assert ", the fastest plan that likely fits (78%): " in choose._reason(inputs, likely)
+    likely.prediction.complete = True
+    (one,) = choose._with_stage(inputs, likely).chosen.values()
+    assert one.reason.startswith("zerocfg's choice: the stage most likely to fit (78%): 1.0 to 3.0 GiB of A100")
     best.time = SimpleNamespace(tokens_per_second=12345.0)
     assert choose._reason(inputs, best).endswith(", about 12,000 tokens/s")
 

@@ -12,7 +12,7 @@ import pytest
 from tests.build.test_register import DDP, MODEL, RECIPE, TRAIN_SFT, Job, divided, planned, zero
 from zerocfg.cli.screens.plan_table import text as table
 from zerocfg.hardware.profile import load_hardware, write_text
-from zerocfg.memory.verdict import Word
+from zerocfg.memory.verdict import Verdict, Word
 from zerocfg.models.hardware import Host
 from zerocfg.resolve.explain.alternatives import alternatives
 from zerocfg.resolve.explain.forecast import forecast
@@ -53,7 +53,7 @@ def test_hybrid_shards_are_those_of_the_mesh_of_accelerate(sizes: dict[str, int]
     (shard,) = [term["size"] for term in data["phases"]["save"]["terms"] if term["name"] == "parameters"]
     assert shard == pytest.approx(4 * PARAMETERS_8B / ranks, rel=1e-3)
     assert data["not_modelled"] == []
-    assert data["verdict"] == {2: "tight", 8: "fits"}[ranks]
+    assert data["verdict"] == {2: "unlikely", 8: "fits"}[ranks]
 
 
 @pytest.mark.libs
@@ -199,8 +199,10 @@ def test_generation_beside_training_is_named(tmp_path: Path) -> None:
         ("fits", ["at least"], "unknown"),
         ("fits", ["at most", "at least"], "unknown"),
         ("fits", ["not modelled"], "unknown"),
-        ("tight", ["at most"], "tight"),
-        ("tight", ["at least"], "unknown"),
+        ("likely", ["at most"], "likely"),
+        ("likely", ["at least"], "unknown"),
+        ("unlikely", ["at most"], "unknown"),
+        ("unlikely", ["at least"], "unlikely"),
         ("does not fit", ["at least"], "does not fit"),
         ("does not fit", ["at most"], "unknown"),
         ("does not fit", ["not modelled"], "unknown"),
@@ -209,8 +211,9 @@ def test_generation_beside_training_is_named(tmp_path: Path) -> None:
 )
 def test_what_is_left_of_a_verdict(word: Word, standings: list[Standing], left: Word) -> None:
     gaps = [Gap((("a", 1),), "", standing, ("memory", "time")) for standing in standings]
-    assert verdict_with(word, gaps) == left
-    assert verdict_with(word, [replace(gap, touches=("time",)) for gap in gaps]) == word
+    verdict = Verdict(word, 0.5)
+    assert verdict_with(verdict, gaps) == (verdict if left == word != "unknown" or not gaps else Verdict("unknown"))
+    assert verdict_with(verdict, [replace(gap, touches=("time",)) for gap in gaps]) == verdict
 
 
 @pytest.mark.parametrize("change", [{"run": {"sequence_length": None}}, {"recipe": {**RECIPE, "torch_compile": True}}])
@@ -249,9 +252,9 @@ OFFLOAD = replace(zero(2, offload_optimizer={"device": "cpu"}), model=LLAMA_8B)
 @pytest.mark.parametrize(
     ("ram", "verdict", "of_the_node", "text"),
     [
-        (None, "fits", "unknown", "verdict    fits on the card: needs "),
+        (None, "fits", "unknown", "verdict    fits on the card: >99%, needs "),
         (64, "does not fit", "does not fit", "verdict    does not fit: the ranks need "),
-        (512, "fits", "fits", "verdict    fits: needs "),
+        (512, "fits", "fits", "verdict    fits: >99%, needs "),
     ],
 )
 def test_an_offloaded_model_needs_a_host(
@@ -283,5 +286,5 @@ def test_a_processor_is_not_told_to_fit_what_it_has_not(tmp_path: Path) -> None:
     built, _, _ = on(tmp_path, "2xcpu", Host(ram_gib=23), replace(job, model=MODEL | {"num_hidden_layers": 1}))
     assert built.plan is not None
     best = forecast(built, tracing=False)
-    assert best.word == "fits" and best.room is not None and best.host <= best.room
+    assert best.word == "fits" and best.room is not None and best.host.high <= best.room
     assert json.dumps(built.plan.notes).count("may not fit") == 0

@@ -170,9 +170,9 @@ def rows_of(
 
 @pytest.fixture
 def many(workplace: Workplace) -> list[Candidate]:
-    """Plans of a 7B model on 8 A100-40GB: some fit, some are tight, some do not fit."""
+    """Plans of a 7B model on 8 A100-40GB: some fit, some are likely to or not, some do not fit."""
     plans = [row.candidate for row in rows_of(workplace, "throughput", hardware="8xA100-40GB")]
-    assert {one.word for one in plans} == {"fits", "tight", "does not fit"}
+    assert {one.word for one in plans} == {"fits", "likely", "unlikely", "does not fit"}
     return plans
 
 
@@ -224,7 +224,7 @@ def test_nothing_that_fits_is_faster_by_more_than_counts(many: list[Candidate]) 
     assert spent is not None
     for one, why in others:
         assert why
-        if one.word == "fits":
+        if one.word == "fits" and best[0].word == "fits":
             assert one.seconds_per_token is not None and one.seconds_per_token * (1 + ALIKE) >= spent
             assert ("slower" in why) == (one.seconds_per_token > spent * (1 + ALIKE)), why
 
@@ -236,13 +236,13 @@ def test_nothing_that_fits_is_smaller_by_more_than_counts(many: list[Candidate])
     assert all(one.prediction.device.expected * (1 + ALIKE) >= size for one, _ in others if one.word == "fits")
 
 
-def test_what_fits_stands_before_what_is_tight_before_what_does_not_fit(many: list[Candidate]) -> None:
+def test_what_may_fit_stands_before_what_may_not_before_what_does_not_fit(many: list[Candidate]) -> None:
     ways: dict[Any, str] = {}
     for one, _ in ranked(many, "throughput"):
         choice = one.choice
         ways.setdefault((choice.stage, choice.offload_optimizer, choice.offload_param, choice.checkpointing), one.word)
-    order = ["fits", "tight", "does not fit"]
-    assert list(ways.values()) == sorted(ways.values(), key=order.index)
+    order = {"fits": 0, "likely": 0, "unlikely": 1, "does not fit": 2}
+    assert list(ways.values()) == sorted(ways.values(), key=order.__getitem__)
 
 
 def test_where_nothing_fits_every_plan_says_what_it_lacks(many: list[Candidate]) -> None:

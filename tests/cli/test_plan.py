@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +50,7 @@ def test_terms_figures_and_a_verdict(zerocfg: Cli, tmp_path: Path) -> None:
     ):
         assert text in found.out, found.out
     (shown,) = re.findall(r"^  device +(.*): what nvidia-smi", found.out, re.M)
-    assert f"  verdict    fits: needs {shown}, the card has 79.1\n" in found.out
+    assert re.search(rf"^  verdict    fits: 9\d%, needs {shown}, the card has 79.1$", found.out, re.M)
 
 
 def test_what_does_not_fit_gets_the_cheapest_way_out(zerocfg: Cli, tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_what_does_not_fit_gets_the_cheapest_way_out(zerocfg: Cli, tmp_path: Pat
     (least,) = re.findall(r"^  device +([\d.]+) to [\d.]+ GiB: what nvidia-smi", found.out, re.M)
     assert f"  verdict    does not fit: needs at least {least} GiB, the card has 39.4\n" in found.out
     assert "the cheapest way to make it fit:" in found.out
-    assert re.search(r"GiB  fits +micro batch 1", found.out)
+    assert re.search(r"GiB  fits: 9\d% +ZeRO stage 3", found.out)
 
 
 def test_json_holds_every_term_with_its_source(zerocfg: Cli, tmp_path: Path) -> None:
@@ -66,7 +68,8 @@ def test_json_holds_every_term_with_its_source(zerocfg: Cli, tmp_path: Path) -> 
     data = json.loads(zerocfg("plan", ".", "--no-trace", "--output-format", "json").out)
     assert data["unit"] == "bytes"
     run = data["runs"][0]
-    assert run["verdict"] in ("fits", "tight") and run["complete"]
+    assert run["verdict"] == "likely" and 0.5 <= run["chance"] < 0.95 and run["complete"]
+    assert all(plan["chance"] is not None for plan in run["plans"])
     assert run["allocated"]["low"] <= run["allocated"]["expected"] <= run["allocated"]["high"]
     phases = run["phases"]
     assert list(phases) == ["init", "forward+backward", "step", "save"]
@@ -124,3 +127,61 @@ def test_a_traced_run(zerocfg: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     sources = {term["source"] for term in data["runs"][0]["phases"]["forward+backward"]["terms"]}
     assert any(source.startswith("traced at ") for source in sources)
     assert list((tmp_path / "cache" / "zerocfg" / "traces").iterdir())
+
+
+LENGTH, RECOMPUTED = "    sequence_length: 4096\n", "    gradient_checkpointing: true\n"
+
+
+def judged(zerocfg: Cli, folder: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    found = zerocfg("plan", str(folder), "--no-trace", "--output-format", "json", *options)
+    run: dict[str, Any] = json.loads(found.out)["runs"][0]
+    return found.code, run
+
+
+@pytest.mark.parametrize(
+    ("stage", "hardware", "recomputed", "word", "code"),
+    [
+        (3, "8xA100-80GB", True, "fits", 0),
+        (2, "8xA100-40GB", True, "likely", 0),
+        (3, "8xA100-80GB", False, "unlikely", 1),
+        (0, "8xA100-80GB", False, "does not fit", 1),
+    ],
+)
+def test_what_is_more_likely_not_to_fit_ends_with_1(
+    stage: int, hardware: str, recomputed: bool, word: str, code: int, zerocfg: Cli, tmp_path: Path
+) -> None:
+    """7B, a micro batch of 4 x 4096 tokens."""
+    job(tmp_path, stage=stage, hardware=hardware, more=LENGTH + RECOMPUTED * recomputed)
+    found, run = judged(zerocfg, tmp_path)
+    assert (found, run["verdict"]) == (code, word)
+    # The chance is that of Student's t with two degrees of freedom, on the band that is printed.
+    band = run["device"]
+    scale = math.log(band["high"] / band["expected"]) / 2.919986
+    x = math.log(run["capacity"] / band["expected"]) / scale
+    assert run["chance"] == pytest.approx(0.5 + x / (2 * math.sqrt(2 + x * x)), abs=1e-5)
+
+
+def test_a_chance_that_is_asked_for(zerocfg: Cli, tmp_path: Path) -> None:
+    job(tmp_path, hardware="8xA100-40GB", more=LENGTH + RECOMPUTED)
+    _, run = judged(zerocfg, tmp_path)
+    percent = int(100 * run["chance"])
+    assert 50 < percent < 95
+    assert judged(zerocfg, tmp_path, "--fail-below", str(percent))[0] == 0
+    assert judged(zerocfg, tmp_path, "--fail-below", str(percent + 1))[0] == 1
+
+
+def test_less_may_be_asked_for_and_what_is_not_known_is_not_enough(zerocfg: Cli, tmp_path: Path) -> None:
+    job(tmp_path, stage=3, more=LENGTH)
+    code, run = judged(zerocfg, tmp_path, "--fail-below", "5")
+    assert (code, run["verdict"]) == (0, "unlikely") and run["chance"] > 0.05
+    (tmp_path / "unknown").mkdir()
+    job(tmp_path / "unknown")
+    code, run = judged(zerocfg, tmp_path / "unknown")
+    assert (code, run["verdict"], run["chance"]) == (0, "unknown", None)
+    assert judged(zerocfg, tmp_path / "unknown", "--fail-below", "1")[0] == 1
+
+
+@pytest.mark.parametrize("percent", ["0", "100", "half"])
+def test_a_chance_that_nothing_can_have(percent: str, zerocfg: Cli, tmp_path: Path) -> None:
+    job(tmp_path)
+    assert zerocfg("plan", str(tmp_path), "--fail-below", percent).code == 2

@@ -171,7 +171,7 @@ def test_summary() -> None:
 
 
 def test_only_a_clear_answer_that_was_wrong_counts_as_wrong() -> None:
-    said = [(word, ran) for word in ("fits", "tight", "does not fit", "unknown") for ran in (True, False)]
+    said = [(word, ran) for word in ("fits", "likely", "unlikely", "does not fit", "unknown") for ran in (True, False)]
     rows = [{"word": word, "ran": ran} for word, ran in said]
     wrong = [(row["word"], row["ran"]) for row in published.wrong_verdicts(rows)]
     assert wrong == [("fits", False), ("does not fit", True)]

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerocfg.hardware.catalogue import parse_hardware
+from zerocfg.memory.measured_spread import MEASURED
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.overhead import GIB, MIB, Band, device_total, reserved, workspaces
+from zerocfg.memory.overhead import GIB, MIB, Band, around, doubts, figures, workspaces
 from zerocfg.memory.predict import Prediction
-from zerocfg.memory.terms import Estimate, Held
-from zerocfg.memory.verdict import Setting, judge, ladder
+from zerocfg.memory.spread import COVERED, ENDS, Spread, below, chance_below, deviation_below
+from zerocfg.memory.terms import ALWAYS, Estimate, Held, Term
+from zerocfg.memory.verdict import UNKNOWN, Setting, Verdict, compare, judge, ladder, percent, worse
 
 H200, A100, CPU = (parse_hardware(name).accelerator for name in ("H200", "A100", "cpu"))
 
@@ -37,17 +39,109 @@ def job(**more: object) -> Setting:
     return Setting(Options(0, 4), replace(Workload(8, 1024), **more))  # type: ignore[arg-type]
 
 
+class TestSpread:
+    @pytest.mark.parametrize(
+        ("deviation", "chance"),
+        [  # of Student's t with two degrees of freedom, as tables print its quantiles
+            (0.0, 0.5),
+            (0.816497, 0.75),
+            (1.885618, 0.9),
+            (2.919986, 0.95),
+            (6.964557, 0.99),
+        ],
+    )
+    def test_the_distribution_is_that_of_the_tables(self, deviation: float, chance: float) -> None:
+        assert below(deviation) == pytest.approx(chance, abs=1e-6)
+        assert below(-deviation) == pytest.approx(1 - chance, abs=1e-6)
+        assert deviation_below(chance) == pytest.approx(deviation, abs=1e-5)
+
+    def test_nine_of_ten_runs_lie_within_a_band(self) -> None:
+        assert COVERED == 0.9 and pytest.approx(2.919986, abs=1e-6) == ENDS
+
+    @pytest.mark.parametrize(
+        ("limit", "chance"),
+        [  # around 60 with an upper end of 75: the scale is ln(1.25) / 2.92 = 0.07642
+            (75.0, 0.95),
+            (60.0, 0.5),
+            (48.0, 0.05),
+            (66.0, 0.8309),  # ln(1.1) / 0.07642 = 1.2472; 0.5 + 1.2472 / (2 sqrt(2 + 1.5555))
+            (54.0, 0.1511),  # ln(0.9) / 0.07642 = -1.3787
+            (0.0, 0.0),
+        ],
+    )
+    def test_a_chance_worked_out_by_hand(self, limit: float, chance: float) -> None:
+        assert chance_below(limit, 60.0, 75.0) == pytest.approx(chance, abs=1e-3)
+
+    def test_without_a_spread_there_is_no_doubt(self) -> None:
+        assert [chance_below(limit, 60.0, 60.0) for limit in (59.0, 60.0)] == [0.0, 1.0]
+        assert chance_below(0.0, 0.0, 0.0) == 1.0
+
+    @given(st.floats(1.0, 1e12), st.floats(1.001, 3.0), st.floats(1.0, 1e12), st.floats(1.0, 2.0))
+    def test_more_room_is_never_less_likely_to_do(self, size: float, end: float, room: float, more: float) -> None:
+        assert chance_below(room, size, size * end) <= chance_below(room * more, size, size * end)
+
+
 class TestVerdict:
-    def test_the_three_words(self) -> None:
+    def test_the_words_on_both_sides_of_their_limits(self) -> None:
         band = Band(10, 12, 14)
         one = Prediction(Estimate(()), Held("device", "step", ()), band, band, band, True)
-        assert [judge(one, capacity) for capacity in (9, 10, 13, 14, None)] == [
-            "does not fit", "tight", "tight", "fits", "unknown",
+        assert [judge(one, capacity).word for capacity in (9, 10, 11, 12, 13, 14, None)] == [
+            "does not fit", "unlikely", "unlikely", "likely", "likely", "fits", "unknown",
         ]  # fmt: skip
 
+    @pytest.mark.parametrize(
+        ("room", "verdict"),
+        [
+            (80.0, "fits"),
+            (79.999, "likely"),
+            (64.0, "likely"),
+            (63.999, "unlikely"),
+            (51.201, "unlikely"),
+            (51.199, "does not fit"),
+        ],
+    )
+    def test_words_and_chances_say_the_same(self, room: float, verdict: str) -> None:
+        """Expected 64 GiB, 1.25 times that at the upper end."""
+        found = compare(Band(int(51.2 * GIB), 64 * GIB, 80 * GIB), int(room * GIB))
+        assert found.word == verdict and found.chance is not None
+        least, most = {
+            "fits": (0.95, 1.0),
+            "likely": (0.5, 0.95),
+            "unlikely": (0.05, 0.5),
+            "does not fit": (0.0, 0.05),
+        }[found.word]
+        assert least - 1e-4 <= found.chance <= most + 1e-4
+
+    def test_what_is_expected_above_the_card_is_unlikely(self) -> None:
+        found = compare(Band(int(83.7 / 1.25 * GIB), int(83.7 * GIB), int(83.7 * 1.25 * GIB)), int(79.1 * GIB))
+        assert str(found) == "unlikely: 27%"  # ln(79.1 / 83.7) / 0.07642 = -0.7397
+
     def test_without_activations_nothing_fits_for_sure(self) -> None:
-        assert judge(prediction(10, complete=False), 100) == "unknown"
-        assert judge(prediction(101, complete=False), 100) == "does not fit"
+        assert judge(prediction(10, complete=False), 100) == UNKNOWN
+        assert judge(prediction(101, complete=False), 100).word == "does not fit"
+        assert judge(prediction(10, complete=False), 100, Band(8, 9, 10), 7).word == "does not fit"
+        assert judge(prediction(10, complete=False), 100, Band(8, 9, 10), 8) == UNKNOWN
+
+    def test_device_and_host_both_have_to_hold_it(self) -> None:
+        host = Band(8, 10, 12)
+        words = {room: judge(prediction(10), 100, host, room).word for room in (7, 8, 10, 12)}
+        assert words == {7: "does not fit", 8: "unlikely", 10: "likely", 12: "fits"}
+        assert judge(prediction(101), 100, host, 12).word == "does not fit"
+        assert judge(prediction(10), 100, host, None).word == "fits", "how much there is is not known"
+        assert judge(prediction(10), None, host, 12) == UNKNOWN
+        assert judge(prediction(10), None, host, 7).word == "does not fit"
+
+    def test_the_smaller_chance_counts(self) -> None:
+        likely, less, fits = Verdict("likely", 0.8), Verdict("likely", 0.7), Verdict("fits", 0.95)
+        assert worse(likely, less) is worse(less, likely) is worse(less, fits) is less
+
+    @pytest.mark.parametrize(
+        ("chance", "said"),
+        [(0.0, "<1%"), (0.0049, "<1%"), (0.006, "1%"), (0.784, "78%"), (0.9949, "99%"), (0.995, ">99%"), (1.0, ">99%")],
+    )
+    def test_nothing_is_said_to_be_certain(self, chance: float, said: str) -> None:
+        assert percent(chance) == said
+        assert str(Verdict("likely", chance)) == f"likely: {said}" and str(UNKNOWN) == "unknown"
 
 
 class TestOutside:
@@ -57,15 +151,48 @@ class TestOutside:
         assert workspaces(CPU) == workspaces(None) == ()
 
     def test_the_driver_shows_more_than_is_reserved_and_that_more_than_is_allocated(self) -> None:
-        allocated = Band(9 * GIB, 10 * GIB, 11 * GIB)
-        kept = reserved(allocated)
-        alone, among_others = device_total(kept, H200, 1), device_total(kept, H200, 8)
+        held = Held("device", "step", ((Term("weights", 10 * GIB, "device", ALWAYS, "parameters"), 10 * GIB),))
+        allocated, kept, alone = figures(held, 0.0, H200, 1)
+        among_others = figures(held, 0.0, H200, 8)[2]
         for end in ("low", "expected", "high"):
-            assert getattr(allocated, end) <= getattr(kept, end) < getattr(alone, end) < getattr(among_others, end)
+            assert getattr(allocated, end) < getattr(kept, end)
+        assert kept.expected == int(11.2 * GIB)
+        assert alone.expected == kept.expected + int(0.6 * GIB)
+        assert among_others.expected == alone.expected + GIB
 
     def test_a_processor_has_no_context(self) -> None:
-        band = Band(1, 2, 3)
-        assert device_total(band, CPU, 2) == band
+        held = Held("device", "step", ((Term("weights", GIB, "device", ALWAYS, "parameters"), GIB),))
+        _, kept, device = figures(held, 0.0, CPU, 2)
+        assert device == kept
+
+
+class TestBands:
+    SPREAD = Spread(states=0.1, activations=0.3, reserve=0.05, outside=1.0)
+
+    def test_what_a_band_is_made_of_adds_up_as_squares_do(self) -> None:
+        """100 bytes, 40 of them activations, and 20 beside torch's allocator."""
+        allocated, kept, device = doubts(100, 40, 0.0, 20, self.SPREAD)
+        assert allocated == (100, pytest.approx((6**2 + 12**2) ** 0.5))
+        assert kept == (112, pytest.approx((1.12**2 * (6**2 + 12**2) + 5.6**2) ** 0.5))
+        assert device == (132, pytest.approx((1.12**2 * (6**2 + 12**2) + 5.6**2 + 20**2) ** 0.5))
+
+    def test_a_formula_in_place_of_a_trace_widens_the_band_of_the_activations_alone(self) -> None:
+        """An error of 0.3 * 2.92 is as much as the spread itself."""
+        (_, doubt), _, _ = doubts(100, 40, 0.3 * ENDS, 0, self.SPREAD)
+        assert doubt == pytest.approx((6**2 + 2 * 12**2) ** 0.5)
+        assert doubts(100, 0, 0.5, 0, self.SPREAD)[0][1] == pytest.approx(10)
+
+    def test_where_the_step_is_the_peak_the_band_has_a_width_too(self) -> None:
+        (size, doubt), *_ = doubts(100 * GIB, 0, 0.0, 0)
+        band = around(size, doubt)
+        assert doubt == pytest.approx(MEASURED.states * 100 * GIB)
+        assert band.low < 0.9 * size and band.high > 1.1 * size
+
+    def test_a_band_reaches_as_far_down_as_up_as_a_factor(self) -> None:
+        band = around(10**9, 10**8)
+        assert band.high / band.expected == pytest.approx(2.718281828 ** (0.1 * 2.919986), rel=1e-6)
+        assert band.low * band.high == pytest.approx(band.expected**2, rel=1e-6)
+        assert around(0, 0.0) == Band(0, 0, 0) and around(5, 0.0) == Band(5, 5, 5)
 
 
 class TestLadder:

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zerocfg.memory.measured_spread import MEASURED
 from zerocfg.memory.options import BYTES, Options
+from zerocfg.memory.overhead import Band, around
 from zerocfg.memory.tensors import Model, model_of
 from zerocfg.memory.terms import ALWAYS, MOMENTS, TRAINING, Estimate, Moment, Term
 from zerocfg.memory.zero.allocation_ledger import Ledger
@@ -111,6 +113,11 @@ def loading_terms(facts: ModelFacts, options: Options, width: int | None = None)
     name = READ if alone else LOADED
     source = "transformers/modeling_utils.py: _load_pretrained_model"
     return (Term(name, size, "host", INIT, "parameters", source, ">=5,<6"),)
+
+
+def node_band(size: int) -> Band:
+    """Around ``size`` bytes of a node's memory. Nobody publishes its peaks: the spread is that of states."""
+    return around(size, MEASURED.states * size)
 
 
 LOADED, READ = "model loaded on the host", "checkpoint read on rank 0"

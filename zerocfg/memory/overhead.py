@@ -2,18 +2,22 @@
 
 Three counters answer "how much memory": ``torch.cuda.max_memory_allocated`` (tensors and workspaces),
 ``max_memory_reserved`` (what the caching allocator took from the driver for them) and what ``nvidia-smi`` shows for the
-process (reserved, context, and what libraries took on their own). The first follows from formulas; the other two are
-stated as bands.
+process (reserved, context, and what libraries took on their own). The first follows from formulas, the others from it;
+all three are stated as bands, as wide as published runs lie around their predictions (`spread`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp, hypot
 from typing import TYPE_CHECKING
 
+from zerocfg.memory.measured_spread import MEASURED
+from zerocfg.memory.spread import ENDS, Spread
 from zerocfg.memory.terms import TRAINING, WORK, Term
 
 if TYPE_CHECKING:
+    from zerocfg.memory.terms import Held
     from zerocfg.models.hardware import Accelerator
 
 MIB = 1 << 20
@@ -22,21 +26,17 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Bytes: what is expected, and between which ends it was found."""
+    """Bytes: what is expected, and between which ends nine runs of ten lie."""
 
     low: int
     expected: int
     high: int
 
 
-# Reserved over allocated on published runs that print both: 1.09, 1.12, 1.23, 1.24. The allocator keeps what it once
-# took in blocks of at least 2 MiB; sequences of changing length drive the share up, expandable segments down.
-RESERVE = (1.0, 1.12, 1.25)
-# CUDA context of torch 2: 0.47 GiB with lazily loaded kernels, to 0.9 GiB on an A100 with torch 2.1.
-CONTEXT = (int(0.4 * GIB), int(0.6 * GIB), int(1.0 * GIB))
-# NCCL's channels of one communicator; published measurements show 1 to 2 GiB after the first barrier, several
-# communicators (ZeRO opens few, hybrid sharding more) take more.
-NCCL = (int(0.2 * GIB), int(1.0 * GIB), int(2.0 * GIB))
+# Expected; how far runs lie from these is in `measured_spread`.
+RESERVE = 1.12  # reserved over allocated: the allocator keeps what it once took, in blocks of at least 2 MiB
+CONTEXT = int(0.6 * GIB)  # of CUDA with torch 2: 0.47 GiB with lazily loaded kernels, 0.9 GiB on an A100 with torch 2.1
+NCCL = int(1.0 * GIB)  # channels of one communicator; published measurements show 1 to 2 GiB after the first barrier
 
 
 def workspaces(accelerator: Accelerator | None) -> tuple[Term, ...]:
@@ -54,15 +54,42 @@ def workspaces(accelerator: Accelerator | None) -> tuple[Term, ...]:
     return (Term("cuBLAS workspaces", 2 * each, "device", TRAINING | WORK, "outside", source, "torch>=2.9"),)
 
 
-def reserved(allocated: Band) -> Band:
-    """``torch.cuda.max_memory_reserved`` for an allocated peak."""
-    low, expected, high = RESERVE
-    return Band(int(allocated.low * low), int(allocated.expected * expected), int(allocated.high * high))
+def figures(held: Held, error: float, accelerator: Accelerator | None, world_size: int) -> tuple[Band, Band, Band]:
+    """``max_memory_allocated``, ``max_memory_reserved`` and what the driver shows, for the peak ``held``.
+
+    ``error``: half of the width of the activations' own band, as a share of them.
+    """
+    beside = outside(accelerator, world_size)
+    allocated, reserved, device = doubts(held.size, traced(held), error, beside)
+    return around(*allocated), around(*reserved), around(*device)
 
 
-def device_total(kept: Band, accelerator: Accelerator | None, world_size: int) -> Band:
-    """What the driver shows for the process: ``kept`` (reserved), context, and NCCL when there are several ranks."""
+def traced(held: Held) -> int:
+    """Bytes of what a trace says, or the formula in its place."""
+    return sum(size for term, size in held.parts if term.kind in ("activations", "logits"))
+
+
+def doubts(
+    size: int, activations: int, error: float, beside: int, spread: Spread = MEASURED
+) -> tuple[tuple[int, float], tuple[int, float], tuple[int, float]]:
+    """Expected bytes and their spread (:mod:`.spread`) for each of the three counters.
+
+    ``size`` bytes are allocated, ``activations`` of them traced; ``beside`` is expected outside of torch's allocator.
+    """
+    doubt = hypot(spread.states * (size - activations), hypot(spread.activations, error / ENDS) * activations)
+    kept = int(size * RESERVE)
+    kept_doubt = hypot(doubt * RESERVE, spread.reserve * kept)
+    return (size, doubt), (kept, kept_doubt), (kept + beside, hypot(kept_doubt, spread.outside * beside))
+
+
+def outside(accelerator: Accelerator | None, world_size: int) -> int:
+    """Bytes that the driver shows beside what torch reserved: the context, and NCCL where there are several ranks."""
     if accelerator is None or accelerator.vendor == "cpu":
-        return kept
-    more = [CONTEXT[i] + (NCCL[i] if world_size > 1 else 0) for i in range(3)]
-    return Band(kept.low + more[0], kept.expected + more[1], kept.high + more[2])
+        return 0
+    return CONTEXT + (NCCL if world_size > 1 else 0)
+
+
+def around(expected: int, doubt: float) -> Band:
+    """The band around ``expected`` bytes whose spread is ``doubt`` bytes; its ends are as far off as factors."""
+    factor = exp(ENDS * doubt / expected) if expected else 1.0
+    return Band(int(expected / factor), expected, int(expected * factor))

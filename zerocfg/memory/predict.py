@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.memory.host import rounding_terms
 from zerocfg.memory.options import Options, TorchOptions
-from zerocfg.memory.overhead import Band, device_total, reserved, workspaces
+from zerocfg.memory.overhead import Band, figures, workspaces
 from zerocfg.memory.sharding import torch_terms
 from zerocfg.memory.terms import Estimate, Held, Term
 from zerocfg.memory.zero.replay import zero_terms
@@ -23,7 +23,7 @@ class Prediction:
     """The memory of one rank, in bytes.
 
     ``worst``      the moment of the device's peak with its parts
-    ``allocated``  ``torch.cuda.max_memory_allocated``; the ends follow from the error of the activations
+    ``allocated``  ``torch.cuda.max_memory_allocated``; ends of bands as in `zerocfg.memory.spread`
     ``reserved``   ``torch.cuda.max_memory_reserved``
     ``device``     what the driver shows for the process
     ``complete``   False: activations are not known, so everything is a lower bound
@@ -61,9 +61,5 @@ def predict(
     """
     estimate = Estimate(terms_of(facts, options, accelerator) if terms is None else terms, timeline)
     worst = estimate.peak("device")
-    traced = sum(size for term, size in worst.parts if term.kind in ("activations", "logits"))
-    doubt = traced * (timeline.error if timeline else 0)
-    allocated = Band(int(worst.size - doubt), worst.size, int(worst.size + doubt))
-    kept = reserved(allocated)
-    device = device_total(kept, accelerator, options.world_size)
-    return Prediction(estimate, worst, allocated, kept, device, timeline is not None)
+    error = timeline.error if timeline else 0.0
+    return Prediction(estimate, worst, *figures(worst, error, accelerator, options.world_size), timeline is not None)

@@ -1,4 +1,4 @@
-"""Does it fit, and if not, what is the cheapest change that makes it fit."""
+"""Does it fit, how likely is that, and what is the cheapest change that makes it fit."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from zerocfg.memory.options import Options, TorchOptions, Workload
+from zerocfg.memory.overhead import Band
+from zerocfg.memory.spread import chance_below
 
 if TYPE_CHECKING:
     from zerocfg.memory.predict import Prediction
 
-Word = Literal["fits", "tight", "does not fit", "unknown"]
+Word = Literal["fits", "likely", "unlikely", "does not fit", "unknown"]
 Evaluate = Callable[["Setting"], "Prediction"]
 Slowness = Callable[["Setting"], float | None]
 
@@ -21,6 +23,29 @@ SHORTER = "sequences of"
 AFTER_EACH = "gradients are reduced after every micro batch"
 FOR_EACH = "parameters are gathered for every micro batch"
 SMALL_GROUP = 100_000_000  # elements of one optimizer sub group
+
+
+BY_CHANCE: tuple[Word, ...] = ("fits", "likely", "unlikely", "does not fit")
+"""The verdicts on figures, the best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``chance``: that the figures stay within what there is, from 0 to 1; None: not known."""
+
+    word: Word
+    chance: float | None = None
+
+    def __str__(self) -> str:
+        return self.word if self.chance is None else f"{self.word}: {percent(self.chance)}"
+
+
+UNKNOWN = Verdict("unknown")
+
+
+def percent(chance: float) -> str:
+    """A chance in words; nothing is certain."""
+    return "<1%" if chance < 0.005 else ">99%" if chance >= 0.995 else f"{chance:.0%}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +81,12 @@ class Rung:
     cost: str
     setting: Setting
     prediction: Prediction
-    word: Word
+    verdict: Verdict
     slower: float | None = None
+
+    @property
+    def word(self) -> Word:
+        return self.verdict.word
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +98,34 @@ class Ladder:
     together: tuple[Rung, ...]
 
 
-def judge(prediction: Prediction, capacity: int | None) -> Word:
-    """The verdict for a device of ``capacity`` bytes (what the driver reports as its total).
+def judge(prediction: Prediction, capacity: int | None, host: Band | None = None, room: int | None = None) -> Verdict:
+    """The verdict for a device of ``capacity`` bytes (what the driver reports as its total) and a node's memory.
 
-    fits: the high end of what the driver will show is below the capacity. does not fit: not even the low end is. tight:
-    the answer lies between, and depends on fragmentation. Without activations only "does not fit" is certain.
+    ``host`` is what a node needs of its memory and ``room`` what it has; one of them None: the device alone is judged.
+    Both have to hold what they are to, so the worse of the two verdicts counts. Without activations, or where the
+    device is not known, only "does not fit" is certain.
     """
+    within = compare(host, room) if host is not None and room is not None else Verdict("fits", 1.0)
     if capacity is None:
-        return "unknown"
-    if prediction.device.low > capacity:
-        return "does not fit"
-    if not prediction.complete:
-        return "unknown"
-    return "fits" if prediction.device.high <= capacity else "tight"
+        return within if within.word == "does not fit" else UNKNOWN
+    found = worse(compare(prediction.device, capacity), within)
+    return found if prediction.complete or found.word == "does not fit" else UNKNOWN
+
+
+def compare(band: Band, room: int) -> Verdict:
+    """fits: the whole band is within ``room`` bytes; likely: what is expected is; unlikely: it is not, but the low end
+    is; does not fit: not even that. So one of twenty jobs that "fit" does not, and one that "does not fit" does."""
+    chance = chance_below(room, band.expected, band.high)
+    if band.low > room:
+        return Verdict("does not fit", chance)
+    if band.high <= room:
+        return Verdict("fits", chance)
+    return Verdict("likely" if band.expected <= room else "unlikely", chance)
+
+
+def worse(one: Verdict, other: Verdict) -> Verdict:
+    """The smaller of two chances, which belong to the same errors of the same run more often than to two."""
+    return min(one, other, key=lambda verdict: (-BY_CHANCE.index(verdict.word), verdict.chance))
 
 
 def ladder(setting: Setting, evaluate: Evaluate, capacity: int, slowness: Slowness | None = None) -> Ladder:
@@ -98,7 +142,7 @@ def ladder(setting: Setting, evaluate: Evaluate, capacity: int, slowness: Slowne
         return Rung(step.what, step.cost, step.setting, prediction, judge(prediction, capacity), slower)
 
     single = tuple(rung(step) for step in _changes(setting))
-    if judge(evaluate(setting), capacity) == "fits":
+    if judge(evaluate(setting), capacity).word == "fits":
         return Ladder(single, ())
     enough = [one for one in single if one.word == "fits" and not one.what.startswith(SHORTER)]
     if enough:
@@ -128,7 +172,7 @@ def _together(setting: Setting, evaluate: Evaluate, capacity: int) -> list[Step]
     """Climb until it fits, then leave out every rung that was not needed, the dearest first."""
     wanted: list[str] = []
     now = setting
-    while judge(evaluate(now), capacity) != "fits":
+    while judge(evaluate(now), capacity).word != "fits":
         before = evaluate(now).device.expected
         steps = (step for step in _changes(now) if not step.shorter)
         step = next((step for step in steps if evaluate(step.setting).device.expected < before), None)
@@ -139,7 +183,7 @@ def _together(setting: Setting, evaluate: Evaluate, capacity: int) -> list[Step]
     for what in reversed(wanted.copy()):
         rest = [name for name in wanted if name != what]
         climbed = _climb(setting, rest)
-        if climbed and judge(evaluate(climbed[-1].setting), capacity) == "fits":
+        if climbed and judge(evaluate(climbed[-1].setting), capacity).word == "fits":
             wanted = rest
     return _climb(setting, wanted) or []
 

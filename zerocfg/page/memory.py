@@ -13,7 +13,7 @@ from zerocfg.resolve.search.choice import describe_plan
 if TYPE_CHECKING:
     from zerocfg.memory.overhead import Band
     from zerocfg.memory.terms import Held
-    from zerocfg.memory.verdict import Rung
+    from zerocfg.memory.verdict import Rung, Verdict
     from zerocfg.resolve.explain.alternatives import Alternative
 
 
@@ -64,7 +64,7 @@ class Other:
 class Memory:
     """``figures`` are pairs of words and a size; ``changes`` are rows of what would save memory."""
 
-    verdict: str
+    verdict: Verdict
     capacity: int | None
     unit: Unit
     phases: list[Bar] = field(default_factory=list)
@@ -89,7 +89,7 @@ def memory(one: Forecast, alternatives: list[Alternative]) -> Memory:
     """What the plan section shows."""
     held = one.prediction.estimate.phases("device")
     peak = max((each.size for each in held.values()), default=0)
-    found = Memory(one.word, one.capacity, unit_for(peak), peak=peak, expected=one.prediction.device.expected)
+    found = Memory(one.verdict, one.capacity, unit_for(peak), peak=peak, expected=one.prediction.device.expected)
     found.complete = one.complete
     found.phases = [Bar(phase, _columns(each)) for phase, each in held.items()]
     found.terms = _terms(list(held.values()))
@@ -136,9 +136,9 @@ def _figures(one: Forecast) -> list[tuple[str, str, str]]:
         ("Reserved", told(held.reserved), "max_memory_reserved of torch"),
         ("Device", told(held.device), "what nvidia-smi shows for the process"),
     ]
-    if one.host >= GIB // 10:
+    if one.host.expected >= GIB // 10:
         of = f" of {size(one.room)}" if one.room is not None else ""
-        found.append(("Host", f"{size(one.host)}{of}", "memory of a node, for all its ranks"))
+        found.append(("Host", f"{size(one.host.expected)}{of}", "memory of a node, for all its ranks"))
     if one.nvme >= GIB // 10:
         found.append(("Drives", size(one.nvme), "on the NVMe drives of a node"))
     return found
@@ -157,7 +157,7 @@ def _job(one: Forecast) -> str:
 def _rung(rung: Rung) -> tuple[str, ...]:
     device = rung.prediction.device
     slower = f"{rung.slower:.2f} ×" if rung.slower else "–"
-    return rung.what, band(device.low, device.high), rung.word, slower, rung.cost
+    return rung.what, band(device.low, device.high), str(rung.verdict), slower, rung.cost
 
 
 def _other(row: Alternative) -> Other:
@@ -167,4 +167,6 @@ def _other(row: Alternative) -> Other:
     spent = ("–", "–", "–")
     if time is not None:
         spent = (size(time.traffic.sent), duration(time.seconds.expected), f"{time.tokens_per_second:,.0f}")
-    return Other(bar, one.verdict, *spent, row.excluded or ("best" if one.verdict != "unknown" else "not known to fit"))
+    return Other(
+        bar, str(one.certain), *spent, row.excluded or ("best" if one.verdict != "unknown" else "not known to fit")
+    )

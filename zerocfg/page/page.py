@@ -165,15 +165,15 @@ def _several(report_input: ReportInput) -> str:
     return f"Several builds of this run lie here: {names}. Name one with --build."
 
 
-_MOODS = {"fits": "good", "tight": "warn", "does not fit": "bad"}
+_MOODS = {"fits": "good", "likely": "warn", "unlikely": "bad", "does not fit": "bad"}
 
 
 def _tiles(found: Page, report_input: ReportInput) -> list[Tile]:
     tiles = [_findings_tile(found, report_input)]
     if isinstance(found.memory, Memory):
         held = found.memory
-        note = f"of {held.limit}, {held.verdict}" if held.limit and held.verdict != "unknown" else "of a device"
-        tiles.append(Tile("Memory", size(held.expected), note, _MOODS.get(held.verdict, ""), "memory"))
+        note = f"of {held.limit}, {held.verdict}" if held.limit and held.verdict.word != "unknown" else "of a device"
+        tiles.append(Tile("Memory", size(held.expected), note, _MOODS.get(held.verdict.word, ""), "memory"))
     else:
         tiles.append(Tile("Memory", "–", "not predicted", "", "memory"))
     if isinstance(found.time, Time):

@@ -67,10 +67,10 @@ class Problem:
 class Considered:
     """One of the plans that were compared.
 
-    ``settings`` are what tells it from the others, by name. ``verdict`` is that of its memory ("fits", "tight",
-    "does not fit"), ``device_gib`` the most that a driver will show, ``seconds_per_token`` the expected time of the
-    whole job for one token; None where it is not known. ``excluded`` says why it was not taken; empty for the one that
-    was.
+    ``settings`` are what tells it from the others, by name. ``verdict`` is the word of its memory ("fits", "likely",
+    "unlikely", "does not fit"), ``device_gib`` the most that a driver will show, ``seconds_per_token`` the expected
+    time of the whole job for one token; None where it is not known. ``excluded`` says why it was not taken; empty for
+    the one that was.
     """
 
     settings: dict[str, Any]

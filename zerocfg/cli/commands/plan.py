@@ -40,6 +40,12 @@ from zerocfg.run.discover import display_name
     metavar="FILE",
     help="Draw the plans (.svg, .png or .pdf; needs matplotlib).",
 )
+@click.option(
+    "--fail-below",
+    type=click.IntRange(1, 99),
+    metavar="PERCENT",
+    help="Exit with 1 where the chance that a run fits is lower than this, or not known.",
+)
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     spec: Path,
@@ -52,6 +58,7 @@ def command(
     seq: int | None,
     batch: int | None,
     picture: Path | None,
+    fail_below: int | None,
     output_format: str,
 ) -> None:
     """Predict memory and time of the runs of SPEC (a zerocfg.yaml or its folder, default: the current one).
@@ -61,13 +68,13 @@ def command(
     (7B, in the shape of Llama). What is assumed stands above the table; activations follow from the formula.
 
     For each run: what one rank holds in each phase of a step, term by term; what the three counters will show
-    (allocated, reserved, the driver's); whether it fits, and the cheapest change that makes it fit; and beside it every
-    other way to run the job with the same global batch (stage, offload, micro batch, recomputation). Activations are
-    traced on the real model class without weights or accelerator when torch and transformers are there, else they
-    follow from a formula. Nothing is written or launched.
+    (allocated, reserved, the driver's); how likely it fits, and the cheapest change that makes it fit; and beside it
+    every other way to run the job with the same global batch (stage, offload, micro batch, recomputation).
+    Activations are traced on the real model class without weights or accelerator when torch and transformers are
+    there, else they follow from a formula. Nothing is written or launched.
 
-    Exit codes: 0 every run fits or is tight, 1 a run does not fit or cannot be resolved, 2 wrong use, an unreadable
-    spec or an unknown model.
+    Exit codes: 0 no run is more likely not to fit than to fit, 1 one is (unlikely, does not fit), is below --fail-below
+    or cannot be resolved, 2 wrong use, an unreadable spec or an unknown model.
     """
     width = columns(sys.stdout)
     model = _model(spec)
@@ -94,8 +101,17 @@ def command(
     if picture is not None:
         _draw(found, picture)
     click.echo(as_data(found) if output_format == "json" else as_text(found, every=every, width=width), nl=False)
-    if any(isinstance(one.forecast, Forecast) and one.forecast.word == "does not fit" for one in found):
+    if any(_fails(one.forecast, fail_below) for one in found):
         raise click.exceptions.Exit(1)
+
+
+def _fails(found: Forecast | str, below: int | None) -> bool:
+    """Whether a run counts as one that does not fit: less likely than ``below`` percent, or than not."""
+    if isinstance(found, str):
+        return below is not None
+    if below is None:
+        return found.word in ("unlikely", "does not fit")
+    return found.verdict.chance is None or found.verdict.chance * 100 < below
 
 
 def _forecast(built: BuildResult, trace: bool, python: str | None) -> Forecast | str:

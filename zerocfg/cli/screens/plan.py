@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.cli.screens import plan_table
 from zerocfg.memory.overhead import GIB, MIB, Band
+from zerocfg.memory.verdict import percent
 from zerocfg.report.table import Column, folded, table
 from zerocfg.resolve.explain.forecast import LITTLE, Forecast
 from zerocfg.resolve.explain.plan_summary import describe_engine, duration
@@ -120,18 +121,29 @@ def _bound(one: Forecast, band: Band) -> str:
 
 
 def _verdict(one: Forecast, capacity: int) -> str:
-    """Whether it fits, with what is needed and what there is."""
+    """Whether it fits, how likely that is, and what is needed of what there is."""
     device = one.prediction.device
     has = f"{'each rank' if one.on_host else 'the card'} has {_number(capacity)}"
-    if one.word == "does not fit" and device.low <= capacity and one.room is not None:
-        return f"does not fit: the ranks need {_size(one.host)} of a node's memory, which has {_size(one.room)}"
     if one.word == "unknown":
         lacking = [] if one.prediction.complete else ["activations"]
         lacking += [f"`{name}`" for gap in touching(one.gaps, "memory") for name, _ in gap.keys]
         return f"not known without {', '.join(lacking)}: needs {_bound(one, device)}, {has}"
+    if one.limited_by_host and one.room is not None:
+        return (
+            f"{_chance(one)}the ranks need {_size(one.host.expected)} of a node's memory, which has {_size(one.room)}"
+        )
     needed = f"at least {_size(device.low)}" if one.word == "does not fit" else _bound(one, device)
-    where = " on the card" if one.word != "does not fit" and one.host_word == "unknown" else ""
-    return f"{one.word}{where}: needs {needed}, {has}"
+    where = " on the card" if one.word != "does not fit" and one.of_host.word == "unknown" else ""
+    return f"{_chance(one, where)}needs {needed}, {has}"
+
+
+def _chance(one: Forecast, where: str = "") -> str:
+    """``likely: 78%, ``; of figures that are bounds a bound, and nothing of what does not fit."""
+    chance = one.verdict.chance
+    if one.word == "does not fit" or chance is None:
+        return f"{one.word}: "
+    bound = {"at most": "at least ", "at least": "at most "}.get(one.standing, "")
+    return f"{one.word}{where}: {bound}{percent(chance)}, "
 
 
 def _number(size: int) -> str:
@@ -141,13 +153,14 @@ def _number(size: int) -> str:
 def _host(one: Forecast) -> str:
     """What the ranks of a node take of its memory and its drives; nothing where that is little."""
     text = ""
-    if one.host >= LITTLE:
+    if one.host.expected >= LITTLE:
         of = f" of {_size(one.room)}" if one.room is not None else ""
         lacking = {
             "does not fit": ": the system would end the job (exit code -9)",
+            "unlikely": ": the system would most likely end the job (exit code -9)",
             "unknown": "; its size is not known",
         }
-        text += f"  host       {_size(one.host)}{of} of a node's memory{lacking.get(one.host_word, '')}\n"
+        text += f"  host       {_size(one.host.expected)}{of} of a node's memory{lacking.get(one.of_host.word, '')}\n"
     if one.nvme >= GIB // 10:
         text += f"  drives     {_size(one.nvme)} on the NVMe drives of a node\n"
     return text
@@ -183,7 +196,11 @@ def _ladder(one: Forecast) -> str:
 
 def _rung(rung: Rung) -> str:
     slower = f", {rung.slower:.2f} x the time" if rung.slower else ""
-    return f"    {_band(rung.prediction.device):>18}  {rung.word:<12}  {rung.what}: {rung.cost}{slower}\n"
+    return f"    {_band(rung.prediction.device):>18}  {_rung_word(rung):<13}  {rung.what}: {rung.cost}{slower}\n"
+
+
+def _rung_word(rung: Rung) -> str:
+    return rung.word if rung.word == "does not fit" else str(rung.verdict)
 
 
 def as_data(found: list[Shown]) -> str:
@@ -198,6 +215,7 @@ def _data(built: BuildResult, one: Forecast | str) -> dict[str, object]:
     return {
         "run": built.name,
         "verdict": one.word,
+        "chance": one.verdict.chance,
         "capacity": one.capacity,
         "complete": one.complete,
         "not_modelled": [_gap_data(gap) for gap in one.gaps],
@@ -207,8 +225,14 @@ def _data(built: BuildResult, one: Forecast | str) -> dict[str, object]:
         "phases": {phase: _held(held) for phase, held in prediction.estimate.phases("device").items()},
         "host": _held(prediction.estimate.peak("host")),
         "nvme": _held(prediction.estimate.peak("nvme")),
-        "node": {"host": one.host, "loading_in_another_dtype": one.loading, "memory": one.room, "nvme": one.nvme}
-        | {"verdict": one.host_word},
+        "node": {
+            "host": one.host.expected,
+            "loading_in_another_dtype": one.loading,
+            "memory": one.room,
+            "nvme": one.nvme,
+            "verdict": one.of_host.word,
+            "chance": one.of_host.chance,
+        },
         "time": _time_data(one),
         "notes": list(one.notes),
         "changes": [_rung_data(rung) for rung in one.ladder.single] if one.ladder else [],
@@ -268,5 +292,6 @@ def _rung_data(rung: Rung) -> dict[str, object]:
         "cost": rung.cost,
         "slower": rung.slower,
         "verdict": rung.word,
+        "chance": rung.verdict.chance,
         "device": _ends(rung.prediction.device),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerocfg.memory.overhead import GIB
+from zerocfg.memory.verdict import percent
 from zerocfg.report.table import TOGETHER, Column, left, table, wrap
 from zerocfg.resolve.explain.plan_summary import COLUMNS, by_column, distinct_plans, duration
 from zerocfg.resolve.search.choice import describe_plan
@@ -22,6 +23,7 @@ _TABLE = (
     Column("micro batch x steps; GiB of a device", least=26),
     *(Column(name, right=True, spare=2) for name in COLUMNS),
     Column("device", right=True),
+    Column("fits", right=True),
     Column("sent", right=True, spare=1),
     Column("step", right=True),
     Column("tokens/s", right=True, spare=3),
@@ -41,7 +43,8 @@ def text(rows: list[Alternative], *, every: bool = False, width: int | None = No
     lines = [_line(row) for row in shown]
     head = (
         f"  {len(rows)} plans for the same global batch; GiB of a device at its peak (device: the most that its\n"
-        "  driver may show), GiB that a rank sends in a step; activations by the closed formula\n"
+        "  driver may show), the chance that it fits, GiB that a rank sends in a step; activations by the closed\n"
+        "  formula\n"
     )
     if len(left(_TABLE, lines, width)) < len(_TABLE):
         head += "  (a wider terminal shows more columns: the parts of the memory, tokens/s)\n"
@@ -59,13 +62,17 @@ def _line(row: Alternative) -> tuple[str, ...]:
     mark = ">" if row.own else ""
     unknown = () if one.prediction.complete else ("activ", "other")
     parts = ("-" if name in unknown else f"{size / GIB:.1f}" for name, size in by_column(one).items())
-    return (mark, _plan(one.choice.settings()), *parts, _device(one), *spent, row.excluded or _first(one))
+    return (mark, _plan(one.choice.settings()), *parts, _device(one), _chance(one), *spent, row.excluded or _first(one))
 
 
 def _device(one: Candidate) -> str:
     """The most that the driver may show; without activations the least."""
     band = one.prediction.device
     return f"{band.high / GIB:.1f}" if one.prediction.complete else f"> {band.low / GIB:.1f}"
+
+
+def _chance(one: Candidate) -> str:
+    return "-" if one.certain.chance is None else percent(one.certain.chance)
 
 
 def _first(one: Candidate) -> str:
@@ -90,6 +97,7 @@ def _data(row: Alternative) -> dict[str, object]:
         "settings": one.choice.settings(),
         "own": row.own,
         "verdict": one.verdict,
+        "chance": one.certain.chance,
         "complete": one.complete,
         "excluded": row.excluded,
         "device": {"low": band.low, "expected": band.expected, "high": band.high},

@@ -10,7 +10,7 @@ from zerocfg.memory.options import Options
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import predict
 from zerocfg.memory.time.step_time import StepTime, step_time
-from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder, workloads
+from zerocfg.memory.verdict import UNKNOWN, Ladder, Setting, Verdict, Word, compare, judge, ladder, workloads, worse
 from zerocfg.resolve.model.activations import Activations, with_adapters
 from zerocfg.resolve.model.gaps import Gap, gaps_of, touching, untimed, verdict_with
 from zerocfg.resolve.model.register import Standing
@@ -19,6 +19,7 @@ from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of_run
 
 if TYPE_CHECKING:
     from zerocfg.memory.activations.tracing import Traced
+    from zerocfg.memory.overhead import Band
     from zerocfg.memory.predict import Prediction
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
@@ -37,7 +38,7 @@ class Forecast:
     node. ``host`` is what all ranks of a node hold of its
     memory at the worst moment, ``loading`` what they hold while the model is loaded in another dtype than its files
     have (else the files are mapped, and the system takes the pages back), ``room`` what a node has, ``nvme`` what they
-    write to its drives. ``word`` is the verdict for device and host, ``gaps`` what is set and not in the figures.
+    write to its drives. ``verdict`` is that for device and host, ``gaps`` what is set and not in the figures.
     ``ladder`` None: not needed or not possible;
     ``time`` None: not known. ``price`` is that of one device for an hour. ``notes`` are assumptions and what could not
     be predicted.
@@ -47,11 +48,11 @@ class Forecast:
     facts: ModelFacts
     prediction: Prediction
     capacity: int | None
-    host: int
+    host: Band
     loading: int
     room: int | None
     nvme: int
-    word: Word
+    verdict: Verdict
     ladder: Ladder | None
     time: StepTime | None
     price: float | None
@@ -60,13 +61,23 @@ class Forecast:
     on_host: bool = False
 
     @property
-    def host_word(self) -> Word:
+    def word(self) -> Word:
+        return self.verdict.word
+
+    @property
+    def of_host(self) -> Verdict:
         """The verdict for the memory of a node."""
-        if self.host < LITTLE:
-            return "fits"
-        if self.room is None:
-            return "unknown"
-        return "does not fit" if self.host > self.room else "fits"
+        if self.host.expected < LITTLE:
+            return Verdict("fits", 1.0)
+        return UNKNOWN if self.room is None else compare(self.host, self.room)
+
+    @property
+    def limited_by_host(self) -> bool:
+        """Whether the memory of a node decides the verdict, and not that of the device."""
+        host = self.of_host
+        if host.word in ("fits", "unknown"):
+            return False
+        return self.capacity is None or worse(compare(self.prediction.device, self.capacity), host) is host
 
     @property
     def complete(self) -> bool:
@@ -107,10 +118,9 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
     own = Setting(setup.options, setup.workload)
     prediction = predict(facts, setup.options, timeline, device)
     capacity = device_room(profile)
-    word = judge(prediction, capacity)
     steps = None
     followed = all(gap.standing == "at most" for gap in touching(gaps, "memory"))
-    if changes and capacity and timeline and word != "fits" and followed:
+    if changes and capacity and timeline and judge(prediction, capacity).word != "fits" and followed:
         activations.prepare(setup, workloads(own))
         steps = ladder(own, evaluate, capacity, slowness)
     ranks = profile.accelerators_per_node if profile else 1
@@ -120,9 +130,7 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         loading = node_bytes(loading_terms(facts, setup.options), ranks)
     room = host_room(profile)
     nvme = ranks * prediction.estimate.peak("nvme").size
-    if room is not None and host > room:
-        word = "does not fit"
-    word = verdict_with(word, gaps)
+    verdict = verdict_with(judge(prediction, capacity, host, room), gaps)
     late = untimed(gaps)
     time = _time(facts, own, profile) if not late else f"it is not modelled with {', '.join(map(str, late))}"
     notes = [*setup.assumed, *([setup.unknown] if setup.unknown else []), *activations.notes]
@@ -141,7 +149,7 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         loading,
         room,
         nvme,
-        word,
+        verdict,
         steps,
         known,
         price,

@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.catalog.schema import load_schema
+from zerocfg.memory.verdict import UNKNOWN, Verdict, Word
 from zerocfg.resolve.model.register import REGISTER, Key, Sight, Standing, Touch
 
 if TYPE_CHECKING:
-    from zerocfg.memory.verdict import Word
     from zerocfg.resolve.model.setup import Setup
     from zerocfg.run.model import Run
 
@@ -55,11 +55,20 @@ def gaps_of(
     return tuple(Gap(tuple(keys), *about) for about, keys in found.items())
 
 
-def verdict_with(word: Word, gaps: Iterable[Gap]) -> Word:
-    """What is left of the verdict on figures that some keys are not in: nothing that they could turn."""
+def verdict_with(verdict: Verdict, gaps: Iterable[Gap]) -> Verdict:
+    """What is left of the verdict on figures that some keys are not in: nothing that they could turn.
+
+    Where the figures are at most what the run takes, its chance is at least that of the verdict, and the other way
+    round.
+    """
     standings = {gap.standing for gap in gaps if "memory" in gap.touches}
-    certain: dict[Word, set[Standing]] = {"fits": {"at most"}, "tight": {"at most"}, "does not fit": {"at least"}}
-    return word if standings <= certain.get(word, set()) else "unknown"
+    certain: dict[Word, set[Standing]] = {
+        "fits": {"at most"},
+        "likely": {"at most"},
+        "unlikely": {"at least"},
+        "does not fit": {"at least"},
+    }
+    return verdict if standings <= certain.get(verdict.word, set()) else UNKNOWN
 
 
 def touching(gaps: Iterable[Gap], what: Touch) -> tuple[Gap, ...]:

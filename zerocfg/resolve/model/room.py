@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocfg.memory.host import node_bytes
-from zerocfg.memory.overhead import GIB
+from zerocfg.memory.host import node_band, node_bytes
+from zerocfg.memory.overhead import GIB, Band
 
 if TYPE_CHECKING:
     from zerocfg.memory.predict import Prediction
@@ -32,8 +32,10 @@ def device_room(profile: HardwareProfile | None) -> int | None:
     return int(memory * GIB) if memory else None
 
 
-def host_needed(prediction: Prediction, profile: HardwareProfile | None, ranks: int) -> int:
+def host_needed(prediction: Prediction, profile: HardwareProfile | None, ranks: int) -> Band:
     """Bytes of its memory that a node with ``ranks`` ranks needs: on a processor with all that they compute with."""
-    found = node_bytes(prediction.estimate.terms, ranks)
-    on_processor = profile is not None and profile.accelerator.vendor == "cpu"
-    return found + ranks * prediction.device.low if on_processor else found
+    found = node_band(node_bytes(prediction.estimate.terms, ranks))
+    if profile is None or profile.accelerator.vendor != "cpu":
+        return found
+    device = prediction.device
+    return Band(*(getattr(found, end) + ranks * getattr(device, end) for end in ("low", "expected", "high")))

@@ -11,7 +11,7 @@ from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import Prediction, predict, terms_of
 from zerocfg.memory.time.step_time import StepTime, step_time
-from zerocfg.memory.verdict import Word, judge
+from zerocfg.memory.verdict import Verdict, Word, judge
 from zerocfg.resolve.model.gaps import Gap, gaps_of, touching, untimed, verdict_with
 from zerocfg.resolve.model.room import device_room, host_needed, host_room
 from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of_run
@@ -37,7 +37,7 @@ FOR_STATES = 0.675  # of a device, where activations are not known: a tenth for 
 class Candidate:
     """A choice with what is predicted of it. ``host`` and ``nvme`` are bytes of one node.
 
-    ``word`` is the verdict for device, host and drives together, on the figures; plans are compared by it. ``short``
+    ``judged`` is the verdict for device, host and drives together, on the figures; plans are compared by it. ``short``
     names what there is too little of. ``gaps``: what is not in the figures.
     """
 
@@ -47,7 +47,7 @@ class Candidate:
     time: StepTime | None
     host: int
     nvme: int
-    word: Word
+    judged: Verdict
     short: str = ""
     gaps: tuple[Gap, ...] = ()
 
@@ -57,9 +57,18 @@ class Candidate:
         return self.prediction.complete and not touching(self.gaps, "memory")
 
     @property
+    def word(self) -> Word:
+        return self.judged.word
+
+    @property
     def verdict(self) -> Word:
         """What is certain of ``word``."""
-        return verdict_with(self.word, self.gaps)
+        return self.certain.word
+
+    @property
+    def certain(self) -> Verdict:
+        """What is certain of ``judged``."""
+        return verdict_with(self.judged, self.gaps)
 
     @property
     def seconds_per_token(self) -> float | None:
@@ -138,21 +147,23 @@ class Candidates:
         device = profile.accelerator
         prediction = predict(self.facts, setup.options, timeline, device, self._terms_of(setup.options))
         capacity = device_room(profile)
-        word, short = judge(prediction, capacity), ""
-        if word == "does not fit" and capacity is not None:
+        host = host_needed(prediction, profile, choice.per_node)
+        judged, short = judge(prediction, capacity, host, host_room(profile)), ""
+        if capacity is not None and prediction.device.low > capacity:
             has = "each rank has" if device.vendor == "cpu" else "the card has"
             short = f"needs at least {prediction.device.low / GIB:.1f} GiB, {has} {capacity / GIB:.1f}"
-        if word == "unknown" and capacity is not None and prediction.allocated.low > capacity * FOR_STATES:
-            states = f"states alone take {prediction.allocated.low / GIB:.1f} GiB a rank"
-            word, short = "does not fit", f"{states}, which leaves less than a third of {device.name} to activations"
-        host = host_needed(prediction, profile, choice.per_node)
-        nvme = choice.per_node * prediction.estimate.peak("nvme").size
+        if judged.word == "unknown" and capacity is not None and prediction.allocated.expected > capacity * FOR_STATES:
+            states = f"states alone take {prediction.allocated.expected / GIB:.1f} GiB a rank"
+            short = f"{states}, which leaves less than a third of {device.name} to activations"
+            judged = Verdict("does not fit")
+        nvme, drives = choice.per_node * prediction.estimate.peak("nvme").size, free_on_drives(profile)
+        if nvme and drives is not None and nvme > drives:
+            judged = Verdict("does not fit", 0.0)
         for what, needed, room in (
-            ("the node's memory", host, host_room(profile)),
-            ("the drives", nvme, free_on_drives(profile)),
+            ("the node's memory", host.expected, host_room(profile)),
+            ("the drives", nvme, drives),
         ):
             if needed and room is not None and needed > room:
-                word = "does not fit"
                 short = short or f"needs {needed / GIB:,.0f} GiB of {what}, of which there are {room / GIB:,.0f}"
         time = None
         if setup.workload is not None and not untimed(gaps):
@@ -160,7 +171,7 @@ class Candidates:
                 time = step_time(self.facts, setup.options, setup.workload, profile)
             except ValueError:
                 time = None  # the rates of the device are not known: plans are then ranked without
-        return Candidate(choice, setup, prediction, time, host, nvme, word, short, gaps)
+        return Candidate(choice, setup, prediction, time, host.expected, nvme, judged, short, gaps)
 
     def _terms_of(self, options: Options | TorchOptions) -> tuple[Term, ...]:
         """States and buffers; they tell one micro batch from several, but not how many."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.options import TorchOptions
 from zerocfg.memory.overhead import GIB
+from zerocfg.memory.verdict import percent
 from zerocfg.models.deepspeed.zero import MOE_BLOCKS
 from zerocfg.resolve.collect_inputs import on_part, with_engine
 from zerocfg.resolve.engine.open_engines import TRAINERS, engines_for
@@ -241,9 +242,9 @@ def _with_stage(inputs: Inputs, best: Candidate) -> Inputs:
     if best.word == "fits":
         about = f"the smallest stage that takes up to {prediction.device.high / GIB:.1f} GiB"
     elif prediction.complete:
-        about = f"the stage that takes least, and may not fit: {_range(best)}"
+        about = f"the stage most likely to fit ({percent(best.judged.chance or 0.0)}): {_range(best)}"
     else:
-        about = f"the smallest stage whose states ({prediction.allocated.low / GIB:.1f} GiB a rank) leave room"
+        about = f"the smallest stage whose states ({prediction.allocated.expected / GIB:.1f} GiB a rank) leave room"
     reason = f"zerocfg's choice: {about} of {device.name}'s {memory:.0f} GiB"
     stage = {STAGE: Decision(best.choice.stage, reason, "chosen", inputs=_given(inputs))}
     return _chosen(_in_engine(inputs, stage), stage)
@@ -272,7 +273,7 @@ def _with_plan(inputs: Inputs, rows: list[Ranked]) -> Inputs:
     notes = list(inputs.notes)
     if best.verdict != "fits":
         left_out = "".join(f"; not modelled: {gap}" for gap in best.gaps)
-        notes.append(f"the plan may not fit: {_tight(best)}{left_out}; zerocfg plan shows what helps")
+        notes.append(f"the plan may not fit: {_range(best)} are predicted{left_out}; zerocfg plan shows what helps")
     if choice.offloads and host_room(profile) is None:
         host = (
             f"the plan takes {best.host / GIB:,.0f} GiB of a node's memory, and {profile.name} does not state how much"
@@ -320,10 +321,12 @@ def _reason(inputs: Inputs, best: Candidate) -> str:
     needs = f"up to {band.high / GIB:.1f} GiB" if best.verdict == "fits" else _range(best)
     takes = needs + (f" of {device.name}'s {memory / GIB:.0f} GiB" if device and memory else "")
     if not best.prediction.complete:
-        takes = f"states of {best.prediction.allocated.low / GIB:.1f} GiB a rank"
+        takes = f"states of {best.prediction.allocated.expected / GIB:.1f} GiB a rank"
     speed = f", about {float(f'{best.time.tokens_per_second:.2g}'):,.0f} tokens/s" if best.time else ""
     word = {"throughput": "fastest", "memory": "smallest", "cost": "cheapest"}[prefer]
     fits = "fits" if best.verdict == "fits" else "may fit"
+    if best.verdict == "likely":
+        fits = f"likely fits ({percent(best.certain.chance or 0.0)})"
     return f"zerocfg's choice, the {word} plan that {fits}: {takes}{speed}"
 
 
@@ -352,10 +355,6 @@ def _given(inputs: Inputs) -> dict[str, Any]:
         "global_batch_size": goals.global_batch_size if goals else None,
     }
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _tight(best: Candidate) -> str:
-    return f"{_range(best)} are predicted"
 
 
 def _range(best: Candidate) -> str:

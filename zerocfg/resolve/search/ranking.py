@@ -1,4 +1,4 @@
-"""Which of the candidates is the best: each one predicted, and ranked by the goal.
+"""Which of the candidates is the best: each one predicted, and ranked by the goal and the chance that it fits.
 
 Deterministic: the same spec, model, hardware and release of zerocfg give the same plan.
 """
@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from zerocfg.memory.options import Device
 from zerocfg.memory.overhead import GIB
+from zerocfg.memory.verdict import percent
 from zerocfg.resolve.plan import Considered, Engine
 from zerocfg.resolve.search.candidates import Candidate, Candidates
 from zerocfg.resolve.search.choice import Choice, Prefer
@@ -39,15 +40,17 @@ def evaluate(candidates: Candidates, wanted: Iterable[Choice]) -> list[Candidate
 def ranked(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
     """All candidates, the best first; what excluded the others stands beside them, nothing beside the best.
 
-    Where none fits, every one has its reason and the one that needs least comes first. ``prefer`` None: the simplest
-    that fits. Where the time is not known that decides too. Plans that surely fit come before those that may; without
+    The best is what is expected to be done most: the throughput, or what a device does for its cost, times the chance
+    to fit. Of plans that are alike in that the one that fits is taken, or the likeliest, then the one with least
+    machinery. What is more likely not to fit is no plan. ``prefer`` None, or where the time is not known: the simplest
+    that fits. Where none may fit, every one has its reason and the one that needs least comes first. Without
     activations room for them is asked of the device instead. Of plans that differ in the micro batch only the best
     stands before all others.
     """
-    usable = [one for one in found if one.word == "fits"] or [one for one in found if _may_fit(one)]
+    usable = [one for one in found if one.word in ("fits", "likely")] or [one for one in found if _may_fit(one)]
     if not usable:
         order = sorted(found, key=lambda one: one.prediction.device.low)
-        return [(one, one.short or _tight(one)) for one in order]
+        return [(one, one.short or _unlikely(one)) for one in order]
     timed = all(one.seconds_per_token for one in usable)
     best = _best(usable, prefer, timed=timed)
     rest = sorted(
@@ -66,12 +69,12 @@ def ranked(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
 
 def _best(usable: list[Candidate], prefer: Prefer | None, *, timed: bool) -> Candidate:
     if prefer is None or (not timed and prefer != "memory"):
-        return min(usable, key=_likeliest)
+        return min(usable, key=_safely)
     least = min(_goal(one, prefer) for one in usable)
     alike = [one for one in usable if _goal(one, prefer) <= least * (1 + ALIKE)]
     if prefer == "memory":
         return min(alike, key=lambda one: (one.seconds_per_token or 0.0, *_simplicity(one)))
-    return min(alike, key=_likeliest)
+    return min(alike, key=_safely)
 
 
 def _leaders(order: list[Candidate]) -> list[Candidate]:
@@ -83,7 +86,7 @@ def _leaders(order: list[Candidate]) -> list[Candidate]:
 
 
 def _may_fit(one: Candidate) -> bool:
-    return one.word in ("tight", "unknown") and not one.short
+    return one.word == "unknown" and not one.short
 
 
 def _spent(one: Candidate, prefer: Prefer | None) -> float:
@@ -96,12 +99,18 @@ def _goal(one: Candidate, prefer: Prefer | None) -> float:
     """What is to be small."""
     if prefer is None:
         return 0.0
-    return float(one.prediction.device.expected) if prefer == "memory" else _spent(one, prefer)
+    return float(one.prediction.device.expected) if prefer == "memory" else _spent(one, prefer) / _chance(one)
 
 
-def _likeliest(one: Candidate) -> tuple[int, ...]:
-    """Of plans that may fit, the one that may take least comes first; of those that do fit, the simplest."""
-    return (one.prediction.device.high if one.word == "tight" else 0, *_simplicity(one))
+def _chance(one: Candidate) -> float:
+    """1 where nothing is known of it, which is so of all plans or of none."""
+    return 1.0 if one.judged.chance is None else max(one.judged.chance, 0.001)
+
+
+def _safely(one: Candidate) -> tuple[float, ...]:
+    """What fits comes first, then what is more likely to by whole percents, then what has less machinery."""
+    risk = 0.0 if one.word == "fits" else 1.0 - round(_chance(one), 2)
+    return (risk, *_simplicity(one))
 
 
 def _simplicity(one: Candidate) -> tuple[int, ...]:
@@ -119,7 +128,7 @@ def _simplicity(one: Candidate) -> tuple[int, ...]:
 
 def _why_not(one: Candidate, best: Candidate, usable: list[Candidate], prefer: Prefer | None) -> str:
     if one not in usable:
-        return one.short or _tight(one)
+        return one.short or _unlikely(one)
     text = _behind(one, best, prefer)
     return f"not known to fit; {text}" if one.verdict == "unknown" else text
 
@@ -132,10 +141,15 @@ def _behind(one: Candidate, best: Candidate, prefer: Prefer | None) -> str:
         return f"{more:.1f} GiB more" if more >= 0.05 else "as small, with " + _machinery(one, best)
     if prefer is None or not least:
         return ("" if one.verdict == "unknown" else "fits as well, ") + "with " + _machinery(one, best)
+    speed = "cheap" if prefer == "cost" else "fast"
     if spent > least * (1 + ALIKE):
         up_to = "up to " if one.choice.offloads else ""
         return f"{up_to}{spent / least - 1:.0%} {'more expensive' if prefer == 'cost' else 'slower'}"
-    return f"about as {'cheap' if prefer == 'cost' else 'fast'}, with {_machinery(one, best)}"
+    if _chance(one) < _chance(best) and (one.word != "fits" or _simplicity(one) < _simplicity(best)):
+        faster = 1 - spent / least
+        than = f"{faster:.0%} {speed}er" if faster > ALIKE else f"about as {speed}"
+        return f"{than}, and less likely to fit ({percent(_chance(one))})"
+    return f"about as {speed}, with {_machinery(one, best)}"
 
 
 def _machinery(one: Candidate, best: Candidate) -> str:
@@ -157,9 +171,9 @@ def _machinery(one: Candidate, best: Candidate) -> str:
     return "a larger micro batch, which leaves less memory free" if larger else "a smaller micro batch"
 
 
-def _tight(one: Candidate) -> str:
+def _unlikely(one: Candidate) -> str:
     band = one.prediction.device
-    return f"tight: needs {band.low / GIB:.1f} to {band.high / GIB:.1f} GiB"
+    return f"needs {band.low / GIB:.1f} to {band.high / GIB:.1f} GiB ({one.judged})"
 
 
 def considered(one: Candidate, excluded: str) -> Considered:
