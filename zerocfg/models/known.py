@@ -25,6 +25,8 @@ Qwen/Qwen2.5-72B                  qwen2  152064  8192 29568  80  64   8 bfloat16
 """
 """Name on the hub, model_type, the columns above, heads of keys and values, dtype, whether the embeddings are tied."""
 _SUFFIXES = ("-instruct", "-chat-hf", "-instruct-v0.1", "-v0.1", "-hf")
+_LIKE = {"llama-3-8b": "llama-3.1-8b", "llama-3-70b": "llama-3.1-70b", "llama-3.3-70b": "llama-3.1-70b"}
+"""Names of models that have the tensors of another."""
 _MOE = {"mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2}}
 
 HIDDEN_SIZES = (512, 768, 1024, 1536, 2048, 2560, 3072, 4096, 5120, 6656, 8192, 12288, 16384)
@@ -64,8 +66,9 @@ def llama_of(parameters: int) -> dict[str, Any]:
 
 
 def _plain(name: str) -> str:
-    plain = name.lower().rpartition("/")[2]
-    return next((plain.removesuffix(end) for end in _SUFFIXES if plain.endswith(end)), plain)
+    plain = name.lower().rpartition("/")[2].removeprefix("meta-")
+    plain = next((plain.removesuffix(end) for end in _SUFFIXES if plain.endswith(end)), plain)
+    return _LIKE.get(plain, plain)
 
 
 def _read() -> dict[str, dict[str, Any]]:

@@ -13,17 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.catalog.suggest import closest
 from zerocfg.hardware.profile import load_hardware
-from zerocfg.models.known import known_config, llama_of
+from zerocfg.models.known import known_config, known_names, llama_of
 from zerocfg.resolve.build import THIS, BuildResult, build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
+from zerocfg.resolve.explain.forecast import forecast
+from zerocfg.resolve.model.setup import Setup, setup_of_run
 from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.hub import CONFIG, find_config, is_hub_name
+from zerocfg.run.model import UNKNOWN
 from zerocfg.source.load import load
 
 if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
+    from zerocfg.resolve.model.gaps import Gap
 
 _COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]{1,2})?)([kmbt]?)", re.IGNORECASE)
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
@@ -42,14 +47,20 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class ModelPlans:
-    """What was compared for a model. ``rows`` are empty where no plan fits; ``built`` then says why."""
+    """What was compared for a model. ``rows`` are empty where no plan fits; ``built`` then says why.
+
+    ``setup`` is that of the best plan, else of what all of them share; ``notes`` are what is assumed or left out.
+    """
 
     model: Model
+    profile: HardwareProfile
     built: BuildResult
     rows: list[Alternative]
+    setup: Setup
+    gaps: tuple[Gap, ...]
+    notes: tuple[str, ...]
     samples: int
     tokens: int
-    lora: bool
 
 
 def find_model(text: str, folder: Path) -> Model | None:
@@ -78,10 +89,10 @@ def find_model(text: str, folder: Path) -> Model | None:
 
 
 def not_a_model(text: str) -> str:
-    """Why a word means no model, in one line."""
-    if not is_hub_name(text):
-        return "it is no name of a model either"
-    return f"no such model is well known or in the hub's cache (`hf download {text} {CONFIG}` puts it there)"
+    """What to write for a name that means no model, in one line."""
+    near = closest(text.rpartition("/")[2], [name.rpartition("/")[2] for name in known_names()])
+    meant = f"did you mean {near}? Else " if near else ""
+    return f"{meant}`hf download {text} {CONFIG}` puts a model into the hub's cache, and a size (7B) stands for any"
 
 
 def plans_of(model: Model, hardware: str, *, lora: bool, tokens: int | None, samples: int | None) -> ModelPlans:
@@ -102,8 +113,22 @@ def plans_of(model: Model, hardware: str, *, lora: bool, tokens: int | None, sam
         (built,) = build_plans(read_spec(spec), None, hardware)
         if built.plan is None and not built.inputs.considered:
             raise ValueError(f"nothing can be predicted: {built.problems[0].message}")
-        rows = alternatives(built) if built.plan is not None else []
-    return ModelPlans(model, built, rows, batch, length, lora)
+        known = forecast(built, tracing=False, changes=False) if built.plan is not None else None
+        rows = alternatives(built) if known is not None else []
+    setup = known.setup if known is not None else _shared(built, ranks)
+    gaps, notes = (known.gaps, known.notes) if known is not None else ((), ())
+    return ModelPlans(model, profile, built, rows, setup, gaps, (*profile.notes, *notes), batch, length)
+
+
+def _shared(built: BuildResult, ranks: int) -> Setup:
+    """What every plan of a run has, whatever is chosen."""
+    effective = built.inputs.before or built.run.effective
+
+    def value(name: str) -> Any:
+        setting = effective.get(name)
+        return None if setting is None or setting.value is UNKNOWN else setting.value
+
+    return setup_of_run(built.run, value, built.inputs.spec, ranks)
 
 
 def _profile(hardware: str) -> HardwareProfile:

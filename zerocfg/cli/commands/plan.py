@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -15,11 +14,13 @@ from zerocfg.cli.screens.plan import Shown, as_data, as_text
 from zerocfg.cli.screens.plan_table import compared
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.cli.terminal import columns
+from zerocfg.memory.verdict import Verdict
 from zerocfg.resolve.build import BuildResult
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
 from zerocfg.resolve.explain.forecast import Forecast, forecast
-from zerocfg.resolve.model_plans import Model, find_model, not_a_model, plans_of
+from zerocfg.resolve.model_plans import Model, ModelPlans, find_model, not_a_model, plans_of
 from zerocfg.run.discover import display_name
+from zerocfg.run.hub import is_hub_name
 
 
 @click.command("plan")
@@ -74,19 +75,23 @@ def command(
     there, else they follow from a formula. Nothing is written or launched.
 
     Exit codes: 0 no run is more likely not to fit than to fit, 1 one is (unlikely, does not fit), is below --fail-below
-    or cannot be resolved, 2 wrong use, an unreadable spec or an unknown model.
+    or cannot be resolved (of a model: its best plan), 2 wrong use, an unreadable spec or an unknown model.
     """
     width = columns(sys.stdout)
-    model = _model(spec)
+    model = _model(spec, hardware)
     if model is not None:
         if only is not None or picture is not None:
             raise click.UsageError("--run and --picture need a spec, not a model")
         if hardware is None:
             raise click.UsageError(f"a model needs hardware: zerocfg plan {spec} --hardware 8xA100-80GB")
-        _compare(model, hardware, lora, seq, batch, every, width, output_format)
+        found = _compared(model, hardware, lora, seq, batch)
+        text = model_plans.as_data(found) if output_format == "json" else model_plans.as_text(found, every, width)
+        click.echo(text, nl=False)
+        if not found.rows or _too_unlikely(found.rows[0].candidate.certain, fail_below):
+            raise click.exceptions.Exit(1)
         return
-    if hardware is not None and not spec.exists() and not _has_spec(spec):
-        raise click.UsageError(f"there is no file '{spec}', and {not_a_model(str(spec))}")
+    if not spec.exists() and not _has_spec(spec) and is_hub_name(spec.as_posix()):
+        raise click.UsageError(f"there is no file and no known model '{spec}'; {not_a_model(spec.as_posix())}")
     if lora or seq is not None or batch is not None:
         raise click.UsageError("--lora, --seq and --batch are for a model; a spec and its recipe say these themselves")
     read = read_or_exit(spec)
@@ -97,11 +102,11 @@ def command(
             # Where none fits, the plans that come closest are what one wants to see.
             click.echo("".join(compared(one.inputs.considered, 12, width) for one in built if one.problems), nl=False)
         raise click.exceptions.Exit(1)
-    found = [Shown(one, _forecast(one, trace, python), _alternatives(one)) for one in built]
+    shown = [Shown(one, _forecast(one, trace, python), _alternatives(one)) for one in built]
     if picture is not None:
-        _draw(found, picture)
-    click.echo(as_data(found) if output_format == "json" else as_text(found, every=every, width=width), nl=False)
-    if any(_fails(one.forecast, fail_below) for one in found):
+        _draw(shown, picture)
+    click.echo(as_data(shown) if output_format == "json" else as_text(shown, every=every, width=width), nl=False)
+    if any(_fails(one.forecast, fail_below) for one in shown):
         raise click.exceptions.Exit(1)
 
 
@@ -109,9 +114,13 @@ def _fails(found: Forecast | str, below: int | None) -> bool:
     """Whether a run counts as one that does not fit: less likely than ``below`` percent, or than not."""
     if isinstance(found, str):
         return below is not None
+    return _too_unlikely(found.verdict, below)
+
+
+def _too_unlikely(verdict: Verdict, below: int | None) -> bool:
     if below is None:
-        return found.word in ("unlikely", "does not fit")
-    return found.verdict.chance is None or found.verdict.chance * 100 < below
+        return verdict.word in ("unlikely", "does not fit")
+    return verdict.chance is None or verdict.chance * 100 < below
 
 
 def _forecast(built: BuildResult, trace: bool, python: str | None) -> Forecast | str:
@@ -137,44 +146,22 @@ def _has_spec(path: Path) -> bool:
     return path.suffix in (".yaml", ".yml") or (path / "zerocfg.yaml").exists()
 
 
-def _model(path: Path) -> Model | None:
+def _model(path: Path, hardware: str | None) -> Model | None:
     """The model that is meant; None where it is a spec, or nothing."""
-    if _has_spec(path):
+    if _has_spec(path) or (hardware is None and path == Path()):
         return None
     try:
-        return find_model(str(path), Path.cwd())
+        return find_model(path.as_posix(), Path.cwd())
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _compare(
-    model: Model,
-    hardware: str,
-    lora: bool,
-    tokens: int | None,
-    samples: int | None,
-    every: bool,
-    width: int | None,
-    output_format: str,
-) -> None:
+def _compared(model: Model, hardware: str, lora: bool, tokens: int | None, samples: int | None) -> ModelPlans:
     try:
         with Working(f"{model.name}: comparing plans"):
-            found = plans_of(model, hardware, lora=lora, tokens=tokens, samples=samples)
+            return plans_of(model, hardware, lora=lora, tokens=tokens, samples=samples)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    if not found.rows:
-        told = [replace(one, place=None) for one in found.built.problems]
-        none = replace(found.built, name=model.name, problems=told)
-        click.echo(
-            problems([none], f"{model.name} on {hardware}", output_format), nl=False, err=output_format == "text"
-        )
-        if output_format == "text":
-            click.echo(compared(found.built.inputs.considered, 12, width), nl=False)
-        raise click.exceptions.Exit(1)
-    if output_format == "json":
-        click.echo(model_plans.as_data(found), nl=False)
-    else:
-        click.echo(model_plans.as_text(found, every=every, width=width), nl=False)
 
 
 def _draw(found: list[Shown], path: Path) -> None:
