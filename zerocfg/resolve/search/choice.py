@@ -71,7 +71,9 @@ class Choice:
 
 def describe_plan(settings: dict[str, Any]) -> str:
     """A plan in short: ``ZeRO-3, optimizer on cpu, 2 x 8, recomputed``."""
-    found = [name for name in [ENGINES.get(settings.get(ENGINE, ""))] if name]
+    engine = settings.get(ENGINE, "")
+    alone = engine == "ddp" and settings.get("num_processes") == 1
+    found = [name for name in [ENGINES.get("single" if alone else engine)] if name]
     if STAGE in settings:
         found.append(f"ZeRO-{settings[STAGE]}")
     places = [settings.get(name, "none") for name in (OPTIMIZER_DEVICE, PARAM_DEVICE)]

@@ -273,7 +273,7 @@ def _with_plan(inputs: Inputs, rows: list[Ranked]) -> Inputs:
     notes = list(inputs.notes)
     if best.verdict != "fits":
         left_out = "".join(f"; not modelled: {gap}" for gap in best.gaps)
-        notes.append(f"the plan may not fit: {_range(best)} are predicted{left_out}; zerocfg plan shows what helps")
+        notes.append(f"the plan may not fit: {_predicted(best)}{left_out}; zerocfg plan shows what helps")
     if choice.offloads and host_room(profile) is None:
         host = (
             f"the plan takes {best.host / GIB:,.0f} GiB of a node's memory, and {profile.name} does not state how much"
@@ -355,6 +355,12 @@ def _given(inputs: Inputs) -> dict[str, Any]:
         "global_batch_size": goals.global_batch_size if goals else None,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _predicted(best: Candidate) -> str:
+    if best.prediction.complete:
+        return f"{_range(best)} are predicted"
+    return f"states take {best.prediction.allocated.expected / GIB:.1f} GiB a rank, and activations are not known"
 
 
 def _range(best: Candidate) -> str:
