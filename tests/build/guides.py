@@ -23,7 +23,8 @@ from zerocfg.models.hardware import Link
 from zerocfg.resolve.build import BuildResult, build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
 from zerocfg.resolve.explain.forecast import forecast
-from zerocfg.resolve.explain.plan_summary import by_column, describe_plan, distinct_plans, duration
+from zerocfg.resolve.explain.plan_summary import by_column, distinct_plans, duration
+from zerocfg.resolve.search.choice import describe_plan
 from zerocfg.resolve.spec.spec_file import read_spec
 
 PAGE = ROOT / "docs" / "choosing-a-stage.md"

@@ -30,7 +30,16 @@ from zerocfg.resolve.search.candidates import (
     is_set,
     slowed,
 )
-from zerocfg.resolve.search.choice import GATHER, MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Choice
+from zerocfg.resolve.search.choice import (
+    GATHER,
+    MICRO,
+    OPTIMIZER_DEVICE,
+    PARAM_DEVICE,
+    STAGE,
+    STEPS,
+    Choice,
+    describe_plan,
+)
 from zerocfg.resolve.search.ranking import _machinery, considered, evaluate, ranked
 from zerocfg.resolve.search.search_space import ContradictionError, SearchSpace, batches, choices
 from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
@@ -305,6 +314,26 @@ class TestRanking:
     def test_a_plan_that_is_faster_by_more_is_the_best(self) -> None:
         faster = other(0.96, stage=3)
         assert ranked([candidate(PLAIN), faster], "throughput")[0] == (faster, "")
+
+    @pytest.mark.parametrize("prefer", ["throughput", "cost", None])
+    def test_of_likely_plans_that_are_as_fast_the_likelier_is_the_best(self, prefer: Any) -> None:
+        """Up to 109.5 GiB of a card with 79 was taken before ZeRO-3 with 91.7, for having less machinery."""
+        large, small = other(1.0, 108.5, "likely", chance=0.6, stage=1), other(1.0, 90.7, "likely", chance=0.7, stage=3)
+        assert [one for one, _ in ranked([large, small], prefer)] == [small, large]
+        fitting = [other(1.0, 60.0, chance=0.97, stage=1), other(1.0, 50.0, chance=0.99, stage=3)]
+        assert ranked(fitting, prefer)[0] == (fitting[0], "")
+
+    def test_what_may_not_fit_is_not_told_to_fit(self) -> None:
+        goals = SimpleNamespace(goals=Goals())
+        inputs: Any = SimpleNamespace(spec=goals, profile=profile())
+
+        def reason(one: Candidate) -> str:
+            return choose._reason(inputs, replace(one, time=None))
+
+        start = "zerocfg's choice, the fastest plan that"
+        likely = reason(other(1.0, 78.7, "likely", chance=0.62))
+        assert likely == f"{start} likely fits (62%): 77.7 to 79.7 GiB of A100-SXM-80GB's 79 GiB"
+        assert reason(other(1.0, 70.7)).startswith(f"{start} fits: up to 71.7 GiB of")
 
     def test_of_offload_only_the_upper_end_is_known(self) -> None:
         assert self.why(other(1.5, offload_optimizer="cpu")) == "up to 50% slower"
@@ -643,16 +672,16 @@ class TestSearch:
         asked: list[Any] = []
         monkeypatch.setattr(choose, "candidates_of", lambda *_, resize: asked.append(resize))
         monkeypatch.setattr(choose, "choices", lambda _: ())
-        monkeypatch.setattr(choose, "evaluate", lambda *_: [])
+        monkeypatch.setattr(choose, "evaluate", lambda *_: [rows[0][0]])
         monkeypatch.setattr(choose, "ranked", lambda *_: rows)
         monkeypatch.setattr(choose, "_traced", lambda *_: (again, ["traced"]))
         inputs: Any = SimpleNamespace(profile=profile(), spec=SimpleNamespace(goals=goals))
-        what: Any = None
+        search: Any = SimpleNamespace(inputs=inputs, before=Effective(), space=None)
         expected = (again, ["traced"]) if traced else (rows, [])
-        assert choose._search(inputs, Effective(), what) == expected and asked == [resize]
+        assert choose._search([search]) == expected and asked == [resize]
         inputs.profile = None
         with pytest.raises(ValueError, match="without `hardware:` zerocfg cannot choose one"):
-            choose._search(inputs, Effective(), what)
+            choose._search([search])
 
     def test_the_six_best_are_traced(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each different micro batch once; the order among the six is that of the traced plans."""
@@ -668,8 +697,8 @@ class TestSearch:
             activations=SimpleNamespace(prepare=lambda *what: prepared.append(what), notes=["traced"]),
         )
         monkeypatch.setattr(choose, "candidates_of", lambda *_, **how: asked.append(how) or found)
-        inputs: Any = SimpleNamespace()
-        again, notes = choose._traced(inputs, Effective(), rows, "throughput")
+        search: Any = SimpleNamespace(inputs=None, before=Effective(), space=SimpleNamespace(engine=None))
+        again, notes = choose._traced([search], rows, "throughput")
         assert asked == [{"resize": True, "tracing": True}] and notes == ["traced"]
         assert prepared == [(rows[0][0].setup, [Workload(size, 4096) for size in (1, 2, 4)])]
         assert [one.choice.nodes for one, _ in again] == [6, 5, 4, 3, 2, 1, 7, 8] and again[6:] == rows[6:]
@@ -720,9 +749,10 @@ class TestTaken:
         self, device: Any, host: Host | None, word: str, notes: list[str]
     ) -> None:
         spec = RunSpec.model_validate({"consumer": "accelerate", "script": "a.py"})
-        inputs = Inputs(Run("a", "accelerate"), spec, Path(), "deepspeed", profile(host=host), FACTS)
+        one = profile(host=host)
+        inputs = Inputs(Run("a", "accelerate"), spec, Path(), "deepspeed", one, FACTS, before=Effective())
         best = replace(other(None, word=word, offload_optimizer=device), host=3 * GIB)
-        found = choose._with_plan(inputs, Effective(), best)
+        found = choose._with_plan(inputs, [(best, "")])
         places = {name: one.value for name, one in found.chosen.items() if name.endswith(".device")}
         assert places == ({} if device == "none" else {OPTIMIZER_DEVICE: device})
         assert list(found.notes) == notes
@@ -752,11 +782,11 @@ class TestAlternatives:
         self, values: dict[str, int], batch: int | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked: list[SearchSpace] = []
-        for name, result in (("candidates_of", None), ("evaluate", []), ("ranked", []), ("_own", {})):
+        for name, result in (("candidates_of", None), ("evaluate", []), ("rank_engines", []), ("_own", {})):
             monkeypatch.setattr(alternatives, name, lambda *_, result=result, **__: result)
         monkeypatch.setattr(alternatives, "choices", asked.append)
         settings = {name: SimpleNamespace(value=value) for name, value in values.items()}
-        inputs = SimpleNamespace(profile=profile(), spec=SimpleNamespace(goals=None), before=Effective())
+        inputs = SimpleNamespace(profile=profile(), spec=SimpleNamespace(goals=None), before=Effective(), engine="fsdp")
         built: Any = SimpleNamespace(plan=SimpleNamespace(settings=settings, engine="fsdp"), inputs=inputs)
         assert alternatives.alternatives(built) == []
         (what,) = asked
@@ -794,7 +824,7 @@ class TestWords:
         ],
     )
     def test_a_plan(self, settings: dict[str, Any], words: str) -> None:
-        assert plan_summary.describe_plan(settings) == words
+        assert describe_plan(settings) == words
 
     def test_an_engine(self) -> None:
         assert plan_summary.describe_engine(Options(2, 8)) == "ZeRO-2"

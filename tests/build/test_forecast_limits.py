@@ -446,7 +446,7 @@ def test_the_reason_of_a_stage_tells_what_it_takes() -> None:
         prediction = SimpleNamespace(complete=complete, **sizes)
         verdict = "fits" if complete else "unknown"
         best: Any = SimpleNamespace(
-            choice=SimpleNamespace(stage=2), prediction=prediction, time=None, verdict=verdict, gaps=()
+            choice=SimpleNamespace(stage=2), prediction=prediction, time=None, word=verdict, verdict=verdict, gaps=()
         )
         (one,) = choose._with_stage(inputs, best).chosen.values()
         assert one.value == 2 and words in one.reason and one.reason.endswith(f"of A100-SXM-80GB's {memory:.0f} GiB")
@@ -454,9 +454,14 @@ def test_the_reason_of_a_stage_tells_what_it_takes() -> None:
         text = choose._reason(inputs, best)
         takes = f"up to 3.0 GiB of A100-SXM-80GB's {memory:.0f} GiB" if complete else "states of 2.0 GiB a rank"
         assert text == f"zerocfg's choice, the fastest plan that {'fits' if complete else 'may fit'}: {takes}"
-        assert choose._tight(best) == "1.0 to 3.0 GiB are predicted"
-    likely: Any = SimpleNamespace(**vars(best) | {"verdict": "likely", "certain": Verdict("likely", 0.784)})
+    sure = Verdict("likely", 0.784)
+    likely: Any = SimpleNamespace(
+        **vars(best) | {"word": "likely", "verdict": "likely", "certain": sure, "judged": sure}
+    )
     assert ", the fastest plan that likely fits (78%): " in choose._reason(inputs, likely)
+    likely.prediction.complete = True
+    (one,) = choose._with_stage(inputs, likely).chosen.values()
+    assert one.reason.startswith("zerocfg's choice: the stage most likely to fit (78%): 1.0 to 3.0 GiB of A100")
     best.time = SimpleNamespace(tokens_per_second=12345.0)
     assert choose._reason(inputs, best).endswith(", about 12,000 tokens/s")
 

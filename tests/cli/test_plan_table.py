@@ -12,9 +12,9 @@ import pytest
 
 from tests.cli.conftest import Outcome
 from zerocfg.cli.screens.plan_table import compared
-from zerocfg.resolve.explain.plan_summary import COLUMNS, describe_plan, duration
+from zerocfg.resolve.explain.plan_summary import COLUMNS, duration
 from zerocfg.resolve.plan import Considered
-from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, describe_plan
 
 Cli = Callable[..., Outcome]
 SMALL = {

@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING
 
 from zerocfg.page.formatting import GIB, Unit, band, size, unit_for
 from zerocfg.resolve.explain.forecast import Forecast
-from zerocfg.resolve.explain.plan_summary import (
-    COLUMNS,
-    by_column,
-    chance_of,
-    cost_of,
-    describe_plan,
-    distinct_plans,
-    duration,
-)
+from zerocfg.resolve.explain.plan_summary import COLUMNS, by_column, chance_of, cost_of, distinct_plans, duration
+from zerocfg.resolve.search.choice import describe_plan
 
 if TYPE_CHECKING:
     from zerocfg.memory.overhead import Band

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.resolve.engine.engine_selection import engine_of, launch_of_ranks, select_engine
+from zerocfg.resolve.engine.open_engines import is_open
 from zerocfg.resolve.inputs import Inputs
 from zerocfg.resolve.line_arguments import line_arguments
 from zerocfg.resolve.model.memory_summary import memory_summary
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.spec import RunSpec
+    from zerocfg.resolve.plan import Engine
 
 
 def collect_inputs(
@@ -43,6 +45,16 @@ def collect_inputs(
     problems = (*found.problems, *_missing(run), *_unread(run), *_without_script(found), *_engines_of_recipe(run))
     if problems:
         return replace(found, problems=problems)
+    return _started(replace(found, before_engine=found) if is_open(found) else found)
+
+
+def with_engine(found: Inputs, engine: Engine) -> Inputs:
+    """The inputs of a run whose engine is open, with this one; what keeps it from starting so goes to ``problems``."""
+    assert found.before_engine is not None
+    return _started(replace(found.before_engine, engine=engine, before_engine=found.before_engine))
+
+
+def _started(found: Inputs) -> Inputs:
     return _with_steps(_with_hardware(select_engine(found)))
 
 

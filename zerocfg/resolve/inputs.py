@@ -24,7 +24,8 @@ class Inputs:
     as they were before zerocfg chose anything. ``changes`` and ``considered`` are filled when zerocfg chooses; see
     :class:`zerocfg.resolve.plan.Plan`. ``arguments`` are the words for the script, ``moved`` settings
     that the sources state where their library does not read them. ``problems`` are why there is no
-    plan.
+    plan. ``before_engine`` are the inputs as they were before an engine was taken, where neither a source nor the spec
+    names one: other engines start from there.
     """
 
     run: Run
@@ -42,3 +43,4 @@ class Inputs:
     before: Effective | None = None
     arguments: tuple[str, ...] = ()
     moved: Mapping[str, Decision] = field(default_factory=dict)
+    before_engine: Inputs | None = None

@@ -8,24 +8,33 @@ from pathlib import Path
 import click
 
 from zerocfg.cli.progress import Working
+from zerocfg.cli.screens import model_plans
 from zerocfg.cli.screens.build import problems
 from zerocfg.cli.screens.plan import Shown, as_data, as_text
 from zerocfg.cli.screens.plan_table import compared
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.cli.terminal import columns
+from zerocfg.memory.verdict import Verdict
 from zerocfg.resolve.build import BuildResult
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
 from zerocfg.resolve.explain.forecast import Forecast, forecast
+from zerocfg.resolve.model_plans import Model, ModelPlans, find_model, not_a_model, plans_of
 from zerocfg.run.discover import display_name
+from zerocfg.run.hub import is_hub_name
 
 
 @click.command("plan")
-@click.argument("spec", type=click.Path(path_type=Path), default=".")
+@click.argument("spec", type=click.Path(path_type=Path), default=".", metavar="[SPEC | MODEL]")
 @click.option("--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine.")
 @click.option("--run", "only", metavar="NAME", help="Only this run of the spec.")
 @click.option("--trace/--no-trace", default=True, show_default=True, help="Trace the model's activations with torch.")
 @click.option("--python", metavar="PATH", help="The interpreter that has torch and transformers. Default: this one.")
 @click.option("--all", "every", is_flag=True, help="List every plan that was compared, not the best of each kind.")
+@click.option("--lora", is_flag=True, help="Of a MODEL: train adapters of rank 16 instead of all parameters.")
+@click.option("--seq", metavar="TOKENS", type=click.IntRange(1), help="Of a MODEL: tokens of a sample. Default: 2048.")
+@click.option(
+    "--batch", metavar="SAMPLES", type=click.IntRange(1), help="Of a MODEL: samples of a step, over all devices."
+)
 @click.option(
     "--picture",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -46,11 +55,18 @@ def command(
     trace: bool,
     python: str | None,
     every: bool,
+    lora: bool,
+    seq: int | None,
+    batch: int | None,
     picture: Path | None,
     fail_below: int | None,
     output_format: str,
 ) -> None:
     """Predict memory and time of the runs of SPEC (a zerocfg.yaml or its folder, default: the current one).
+
+    Without a spec: `zerocfg plan MODEL --hardware PROFILE` compares DDP, ZeRO and FSDP 2 for a model. MODEL is a
+    config.json or its folder, a name on the hub that is well known or in the local cache, or a number of parameters
+    (7B, in the shape of Llama). What is assumed stands above the table; activations follow from the formula.
 
     For each run: what one rank holds in each phase of a step, term by term; what the three counters will show
     (allocated, reserved, the driver's); how likely it fits, and the cheapest change that makes it fit; and beside it
@@ -58,10 +74,27 @@ def command(
     Activations are traced on the real model class without weights or accelerator when torch and transformers are
     there, else they follow from a formula. Nothing is written or launched.
 
-    Exit codes: 0 no run is more likely not to fit than to fit, 1 one is (unlikely, does not fit) or cannot be resolved,
-    2 wrong use or an unreadable spec. With --fail-below the chance has to be at least that, and known.
+    Exit codes: 0 no run is more likely not to fit than to fit, 1 one is (unlikely, does not fit) or cannot be resolved
+    (of a model: its best plan), 2 wrong use, an unreadable spec or an unknown model. With --fail-below the chance has
+    to be at least that, and known.
     """
     width = columns(sys.stdout)
+    model = _model(spec, hardware)
+    if model is not None:
+        if only is not None or picture is not None:
+            raise click.UsageError("--run and --picture need a spec, not a model")
+        if hardware is None:
+            raise click.UsageError(f"a model needs hardware: zerocfg plan {spec} --hardware 8xA100-80GB")
+        found = _compared(model, hardware, lora, seq, batch)
+        text = model_plans.as_data(found) if output_format == "json" else model_plans.as_text(found, every, width)
+        click.echo(text, nl=False)
+        if not found.rows or _too_unlikely(found.rows[0].candidate.certain, fail_below):
+            raise click.exceptions.Exit(1)
+        return
+    if not spec.exists() and not _has_spec(spec) and is_hub_name(spec.as_posix()):
+        raise click.UsageError(f"there is no file and no known model '{spec}'; {not_a_model(spec.as_posix())}")
+    if lora or seq is not None or batch is not None:
+        raise click.UsageError("--lora, --seq and --batch are for a model; a spec and its recipe say these themselves")
     read = read_or_exit(spec)
     built = resolved(read, only, hardware)
     if any(one.problems for one in built):
@@ -70,11 +103,11 @@ def command(
             # Where none fits, the plans that come closest are what one wants to see.
             click.echo("".join(compared(one.inputs.considered, 12, width) for one in built if one.problems), nl=False)
         raise click.exceptions.Exit(1)
-    found = [Shown(one, _forecast(one, trace, python), _alternatives(one)) for one in built]
+    shown = [Shown(one, _forecast(one, trace, python), _alternatives(one)) for one in built]
     if picture is not None:
-        _draw(found, picture)
-    click.echo(as_data(found) if output_format == "json" else as_text(found, every=every, width=width), nl=False)
-    if any(_fails(one.forecast, fail_below) for one in found):
+        _draw(shown, picture)
+    click.echo(as_data(shown) if output_format == "json" else as_text(shown, every=every, width=width), nl=False)
+    if any(_fails(one.forecast, fail_below) for one in shown):
         raise click.exceptions.Exit(1)
 
 
@@ -82,9 +115,13 @@ def _fails(found: Forecast | str, below: int | None) -> bool:
     """Whether a run counts as one that does not fit: less likely than ``below`` percent, or than not."""
     if isinstance(found, str):
         return below is not None
+    return _too_unlikely(found.verdict, below)
+
+
+def _too_unlikely(verdict: Verdict, below: int | None) -> bool:
     if below is None:
-        return found.word in ("unlikely", "does not fit")
-    return found.verdict.chance is None or found.verdict.chance * 100 < below
+        return verdict.word in ("unlikely", "does not fit")
+    return verdict.chance is None or verdict.chance * 100 < below
 
 
 def _forecast(built: BuildResult, trace: bool, python: str | None) -> Forecast | str:
@@ -104,6 +141,28 @@ def _alternatives(built: BuildResult) -> list[Alternative]:
             return alternatives(built)
     except ValueError:
         return []
+
+
+def _has_spec(path: Path) -> bool:
+    return path.suffix in (".yaml", ".yml") or (path / "zerocfg.yaml").exists()
+
+
+def _model(path: Path, hardware: str | None) -> Model | None:
+    """The model that is meant; None where it is a spec, or nothing."""
+    if _has_spec(path) or (hardware is None and path == Path()):
+        return None
+    try:
+        return find_model(path.as_posix(), Path.cwd())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _compared(model: Model, hardware: str, lora: bool, tokens: int | None, samples: int | None) -> ModelPlans:
+    try:
+        with Working(f"{model.name}: comparing plans"):
+            return plans_of(model, hardware, lora=lora, tokens=tokens, samples=samples)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _draw(found: list[Shown], path: Path) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from zerocfg.memory.overhead import GIB
 from zerocfg.resolve.explain.forecast import Forecast
-from zerocfg.resolve.explain.plan_summary import COLUMNS, NAMES, by_column, describe_plan, distinct_plans
+from zerocfg.resolve.explain.plan_summary import COLUMNS, NAMES, by_column, distinct_plans
+from zerocfg.resolve.search.choice import describe_plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.resolve.model.setup import setup_of_run
 from zerocfg.resolve.search.candidates import Candidate
-from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
-from zerocfg.resolve.search.choose import candidates_of
-from zerocfg.resolve.search.ranking import evaluate, ranked
+from zerocfg.resolve.search.choice import ENGINE, MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
+from zerocfg.resolve.search.choose import candidates_of, other_engines, rank_engines
+from zerocfg.resolve.search.ranking import evaluate
 from zerocfg.resolve.search.search_space import SearchSpace, choices, offloads
 
 if TYPE_CHECKING:
@@ -39,26 +39,33 @@ def alternatives(built: BuildResult, *, tracing: bool = False) -> list[Alternati
     if plan is None or profile is None:
         return []
     goals = inputs.spec.goals
-    before = inputs.before or built.run.effective
     prefer: Prefer = goals.prefer if goals else "throughput"
     values = {name: one.value for name, one in plan.settings.items()}
     micro, steps = values.get(MICRO), values.get(STEPS)
     counted = isinstance(micro, int) and isinstance(steps, int)
-    what = SearchSpace(
-        layouts=((profile.nodes, profile.accelerators_per_node),),
-        stages=(0, 1, 2, 3) if plan.engine == "deepspeed" else (None,),
-        offloads=offloads(inputs) if plan.engine == "deepspeed" else None,
-        checkpointing=(False, True),
-        micro=None,
-        steps=None,
-        micro_open=counted,
-        steps_open=counted,
-        global_batch=profile.world_size * micro * steps if counted else None,  # type: ignore[operator]
-    )
-    candidates = candidates_of(inputs, before, resize=goals is not None, tracing=tracing)
-    rows = ranked(evaluate(candidates, choices(what)), prefer)
-    own = _own(built, values)
-    return [Alternative(one, why, _settings(one) == own) for one, why in rows]
+    batch = profile.world_size * micro * steps if counted else None  # type: ignore[operator]
+    own, chosen = _own(built, values), goals is not None and ENGINE in inputs.chosen
+    started = [(inputs, inputs.before or built.run.effective)]
+    if chosen:
+        own[ENGINE] = plan.engine
+        started += [(other.inputs, other.before) for other in other_engines(inputs)]
+    found: list[Candidate] = []
+    for one, before in started:
+        sharded = one.engine == "deepspeed"
+        what = SearchSpace(
+            layouts=((profile.nodes, profile.accelerators_per_node),),
+            stages=(0, 1, 2, 3) if sharded else (None,),
+            offloads=offloads(one) if sharded else None,
+            checkpointing=(False, True),
+            micro=None,
+            steps=None,
+            micro_open=counted,
+            steps_open=counted,
+            global_batch=batch,
+            engine=one.engine if chosen else None,
+        )
+        found += evaluate(candidates_of(one, before, resize=goals is not None, tracing=tracing), choices(what))
+    return [Alternative(one, why, _settings(one) == own) for one, why in rank_engines(found, prefer)]
 
 
 def _settings(one: Candidate) -> dict[str, Any]:

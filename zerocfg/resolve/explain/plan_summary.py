@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.verdict import percent
-from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
+from zerocfg.resolve.search.choice import ENGINE, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE
 
 if TYPE_CHECKING:
     from zerocfg.memory.terms import Kind
@@ -59,35 +59,13 @@ def describe_engine(options: Options | TorchOptions) -> str:
     return ", ".join(words)
 
 
-def describe_plan(settings: dict[str, Any]) -> str:
-    """A plan in short: ``ZeRO-3, optimizer on cpu, 2 x 8, recomputed``."""
-    found = []
-    if STAGE in settings:
-        found.append(f"ZeRO-{settings[STAGE]}")
-    places = [settings.get(name, "none") for name in (OPTIMIZER_DEVICE, PARAM_DEVICE)]
-    if places[0] == places[1] != "none":
-        found.append(f"all on {places[0]}")
-    else:
-        found += [
-            f"{what} on {place}"
-            for what, place in zip(("optimizer", "parameters"), places, strict=True)
-            if place != "none"
-        ]
-    if MICRO in settings:
-        found.append(
-            f"{settings[MICRO]} x {settings[STEPS]}" if STEPS in settings else f"micro batch {settings[MICRO]}"
-        )
-    if settings.get("gradient_checkpointing"):
-        found.append("recomputed")
-    return ", ".join(found) or "as it is"
-
-
 def distinct_plans(rows: list[Alternative]) -> list[Alternative]:
     """The first of each combination of stage, offload and recomputation, and the run's own."""
     found, seen = [], set()
     for row in rows:
         settings = row.candidate.choice.settings()
         way = (
+            settings.get(ENGINE),
             settings.get(STAGE),
             settings.get(OPTIMIZER_DEVICE),
             settings.get(PARAM_DEVICE),

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.memory.options import TorchOptions
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.verdict import percent
 from zerocfg.models.deepspeed.zero import MOE_BLOCKS
-from zerocfg.resolve.collect_inputs import on_part
+from zerocfg.resolve.collect_inputs import on_part, with_engine
+from zerocfg.resolve.engine.open_engines import TRAINERS, engines_for
 from zerocfg.resolve.model.activations import Activations, base_of, with_adapters
 from zerocfg.resolve.model.room import device_room, host_room
 from zerocfg.resolve.plan import Decision, Problem
 from zerocfg.resolve.search import buffer_sizes
 from zerocfg.resolve.search.apply_choice import apply_to_engine, apply_to_recipe, argument_of
 from zerocfg.resolve.search.candidates import Candidate, Candidates, is_named, is_set
-from zerocfg.resolve.search.choice import GATHER, MICRO, STAGE, STEPS, ZERO, Choice, Prefer
+from zerocfg.resolve.search.choice import ENGINE, GATHER, MICRO, STAGE, STEPS, ZERO, Choice, Prefer, describe_plan
+from zerocfg.resolve.search.nearest import Change, nearest
 from zerocfg.resolve.search.ranking import Ranked, considered, evaluate, ranked
 from zerocfg.resolve.search.search_space import (
-    TRAINERS,
     ContradictionError,
     SearchSpace,
     choices,
@@ -41,21 +43,19 @@ if TYPE_CHECKING:
 LEAVES = "zero_optimization.leaf_module.classes"
 MOE_NAMES = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
 HALVES = ("bf16", "fp16")
+WITHOUT_MASTERS = "trains 16-bit weights without a copy in fp32"
 TRACED_PLANS = 6  # the best by the closed formula; each different micro batch among them is traced
 
 
 def with_open_values(inputs: Inputs) -> Inputs:
     """The inputs with open values (precision, stage, offload, batch, recomputation) chosen and applied to the run."""
     goals = inputs.spec.goals
-    if goals is not None:
-        inputs = _with_precision(inputs)
-    before = resolve_settings(inputs.run)
-    what = search_space(inputs, before)
-    if what is None:
+    searches = _searches(inputs)
+    if not searches:
         return inputs
-    inputs = replace(inputs, before=before)
+    inputs = searches[0].inputs
     try:
-        rows, notes = _search(inputs, before, what)
+        rows, notes = _search(searches)
     except ContradictionError as error:
         return _without_plan(inputs, Problem("goals", str(error), error.help))
     except ValueError as error:
@@ -64,28 +64,83 @@ def with_open_values(inputs: Inputs) -> Inputs:
             return _without_plan(inputs, Problem(STAGE, message, "Write `stage` into the source."))
         message = f"zerocfg cannot choose: {error}"
         return _without_plan(inputs, Problem("goals", message, "Name the values in the sources instead."))
-    inputs, (best, short) = replace(inputs, notes=(*inputs.notes, *notes)), rows[0]
+    best, short = rows[0]
+    inputs = _search_of(searches, best).inputs
+    inputs = replace(inputs, notes=(*inputs.notes, *notes))
     if short or goals is not None:
         inputs = replace(inputs, considered=tuple(considered(*row) for row in rows))
     if short:
-        return _without_plan(inputs, _none_fits(best, short, chooses_stage=goals is None))
-    return _with_stage(inputs, best) if goals is None else _with_plan(inputs, before, best)
+        return _without_plan(inputs, _none_fits(_search_of(searches, best), best, short))
+    return _with_stage(inputs, best) if goals is None else _with_plan(inputs, rows)
 
 
-def _none_fits(least: Candidate, short: str, *, chooses_stage: bool) -> Problem:
+def _none_fits(search: Search, least: Candidate, short: str) -> Problem:
     message = f"no plan fits: the one that needs least ({_words(least.choice.settings())}) {short}"
+    chooses_stage = search.inputs.spec.goals is None
+    changes = nearest(
+        search.inputs,
+        search.space,
+        lambda inputs: candidates_of(inputs, search.before, resize=not chooses_stage),
+    )
+    fits = f"What would fit: {'; or '.join(map(_changed, changes))}." if changes else ""
     if not chooses_stage:
-        return Problem("goals", message, "Use more devices, more memory or shorter sequences.")
-    way_out = "Use more devices or shorter sequences, or offload the optimizer"
-    return Problem(STAGE, f"no source sets the ZeRO stage, and {message}. {way_out}", "Write `stage` into the source.")
+        return Problem("goals", message, fits or "Use more devices, more memory or shorter sequences.")
+    way_out = fits or "Use more devices or shorter sequences, or offload the optimizer."
+    return Problem(
+        STAGE, f"no source sets the ZeRO stage, and {message}", f"{way_out} Or write `stage` into the source."
+    )
+
+
+def _changed(one: Change) -> str:
+    return f"{one.what}, with {describe_plan(one.plan.choice.settings())}: {_range(one.plan)} of {one.room / GIB:.1f}"
 
 
 def _without_plan(inputs: Inputs, problem: Problem) -> Inputs:
     return replace(inputs, problems=(*inputs.problems, problem))
 
 
-def _search(inputs: Inputs, before: Effective, what: SearchSpace) -> tuple[list[Ranked], list[str]]:
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One engine's part: the run as this engine would start it, its settings before any choice, and what is open."""
+
+    inputs: Inputs
+    before: Effective
+    space: SearchSpace
+
+
+def _searches(inputs: Inputs) -> list[Search]:
+    """One for each engine that can run the job; none where nothing is open."""
+    own = _search_with(inputs)
+    if own is None:
+        return []
+    if inputs.before_engine is None or own.before.value("engine") not in ("ddp", "single"):
+        # Else the script makes the training arguments, and may name an engine there.
+        return [replace(own, space=replace(own.space, engine=None))]
+    return [own, *other_engines(inputs)]
+
+
+def other_engines(inputs: Inputs) -> list[Search]:
+    """The searches of the engines that a run whose engine is open could use as well."""
+    started = [with_engine(inputs, engine) for engine in engines_for(inputs) if engine != inputs.engine]
+    found = [_search_with(one) for one in started if not one.problems]
+    return [one for one in found if one is not None and one.before.value("engine") == one.inputs.engine]
+
+
+def _search_with(inputs: Inputs) -> Search | None:
+    if inputs.spec.goals is not None:
+        inputs = _with_precision(inputs)
+    before = resolve_settings(inputs.run)
+    what = search_space(inputs, before)
+    return None if what is None else Search(replace(inputs, before=before), before, what)
+
+
+def _search_of(searches: list[Search], one: Candidate) -> Search:
+    return next((search for search in searches if search.space.engine == one.choice.engine), searches[0])
+
+
+def _search(searches: list[Search]) -> tuple[list[Ranked], list[str]]:
     """All candidates, the best first, and notes. Raises ValueError with the reason why nothing can be searched."""
+    inputs = searches[0].inputs
     profile, goals = inputs.profile, inputs.spec.goals
     if profile is None:
         raise ValueError("without `hardware:` zerocfg cannot choose one")
@@ -93,20 +148,58 @@ def _search(inputs: Inputs, before: Effective, what: SearchSpace) -> tuple[list[
     if profile.accelerator.planning_gib is None and not (goals and on_cpu):
         raise ValueError(f"the memory of {profile.name} is not known, so zerocfg cannot choose one")
     prefer = goals.prefer if goals else None
-    rows = ranked(evaluate(candidates_of(inputs, before, resize=goals is not None), choices(what)), prefer)
+    found: list[Candidate] = []
+    refused: list[ValueError] = []
+    for one in searches:
+        try:
+            candidates = candidates_of(one.inputs, one.before, resize=goals is not None)
+            found += evaluate(candidates, choices(one.space))
+        except ValueError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    rows = rank_engines(found, prefer)
     if goals is not None and goals.trace and not rows[0][1]:
-        return _traced(inputs, before, rows, goals.prefer)
+        return _traced(searches, rows, goals.prefer)
     return rows, []
 
 
-def _traced(inputs: Inputs, before: Effective, rows: list[Ranked], prefer: Prefer) -> tuple[list[Ranked], list[str]]:
+def rank_engines(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
+    """:func:`ranked`; of several engines one that trains 16-bit weights without a copy in fp32 wins only where no other
+    fits, because it trains another model than they do."""
+    if len({one.choice.engine for one in found}) < 2:
+        return ranked(found, prefer)
+    kept = [one for one in found if not _loses_masters(one)]
+    rows = ranked(kept, prefer) if kept else []
+    if not rows or rows[0][1]:
+        return ranked(found, prefer)
+    rest = [one for one in found if _loses_masters(one)]
+    return [*rows, *((one, one.short or WITHOUT_MASTERS) for one, _ in (ranked(rest, prefer) if rest else []))]
+
+
+def _loses_masters(one: Candidate) -> bool:
+    options = one.setup.options
+    return isinstance(options, TorchOptions) and not options.master and one.setup.lora is None
+
+
+def _traced(searches: list[Search], rows: list[Ranked], prefer: Prefer) -> tuple[list[Ranked], list[str]]:
     """The best plans once more, with the activations of the real model class, and notes."""
     likely = [one for one, _ in rows[:TRACED_PLANS]]
-    candidates = candidates_of(inputs, before, resize=True, tracing=True)
-    workloads = dict.fromkeys(one.setup.workload for one in likely if one.setup.workload)
-    candidates.activations.prepare(likely[0].setup, list(workloads))
-    again = ranked(evaluate(candidates, [one.choice for one in likely]), prefer)
-    return again if again[0][1] else [*again, *rows[TRACED_PLANS:]], candidates.activations.notes
+    # The closed formula does not cover autocast, with which DDP computes: only traced it is known to fit.
+    likely += [one for one, _ in rows[TRACED_PLANS:] if one.word == "unknown" and not one.short][:TRACED_PLANS]
+    again: list[Candidate] = []
+    notes: dict[str, None] = {}
+    for search in searches:
+        own = [one for one in likely if _search_of(searches, one) is search]
+        if not own:
+            continue
+        candidates = candidates_of(search.inputs, search.before, resize=True, tracing=True)
+        workloads = dict.fromkeys(one.setup.workload for one in own if one.setup.workload)
+        candidates.activations.prepare(own[0].setup, list(workloads))
+        again += evaluate(candidates, [one.choice for one in own])
+        notes |= dict.fromkeys(candidates.activations.notes)
+    best = rank_engines(again, prefer)
+    return best if best[0][1] else [*best, *(row for row in rows if row[0] not in likely)], list(notes)
 
 
 def candidates_of(inputs: Inputs, before: Effective, *, resize: bool, tracing: bool = False) -> Candidates:
@@ -148,8 +241,10 @@ def _with_stage(inputs: Inputs, best: Candidate) -> Inputs:
     assert inputs.profile is not None
     device, prediction = inputs.profile.accelerator, best.prediction
     memory = device.planning_gib or 0.0
-    if prediction.complete:
+    if best.word == "fits":
         about = f"the smallest stage that takes up to {prediction.device.high / GIB:.1f} GiB"
+    elif prediction.complete:
+        about = f"the stage most likely to fit ({percent(best.judged.chance or 0.0)}): {_range(best)}"
     else:
         about = f"the smallest stage whose states ({prediction.allocated.expected / GIB:.1f} GiB a rank) leave room"
     reason = f"zerocfg's choice: {about} of {device.name}'s {memory:.0f} GiB"
@@ -157,14 +252,20 @@ def _with_stage(inputs: Inputs, best: Candidate) -> Inputs:
     return _chosen(_in_engine(inputs, stage), stage)
 
 
-def _with_plan(inputs: Inputs, before: Effective, best: Candidate) -> Inputs:
+def _with_plan(inputs: Inputs, rows: list[Ranked]) -> Inputs:
     """The inputs with the values of the best plan applied to the run."""
+    (best, _), before = rows[0], inputs.before
     choice, profile = best.choice, inputs.profile
-    assert profile is not None
+    assert profile is not None and before is not None
     why, given = _reason(inputs, best), _given(inputs)
     found = {name: Decision(value, why, "chosen", inputs=given) for name, value in choice.settings().items()}
     if stages_named(before):
         found.pop(STAGE, None)
+    if choice.engine == "ddp" and choice.processes == 1:
+        found[ENGINE] = replace(found[ENGINE], value="single")
+    told = next((name for name in (ENGINE, STAGE, *found) if name in found and name != "num_processes"), None)
+    if told is not None:
+        found[told] = replace(found[told], reason=why + runner_up(rows))
     if choice.processes == profile.world_size:
         found.pop("num_processes")
     else:
@@ -174,7 +275,7 @@ def _with_plan(inputs: Inputs, before: Effective, best: Candidate) -> Inputs:
     notes = list(inputs.notes)
     if best.verdict != "fits":
         left_out = "".join(f"; not modelled: {gap}" for gap in best.gaps)
-        notes.append(f"the plan may not fit: {_tight(best)}{left_out}; zerocfg plan shows what helps")
+        notes.append(f"the plan may not fit: {_predicted(best)}{left_out}; zerocfg plan shows what helps")
     if choice.offloads and host_room(profile) is None:
         host = (
             f"the plan takes {best.host / GIB:,.0f} GiB of a node's memory, and {profile.name} does not state how much"
@@ -219,9 +320,8 @@ def _reason(inputs: Inputs, best: Candidate) -> str:
     goals, device = inputs.spec.goals, inputs.profile.accelerator if inputs.profile else None
     prefer = goals.prefer if goals else "throughput"
     band, memory = best.prediction.device, device_room(inputs.profile)
-    takes = f"up to {band.high / GIB:.1f} GiB" + (
-        f" of {device.name}'s {memory / GIB:.0f} GiB" if device and memory else ""
-    )
+    needs = f"up to {band.high / GIB:.1f} GiB" if best.verdict == "fits" else _range(best)
+    takes = needs + (f" of {device.name}'s {memory / GIB:.0f} GiB" if device and memory else "")
     if not best.prediction.complete:
         takes = f"states of {best.prediction.allocated.expected / GIB:.1f} GiB a rank"
     speed = f", about {float(f'{best.time.tokens_per_second:.2g}'):,.0f} tokens/s" if best.time else ""
@@ -230,6 +330,20 @@ def _reason(inputs: Inputs, best: Candidate) -> str:
     if best.verdict == "likely":
         fits = f"likely fits ({percent(best.certain.chance or 0.0)})"
     return f"zerocfg's choice, the {word} plan that {fits}: {takes}{speed}"
+
+
+def runner_up(rows: list[Ranked]) -> str:
+    """The best of the other ways to run the job, and why it was not taken: "; next: ..."; nothing where there is none
+    that may fit."""
+    best = _way(rows[0][0])
+    for one, why in rows[1:]:
+        if _way(one) != best and one.word != "does not fit":
+            return f"; next: {describe_plan(one.choice.settings())} ({why})"
+    return ""
+
+
+def _way(one: Candidate) -> Choice:
+    return replace(one.choice, micro_batch=None, accumulation=None)
 
 
 def _given(inputs: Inputs) -> dict[str, Any]:
@@ -245,9 +359,15 @@ def _given(inputs: Inputs) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _tight(best: Candidate) -> str:
+def _predicted(best: Candidate) -> str:
+    if best.prediction.complete:
+        return f"{_range(best)} are predicted"
+    return f"states take {best.prediction.allocated.expected / GIB:.1f} GiB a rank, and activations are not known"
+
+
+def _range(best: Candidate) -> str:
     band = best.prediction.device
-    return f"{band.low / GIB:.1f} to {band.high / GIB:.1f} GiB are predicted"
+    return f"{band.low / GIB:.1f} to {band.high / GIB:.1f} GiB"
 
 
 # -- precision ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from dataclasses import replace
 from zerocfg.memory.options import Device
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.verdict import percent
-from zerocfg.resolve.plan import Considered
+from zerocfg.resolve.plan import Considered, Engine
 from zerocfg.resolve.search.candidates import Candidate, Candidates
 from zerocfg.resolve.search.choice import Choice, Prefer
 
@@ -19,6 +19,7 @@ Ranked = tuple[Candidate, str]
 
 ALIKE = 0.03  # share of the time by which two plans may differ and still count as equally fast
 DEVICE_ORDER: dict[Device, int] = {"none": 0, "cpu": 1, "nvme": 2}
+ENGINE_ORDER: dict[Engine, int] = {"ddp": 0, "deepspeed": 1, "fsdp": 2}
 
 
 def evaluate(candidates: Candidates, wanted: Iterable[Choice]) -> list[Candidate]:
@@ -117,7 +118,8 @@ def _simplicity(one: Candidate) -> tuple[int, ...]:
     choice = one.choice
     return (
         DEVICE_ORDER[choice.offload_optimizer or "none"] + DEVICE_ORDER[choice.offload_param or "none"],
-        choice.stage or 0,
+        choice.sharding,
+        ENGINE_ORDER[choice.engine or "ddp"],
         int(bool(choice.checkpointing)),
         choice.micro_batch or 0,
         -choice.processes,
@@ -152,10 +154,13 @@ def _behind(one: Candidate, best: Candidate, prefer: Prefer | None) -> str:
 
 def _machinery(one: Candidate, best: Candidate) -> str:
     mine, other = one.choice, best.choice
-    if (mine.offload_optimizer, mine.offload_param) != (other.offload_optimizer, other.offload_param):
-        return "less offload" if _simplicity(one)[0] < _simplicity(best)[0] else "more offload"
-    if mine.stage != other.stage:
-        return "less sharding" if (mine.stage or 0) < (other.stage or 0) else "more sharding"
+    moved, less = _simplicity(one)[0], _simplicity(best)[0]
+    if moved != less:
+        return "less offload" if moved < less else "more offload"
+    if mine.sharding != other.sharding:
+        return "less sharding" if mine.sharding < other.sharding else "more sharding"
+    if mine.engine != other.engine:
+        return "another engine that shards as much"
     if mine.checkpointing != other.checkpointing:
         return "recomputation" if mine.checkpointing else "all activations kept"
     if mine.processes != other.processes:

@@ -12,6 +12,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from zerocfg.memory.options import Device
+from zerocfg.resolve.engine.open_engines import TRAINERS
 from zerocfg.resolve.model.setup import CHECKPOINTING, arguments_written
 from zerocfg.resolve.model.trl_trainer import SFT, trainer_of
 from zerocfg.resolve.search.candidates import free_on_drives, is_named, is_set
@@ -22,8 +23,8 @@ from zerocfg.run.stages.fsdp import PARALLEL
 if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.resolve.inputs import Inputs
+    from zerocfg.resolve.plan import Engine
 
-TRAINERS = ("transformers", "trl")
 Offload = tuple[Device, Device]  # of the optimizer, of the parameters
 LARGEST_MICRO = 64  # samples
 OFFLOADS: dict[int, tuple[Offload, ...]] = {
@@ -49,6 +50,8 @@ class SearchSpace:
     global_batch: int | None
     sharing: int = 1
     """Ranks that get the same samples: those of one tensor, or of one sequence."""
+    engine: Engine | None = None
+    """The engine that these values are of, where several are compared."""
 
 
 class ContradictionError(ValueError):
@@ -64,6 +67,8 @@ def choices(what: SearchSpace) -> Iterator[Choice]:
     why_not: ContradictionError | None = None
     any_batch = False
     for nodes, each in what.layouts:
+        if what.engine == "fsdp" and nodes * each == 1:
+            continue  # nothing to shard over
         try:
             pairs = batches(what, _data_parallel(what, nodes * each))
         except ContradictionError as error:
@@ -73,7 +78,7 @@ def choices(what: SearchSpace) -> Iterator[Choice]:
         for stage, recompute, (micro, steps) in product(what.stages, what.checkpointing, pairs):
             offloads = [(None, None)] if stage is None else _offloads(what, stage)
             for optimizer, parameters in offloads:
-                yield Choice(nodes, each, stage, optimizer, parameters, micro, steps, recompute)
+                yield Choice(nodes, each, stage, optimizer, parameters, micro, steps, recompute, what.engine)
     if why_not is not None and not any_batch:
         raise why_not
 
@@ -166,6 +171,7 @@ def search_space(inputs: Inputs, before: Effective) -> SearchSpace | None:
         steps_open=batch and not is_set(before.get(STEPS)) and wanted is not None,
         global_batch=wanted,
         sharing=_sharing(before, ("sp",) if sharded else ("tp", "cp", "sp")),
+        engine=inputs.engine if inputs.before_engine is not None else None,
     )
 
 

@@ -1,0 +1,160 @@
+"""The plans for a model on some hardware without a spec: of a job of the Trainer that leaves everything else open.
+
+The job is an ordinary spec in a folder of its own, so that it is chosen and predicted as any other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.catalog.suggest import closest
+from zerocfg.hardware.profile import load_hardware
+from zerocfg.models.known import known_config, known_names, llama_of
+from zerocfg.resolve.build import THIS, BuildResult, build_plans
+from zerocfg.resolve.explain.alternatives import Alternative, alternatives
+from zerocfg.resolve.explain.forecast import forecast
+from zerocfg.resolve.model.setup import Setup, setup_of_run
+from zerocfg.resolve.spec.spec_file import read_spec
+from zerocfg.run.config import VERSIONS
+from zerocfg.run.hub import CONFIG, find_config, is_hub_name
+from zerocfg.run.model import UNKNOWN
+from zerocfg.source.load import load
+
+if TYPE_CHECKING:
+    from zerocfg.models.hardware import HardwareProfile
+    from zerocfg.resolve.model.gaps import Gap
+
+_COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]{1,2})?)([kmbt]?)", re.IGNORECASE)
+_SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
+SAMPLES = 64  # of a step, or as many as make one for each rank
+TOKENS = 2048  # of a sample
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model's config, and in words where it comes from."""
+
+    name: str
+    config: dict[str, Any]
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlans:
+    """What was compared for a model. ``rows`` are empty where no plan fits; ``built`` then says why.
+
+    ``setup`` is that of the best plan, else of what all of them share; ``notes`` are what is assumed or left out.
+    """
+
+    model: Model
+    profile: HardwareProfile
+    built: BuildResult
+    rows: list[Alternative]
+    setup: Setup
+    gaps: tuple[Gap, ...]
+    notes: tuple[str, ...]
+    samples: int
+    tokens: int
+
+
+def find_model(text: str, folder: Path) -> Model | None:
+    """The model that a word means: a config.json or its folder, a name on the hub, a number of parameters (``7B``).
+
+    None where it is none of them. Raises ValueError with one line for a config that cannot be read, or a number that no
+    model has.
+    """
+    path = find_config(text, folder)
+    if path is not None:
+        document = load(path, path.name, "json")
+        data = document.data()
+        if not isinstance(data, dict):
+            raise ValueError(f"{path} holds no config of a model")
+        cached = not (folder / text).exists()
+        return Model(text, data, "config.json in the hub's cache" if cached else path.name)
+    known = known_config(text) if is_hub_name(text) else None
+    if known is not None:
+        return Model(text, known, "as published")
+    match = _COUNT.fullmatch(text)
+    if match is None:
+        return None
+    config = llama_of(int(float(match[1]) * _SCALES[match[2].lower()]))
+    shape = f"{config['num_hidden_layers']} layers of {config['hidden_size']}"
+    return Model(text, config, f"of Llama's shape, {shape}")
+
+
+def not_a_model(text: str) -> str:
+    """What to write for a name that means no model, in one line."""
+    near = closest(text.rpartition("/")[2], [name.rpartition("/")[2] for name in known_names()])
+    meant = f"did you mean {near}? Else " if near else ""
+    return f"{meant}`hf download {text} {CONFIG}` puts a model into the hub's cache, and a size (7B) stands for any"
+
+
+def plans_of(model: Model, hardware: str, *, lora: bool, tokens: int | None, samples: int | None) -> ModelPlans:
+    """All plans for the model on the hardware, the best first.
+
+    Raises ValueError with one line where the hardware is not known, or nothing can be predicted.
+    """
+    profile = _profile(hardware)
+    length = tokens or TOKENS
+    ranks = profile.world_size
+    batch = samples or math.ceil(SAMPLES / ranks) * ranks
+    if batch % ranks:
+        near = dict.fromkeys(size for size in (batch // ranks * ranks, -(-batch // ranks) * ranks) if size)
+        raise ValueError(f"{batch} samples cannot be shared among {ranks} ranks; take {' or '.join(map(str, near))}")
+    with tempfile.TemporaryDirectory(prefix="zerocfg-") as folder:
+        half = "float16" if profile.accelerator.bf16 is False else "bfloat16"
+        spec = _written(Path(folder).resolve(), model, half if lora else None, length, batch)
+        (built,) = build_plans(read_spec(spec), None, hardware)
+        if built.plan is None and not built.inputs.considered:
+            raise ValueError(f"nothing can be predicted: {built.problems[0].message}")
+        known = forecast(built, tracing=False, changes=False) if built.plan is not None else None
+        rows = alternatives(built) if known is not None else []
+    setup = known.setup if known is not None else _shared(built, ranks)
+    gaps, notes = (known.gaps, known.notes) if known is not None else ((), ())
+    return ModelPlans(model, profile, built, rows, setup, gaps, (*profile.notes, *notes), batch, length)
+
+
+def _shared(built: BuildResult, ranks: int) -> Setup:
+    """What every plan of a run has, whatever is chosen."""
+    effective = built.inputs.before or built.run.effective
+
+    def value(name: str) -> Any:
+        setting = effective.get(name)
+        return None if setting is None or setting.value is UNKNOWN else setting.value
+
+    return setup_of_run(built.run, value, built.inputs.spec, ranks)
+
+
+def _profile(hardware: str) -> HardwareProfile:
+    if hardware == THIS:
+        from zerocfg.hardware.probe import probe
+
+        return probe()
+    return load_hardware(hardware)
+
+
+def _written(folder: Path, model: Model, base: str | None, tokens: int, samples: int) -> Path:
+    """The spec of such a job, with what it names. ``base``: the dtype of a base model that gets adapters, else None."""
+    run = {
+        "consumer": "trl" if base else "transformers",
+        "script": "train.py",
+        "model": CONFIG,
+        "recipe": "recipe.json",
+        "sequence_length": tokens,
+        "goals": {"global_batch_size": samples},
+        "versions": VERSIONS,
+    }
+    recipe: dict[str, Any] = {"output_dir": "out", "max_steps": 1000}
+    if base is not None:
+        recipe |= {"use_peft": True, "dtype": base}
+    files = {"zerocfg.yaml": {"version": 1, "runs": {"model": run}}, CONFIG: model.config, "recipe.json": recipe}
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    (folder / "train.py").write_text("", encoding="utf-8")
+    return folder / "zerocfg.yaml"
