@@ -1,86 +1,143 @@
-"""How long `zerocfg lint` takes, as CPU time of the whole process and as a multiple of `python -c pass`.
+"""CPU time of `zerocfg lint` beside that of the linters of other files, in one run, as ratios.
 
-    python benchmarks/lint/run.py [FOLDER]
+    python -m benchmarks.lint.run [--corpus FOLDER] [--large] [--write]
 
-FOLDER is a tree of real configs, or a whole repository, for the second table; without one only the built-in cases run.
-What it takes only to read, and to parse, every Python file below FOLDER is there to compare with. The least of several
-runs counts: everything that comes on top of it was somebody else's.
+Installs the peers of `peers.txt` and zerocfg itself, as a wheel, into an environment of their own (`.cache/peers`),
+makes the files (`cases.py`), and runs the tools of a row in turn, so that what else the machine does meets all of them.
+The median counts. ``--corpus``: a folder of real configs as one more row; ``--large``: 10,000 files and 50,000
+unrelated ones; ``--write``: results.md and the picture beside this file.
 """
 
 from __future__ import annotations
 
+import argparse
+import datetime
 import os
+import platform
 import resource
+import statistics
 import subprocess
 import sys
+import venv
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-YAML = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
-DS = """{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"},
- "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}
-"""
-LINT = (sys.executable, "-m", "zerocfg", "lint", "--exit-zero")
-READ = """
-import pathlib, sys
-for path in pathlib.Path(sys.argv[1]).rglob("*.py"):
-    path.read_bytes()
-"""
-PARSE = """
-import ast, gc, pathlib, sys, warnings
-gc.disable()
-warnings.simplefilter("ignore")
-for path in pathlib.Path(sys.argv[1]).rglob("*.py"):
-    try:
-        ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
-        pass
-"""
+from benchmarks.lint.cases import Case, cases
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PEERS = ROOT / ".cache" / "peers"
+GOALS = {"yamllint": 1.0, "check-jsonschema": 0.3}
+"""What a pair may take at most, as a multiple of a peer."""
 
 
-def seconds(command: tuple[str, ...], folder: Path, runs: int) -> float:
-    """CPU seconds, user and system, of the fastest run."""
-    best = float("inf")
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
-    for number in range(runs + 1):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
-            command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
-        )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if number:  # the first one writes the bytecode
-            best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return best
+@dataclass
+class Row:
+    """``seconds``: of CPU time, user and system, by tool; one a repetition."""
+
+    case: Case
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+
+    def median(self, tool: str) -> float | None:
+        return statistics.median(self.seconds[tool]) if tool in self.seconds else None
+
+    def ratio(self, peer: str) -> float | None:
+        ours, theirs = self.median("zerocfg"), self.median(peer)
+        return ours / theirs if ours is not None and theirs else None
+
+
+def installed() -> Path:
+    """The folder of programs of the peers' environment, with zerocfg as it is now."""
+    programs = PEERS / "bin"
+    if not programs.exists():
+        venv.create(PEERS, with_pip=True)
+    pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "-r", str(HERE / "peers.txt"), str(ROOT)], check=True)
+    subprocess.run([*pip, "--force-reinstall", "--no-deps", str(ROOT)], check=True)
+    return programs
+
+
+def measured(case: Case, programs: Path) -> Row:
+    """The row of a case; the first round writes bytecode and is not counted."""
+    row = Row(case)
+    for number in range(case.repetitions + 1):
+        for tool, commands in case.commands.items():
+            took = sum(_cpu(command, case.folder, programs) for command in commands)
+            if number:
+                row.seconds.setdefault(tool, []).append(took)
+        _tell(f"{case.title}: {number} of {case.repetitions}")
+    _tell("")
+    return row
+
+
+def _cpu(command: list[str], folder: Path, programs: Path) -> float:
+    """CPU seconds of a command, with those of its children. Raises RuntimeError where it neither passes nor finds."""
+    left_out = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "CI", "GITHUB_ACTIONS")
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [str(programs / command[0]), *command[1:]], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode not in (0, 1, 13):  # 13 and its like: what zizmor found
+        raise RuntimeError(f"{' '.join(command[:4])} left with {done.returncode}: {done.stderr[-500:]}")
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def table(rows: list[Row]) -> str:
+    """The rows in Markdown: milliseconds, and ratios to the two peers that read the same files."""
+    tools = list(dict.fromkeys(tool for row in rows for tool in row.seconds))
+    head = ["", *tools, *(f"zerocfg / {peer}" for peer in GOALS)]
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    for row in rows:
+        times = ("" if (took := row.median(tool)) is None else f"{took * 1000:,.0f}" for tool in tools)
+        ratios = ("" if (ratio := row.ratio(peer)) is None else f"{ratio:.2f}" for peer in GOALS)
+        lines.append("| " + " | ".join([row.case.title, *times, *ratios]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def described(rows: list[Row], began: tuple[float, ...]) -> str:
+    peers = ", ".join((HERE / "peers.txt").read_text().split()).replace("==", " ")
+    loads = (" ".join(f"{one:.1f}" for one in load) for load in (began, os.getloadavg()))
+    when = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    machine = f"{os.cpu_count()} CPUs ({platform.machine()}), Python {platform.python_version()}"
+    return (
+        "# Time of `zerocfg lint` beside other linters\n\n"
+        f"`python -m benchmarks.lint.run`, {when}, {machine}; load of 1, 5 and 15 minutes at the beginning "
+        f"{next(loads)}, at the end {next(loads)}. Peers: {peers}.\nMedian CPU time, user and system, in ms; the tools "
+        "of a row run in turn.\n\n"
+        f"{table(rows)}\n"
+        "yamllint reads the JSON, too (a subset of YAML, rules `relaxed`); check-jsonschema is two processes, one a "
+        "schema; ruff, torch-preflight and\nzizmor have one file of their own kind (a script, a workflow).\n\n"
+        "![Ratios to the peers](results.svg)\n"
+    )
+
+
+def _tell(line: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{line}")
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path)
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    programs = installed()
+    began = os.getloadavg()
     with TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "one").mkdir()
-        (folder / "one" / "accelerate.yaml").write_text(YAML)
-        (folder / "one" / "ds.json").write_text(DS)
-        (folder / "many").mkdir()
-        for number in range(100):
-            (folder / "many" / f"{number}.json").write_text(DS)
-        cases = {
-            "python -c pass": (sys.executable, "-c", "pass"),
-            "zerocfg --version": (sys.executable, "-m", "zerocfg", "--version"),
-            "import click, yaml, dataclasses": (sys.executable, "-c", "import click, yaml, dataclasses"),
-            "lint: one YAML and its JSON": (*LINT, "one"),
-            "lint: 100 JSON files": (*LINT, "many"),
-        }
-        if len(sys.argv) > 1:
-            corpus = str(Path(sys.argv[1]).resolve())
-            scripts = sum(1 for _ in Path(corpus).rglob("*.py"))
-            cases[f"reading: {scripts} Python files of a folder"] = (sys.executable, "-c", READ, corpus)
-            cases["ast.parse: the same folder"] = (sys.executable, "-c", PARSE, corpus)
-            cases["lint: the given folder"] = (*LINT, corpus)
-            cases["lint --diff --unsafe-fixes: the same"] = (*LINT, "--diff", "--unsafe-fixes", corpus)
-        bare = 0.0
-        for title, command in cases.items():
-            took = seconds(command, folder, 3 if "folder" in title or "same" in title else 11)
-            bare = bare or took
-            print(f"{title:<40} {took * 1000:7.0f} ms {took / bare:7.1f} x")
+        below = Path(name)
+        corpus = asked.corpus.resolve() if asked.corpus is not None else None
+        every = cases(below, ROOT / "schemas" / "editor", corpus, large=asked.large)
+        rows = [measured(case, programs) for case in every]
+    print(table(rows))
+    if asked.write:
+        from benchmarks.lint.picture import draw
+
+        (HERE / "results.md").write_text(described(rows, began))
+        draw(rows, HERE / "results.svg")
 
 
 if __name__ == "__main__":
