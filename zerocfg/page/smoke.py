@@ -7,7 +7,7 @@ from pathlib import Path
 
 from zerocfg.emit import lock
 from zerocfg.emit.lenient_json import number
-from zerocfg.page.formatting import GIB, Unit, size, unit_for
+from zerocfg.page.formatting import GIB, Unit, unit_for
 from zerocfg.smoke.certify import certificate_file
 from zerocfg.smoke.model import certificate
 from zerocfg.smoke.model.certificate import Check, Diagnosis, Measured
@@ -178,9 +178,3 @@ def _points(measured: Measured, before: int) -> list[Point]:
 
 def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
-
-
-def predicted_peak(measured: Smoke) -> str:
-    """The most that is predicted of any phase, as text; empty where it cannot be compared."""
-    profile = measured.profile
-    return size(max(profile.predicted.values())) if profile is not None and profile.predicted else ""

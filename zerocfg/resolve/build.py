@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,10 +53,6 @@ class BuildResult:
         settings = self.run.effective.settings
         places = (place_of(settings[name].origin) for name in self.inputs.moved if name in settings)
         return {place for place in places if place is not None}
-
-    def with_run(self, run: Run) -> BuildResult:
-        """The same with more known about the run."""
-        return replace(self, inputs=replace(self.inputs, run=run))
 
 
 def build_plans(

@@ -90,13 +90,7 @@ def primary_location(run: Run, origins: Iterable[Origin], where: str = "entry") 
 
 
 def reported(
-    run: Run,
-    failure: Failure,
-    help_text: str = "",
-    fix: Fix | None = None,
-    *,
-    where: str = "entry",
-    message: str = "",
+    run: Run, failure: Failure, help_text: str = "", fix: Fix | None = None, *, where: str = "entry", message: str = ""
 ) -> Finding:
     """A failure at its first place, in its own words where no ``message`` tells it better."""
     location, related = primary_location(run, failure.places, where)

@@ -12,13 +12,7 @@ from zerocfg.rules.key import accelerate
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry
 
-_ONLY_1 = (
-    "sharding_strategy",
-    "forward_prefetch",
-    "backward_prefetch",
-    "use_orig_params",
-    "sync_module_states",
-)
+_ONLY_1 = ("sharding_strategy", "forward_prefetch", "backward_prefetch", "use_orig_params", "sync_module_states")
 
 
 @rule("ZC608", "fsdp-version-not-written", Severity.NOTE, versions="accelerate>=1.6")

@@ -167,11 +167,7 @@ def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
     )
 
 
-_NAMES = {
-    "deepspeed_config": "DEEPSPEED",
-    "fsdp_config": "FSDP",
-    "megatron_lm_config": "MEGATRON_LM",
-}
+_NAMES = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "megatron_lm_config": "MEGATRON_LM"}
 
 
 @rule("ZC604", "section-of-another-engine", Severity.ERROR)

@@ -8,23 +8,10 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import argument, set_argument
 from zerocfg.rules.effects import TRAINERS
-from zerocfg.rules.fsdp.plugin import (
-    ARGUMENTS,
-    argument_key,
-    argument_version,
-    fsdp_key,
-    fsdp_version,
-    releases,
-)
+from zerocfg.rules.fsdp.plugin import ARGUMENTS, argument_key, argument_version, fsdp_key, fsdp_version, releases
 from zerocfg.run.model import Run
 
-_NUMBERS = {
-    "1": "FULL_SHARD",
-    "2": "SHARD_GRAD_OP",
-    "3": "NO_SHARD",
-    "4": "HYBRID_SHARD",
-    "5": "HYBRID_SHARD_ZERO2",
-}
+_NUMBERS = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2"}
 _FIRST_ONLY = (
     "forward_prefetch",
     "backward_prefetch",

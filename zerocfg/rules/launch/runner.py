@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import called
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.line import (
-    all_options_seen,
-    exported,
-    from_option,
-    is_page,
-    line_fix,
-    line_option,
-    started_by,
-)
+from zerocfg.rules.line import all_options_seen, exported, from_option, is_page, line_fix, line_option, started_by
 from zerocfg.run.model import Run
 
 if TYPE_CHECKING:
