@@ -31,15 +31,20 @@ def fix_all(
     """Apply every fix that holds. Returns the changed texts, the result that remains and how many fixes were applied.
 
     A fix that touches two files is applied to both or to neither. ``wanted``: only fixes of these findings, though no
-    other may come by them.
+    other may come by them. A fix that did not hold is tried once more after others were applied: what was in its way
+    may be gone. One that held is never tried again, so that this ends.
     """
     texts: Texts = {}
     tried: set[Identity] = set()
-    applied = 0
+    held: set[Identity] = set()
+    applied = before = 0
     while True:
         chosen = _one_in_each_group(result, unsafe, tried, wanted)
-        if not chosen:
+        if not chosen and applied == before:
             return texts, _without_tried(result, tried), applied
+        if not chosen:
+            before, tried = applied, set(held)
+            continue
         tried.update(map(_identity, chosen))
         fitting = [(found, change) for found in chosen if (change := edited(found)) is not None]
         if not fitting:
@@ -51,6 +56,7 @@ def fix_all(
             continue
         texts = _all(texts, changes)
         result = after if len(changes) == len(fitting) else relint(texts)
+        held.update(map(_identity, kept))
         applied += len(changes)
 
 
