@@ -235,7 +235,7 @@ def test_the_seeds(name: str, zerocfg: Cli, tmp_path: Path) -> None:
     seeds = ROOT.parent / "shared" / "seeds"
     text = next((one.read_text() for one in seeds.glob("*.txt") if f"{name}.yaml`:**" in one.read_text()), None)
     if text is None:
-        pytest.skip("the seeds are not here")
+        pytest.skip("no corpus of real configs here, which the seeds are part of")
     found = re.search(rf"{name}\.yaml`:\*\*\n\n```yaml\n(.*?)```", text, re.S)
     assert found is not None
     convert(zerocfg, tmp_path, found[1])

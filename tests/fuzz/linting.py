@@ -100,7 +100,7 @@ def _terminals(folder: Path, random: Random) -> None:
         ("lint", f"./{odd}"),
         ("explain", "--run", random.choice(("run.sh", "recipe.yaml"))),
         ("diff", "ds.json", f"./{odd}"),
-        ("convert", f"./{odd}"),
+        ("convert", f"./{odd}", "--to", "fsdp2"),
         ("plan", f"./{odd}"),
         ("gate", "--only", "lint"),
         ("check-resume", "."),

@@ -79,7 +79,9 @@ def test_what_breaks_is_made_small_and_replays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", ["zerocfg.cli.terminal.harmless", "zerocfg.report.formats.harmless"])
 def test_what_a_terminal_would_obey_is_noticed(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = b'{"train_batch_size": "x", "\\u001b]0;PWN\\u0007": 1}'
-    put({"odd.json": config, "ds.json": config}, tmp_path)
+    line = b"deepspeed train.py --deepspeed_config ds.json\n"
+    recipe = b'output_dir: out\nper_device_train_batch_size: 1\ndeepspeed: {"\\u001b]0;PWN\\u0007": 1}\n'
+    put({"odd.json": config, "ds.json": config, "run.sh": line, "recipe.yaml": recipe}, tmp_path)
     monkeypatch.chdir(tmp_path)
     check = by_name("terminals").check
     check(tmp_path, Random(0))

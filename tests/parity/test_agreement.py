@@ -258,8 +258,9 @@ def softer(told: dict[Any, str], tree: dict[str, Any]) -> bool:
 
 def converted(error: Any) -> bool:
     """Whether a plain validator refuses a value only because it knows no conversions: text, a truth value or a number
-    of another type, which the library converts or never looks at; null and "auto" that count as absent; an argument of
-    the launcher in any section, which the launcher takes."""
+    of another type, which the library converts or never looks at; anything where only its truth counts; null and "auto"
+    that count as absent; an argument of the launcher in any section, which the launcher takes."""
     if error.validator == "additionalProperties":
         return "also" in error.schema["x-zerocfg"]
-    return not isinstance(error.instance, dict) or error.instance == {}
+    truth = error.schema.get("x-zerocfg", {}).get("reads") == "truth"
+    return truth or not isinstance(error.instance, dict) or error.instance == {}

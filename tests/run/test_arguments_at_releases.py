@@ -68,5 +68,5 @@ def test_warmup_ratio(declared: str, share: object) -> None:
     ],
 )
 def test_apex(declared: str, recipe: str, enabled: object) -> None:
-    apex = arguments("transformers", recipe, transformers=declared).apex
+    apex = arguments("transformers", recipe, transformers=declared).apex()
     assert (apex[0].value if apex is not None else None) is enabled

@@ -15,7 +15,7 @@ from pydantic import PrivateAttr, ValidationError
 
 from zerocfg.budgets import TENSORS
 from zerocfg.models.architectures import Tensor, UnknownShapeError, complete, tensors_of
-from zerocfg.models.base import Section, key
+from zerocfg.models.base import Consumer, Section, key
 from zerocfg.models.families import FAMILIES
 
 # Multimodal types (transformers 5.23) whose language part is a known family: the type of a text_config
@@ -102,6 +102,21 @@ class ModelFacts(Section):
         listed = sum(count for _, count in self.tensor_sizes)
         largest = self.largest_parameter or (self.vocab_size or 0) * (self.hidden_size or 0)
         return max(listed, self.parameters // largest if self.parameters and largest else 0)
+
+    def hidden_size_for(self, consumer: Consumer) -> int | None:
+        """The width that this consumer computes `auto` bucket sizes from; None: it finds none and stops
+        with an error.
+
+        transformers' Trainer looks into `text_config` too (transformers/integrations/deepspeed.py,
+        trainer_config_finalize); accelerate does not (accelerate/accelerator.py, _prepare_deepspeed).
+        DeepSpeed itself never looks. For a model type that zerocfg does not know, None may only mean that
+        the file spells the width in its own way (``unknown_because`` is then set).
+        """
+        if consumer == "deepspeed":
+            return None
+        if self.config_hidden_size is not None or consumer == "accelerate":
+            return self.config_hidden_size
+        return self.text_config_hidden_size
 
     @property
     def trainable(self) -> int | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
+from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import admits
 from zerocfg.resolve.engine.engine_selection import launched_source
 from zerocfg.run.stages.arguments import arguments_of
@@ -16,7 +18,8 @@ TRAINERS = ("transformers", "trl")
 """Consumers whose loop trains with each engine; the loop of a script's own is written for one."""
 _NAMES_ONE = ("distributed_type", "deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config")
 """Keys of an accelerate config, or options of its launcher, that are for one engine."""
-_EXPORTED = ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_MEGATRON_LM")
+_SWITCHES = ("use_deepspeed", "use_fsdp", "use_megatron_lm")
+"""Options of accelerate's launcher that turn on one engine."""
 _FSDP_2 = {"accelerate": "1.6", "torch": "2.6", "transformers": "5.0"}
 """The releases from which on a Trainer shards with FSDP 2: accelerate's and torch's have it, and of older Trainers
 nothing was seen."""
@@ -30,8 +33,15 @@ def is_open(found: Inputs) -> bool:
     if profile is None or profile.accelerator.vendor == "cpu" or run.deepspeed is not None:
         return False
     source = launched_source(run)
-    named = any(source.get(key) for key in _NAMES_ONE) or any(name in run.environment for name in _EXPORTED)
+    named = any(source.get(key) for key in _NAMES_ONE) or any(name in run.environment for name in _exported())
     return not named and source.get("mixed_precision") != "fp8"
+
+
+@cache
+def _exported() -> frozenset[str]:
+    """The variables by which the launcher's switches reach the job."""
+    options = load_schema("accelerate-launcher").root.keys
+    return frozenset(variable for switch in _SWITCHES for variable in options[switch].variables)
 
 
 def engines_for(found: Inputs) -> tuple[Engine, ...]:
