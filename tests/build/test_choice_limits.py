@@ -20,7 +20,15 @@ from zerocfg.resolve.explain import alternatives, plan_summary
 from zerocfg.resolve.inputs import Inputs
 from zerocfg.resolve.model.activations import Activations
 from zerocfg.resolve.model.room import host_room
-from zerocfg.resolve.search import buffer_sizes, candidates, choose, search_space
+from zerocfg.resolve.search import (
+    buffer_sizes,
+    candidates,
+    engine_search,
+    follow_ups,
+    precision,
+    search_space,
+    take_plan,
+)
 from zerocfg.resolve.search.apply_choice import with_value
 from zerocfg.resolve.search.candidates import (
     Candidate,
@@ -328,7 +336,7 @@ class TestRanking:
         inputs: Any = SimpleNamespace(spec=goals, profile=profile())
 
         def reason(one: Candidate) -> str:
-            return choose._reason(inputs, replace(one, time=None))
+            return take_plan._reason(inputs, replace(one, time=None))
 
         start = "zerocfg's choice, the fastest plan that"
         likely = reason(other(1.0, 78.7, "likely", chance=0.62))
@@ -670,18 +678,18 @@ class TestSearch:
     ) -> None:
         rows, again = [(candidate(PLAIN), ""), (other(stage=3), "slower")], [(other(stage=1), "")]
         asked: list[Any] = []
-        monkeypatch.setattr(choose, "candidates_of", lambda *_, resize: asked.append(resize))
-        monkeypatch.setattr(choose, "choices", lambda _: ())
-        monkeypatch.setattr(choose, "evaluate", lambda *_: [rows[0][0]])
-        monkeypatch.setattr(choose, "ranked", lambda *_: rows)
-        monkeypatch.setattr(choose, "_traced", lambda *_: (again, ["traced"]))
+        monkeypatch.setattr(engine_search, "candidates_of", lambda *_, resize: asked.append(resize))
+        monkeypatch.setattr(engine_search, "choices", lambda _: ())
+        monkeypatch.setattr(engine_search, "evaluate", lambda *_: [rows[0][0]])
+        monkeypatch.setattr(engine_search, "ranked", lambda *_: rows)
+        monkeypatch.setattr(engine_search, "_traced", lambda *_: (again, ["traced"]))
         inputs: Any = SimpleNamespace(profile=profile(), spec=SimpleNamespace(goals=goals))
         search: Any = SimpleNamespace(inputs=inputs, before=Effective(), space=None)
         expected = (again, ["traced"]) if traced else (rows, [])
-        assert choose._search([search]) == expected and asked == [resize]
+        assert engine_search.ranked_plans([search]) == expected and asked == [resize]
         inputs.profile = None
         with pytest.raises(ValueError, match="without `hardware:` zerocfg cannot choose one"):
-            choose._search([search])
+            engine_search.ranked_plans([search])
 
     def test_the_six_best_are_traced(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each different micro batch once; the order among the six is that of the traced plans."""
@@ -696,9 +704,9 @@ class TestSearch:
             of=lambda choice: candidate(choice, 10.0 - choice.nodes),
             activations=SimpleNamespace(prepare=lambda *what: prepared.append(what), notes=["traced"]),
         )
-        monkeypatch.setattr(choose, "candidates_of", lambda *_, **how: asked.append(how) or found)
+        monkeypatch.setattr(engine_search, "candidates_of", lambda *_, **how: asked.append(how) or found)
         search: Any = SimpleNamespace(inputs=None, before=Effective(), space=SimpleNamespace(engine=None))
-        again, notes = choose._traced([search], rows, "throughput")
+        again, notes = engine_search._traced([search], rows, "throughput")
         assert asked == [{"resize": True, "tracing": True}] and notes == ["traced"]
         assert prepared == [(rows[0][0].setup, [Workload(size, 4096) for size in (1, 2, 4)])]
         assert [one.choice.nodes for one, _ in again] == [6, 5, 4, 3, 2, 1, 7, 8] and again[6:] == rows[6:]
@@ -715,11 +723,11 @@ class TestSearch:
                 engine="deepspeed",
                 model_file=file,
             )
-            one = choose.candidates_of(inputs, Effective(), resize=True)
+            one = engine_search.candidates_of(inputs, Effective(), resize=True)
             assert one.activations.config == config and one.activations.tracing is False and one.resize
-            assert choose._as_it_is(inputs) == Choice(1, 8, 3)
+            assert engine_search._as_it_is(inputs) == Choice(1, 8, 3)
             inputs.engine = "fsdp"
-            assert choose._as_it_is(inputs) == Choice(1, 8)
+            assert engine_search._as_it_is(inputs) == Choice(1, 8)
 
 
 class TestTaken:
@@ -752,7 +760,7 @@ class TestTaken:
         one = profile(host=host)
         inputs = Inputs(Run("a", "accelerate"), spec, Path(), "deepspeed", one, FACTS, before=Effective())
         best = replace(other(None, word=word, offload_optimizer=device), host=3 * GIB)
-        found = choose._with_plan(inputs, [(best, "")])
+        found = take_plan.with_plan(inputs, [(best, "")])
         places = {name: one.value for name, one in found.chosen.items() if name.endswith(".device")}
         assert places == ({} if device == "none" else {OPTIMIZER_DEVICE: device})
         assert list(found.notes) == notes
@@ -763,7 +771,7 @@ class TestTaken:
         file = SourceFile("ds.json", "deepspeed", source, load_as(source, "json")) if written else None
         spec = RunSpec.model_validate({"consumer": "accelerate", "script": "a.py"})
         inputs = Inputs(Run("a", "accelerate", deepspeed=file), spec, Path(), "deepspeed", profile(), FACTS)
-        found = choose._with_precision(inputs)
+        found = precision.with_precision(inputs)
         run = found.run
         assert found.chosen == {} and run.flags["mixed_precision"].value == "bf16"
         assert (run.deepspeed.data() if run.deepspeed else None) == ({"bf16": {"enabled": True}} if written else None)
@@ -890,7 +898,7 @@ class TestStated:
         """Since DeepSpeed 0.19.5; a range is planned for its newest release."""
         effective = Effective(settings={f"{ZERO}{part}.device": setting(device)})
         run: Any = SimpleNamespace(versions={"deepspeed": release}, memory=None)
-        found = choose.pinned_memory(effective, run, None, [])
+        found = follow_ups.pinned_memory(effective, run, None, [])
         name = f"{ZERO}{part}.pin_memory"
         assert {key: one.value for key, one in found.items()} == ({} if pinned is None else {name: pinned})
 
@@ -903,17 +911,17 @@ class TestStated:
         effective = Effective(settings={OPTIMIZER_DEVICE: setting("cpu")})
         memory = SimpleNamespace(host_states_gib=needed, pinned_rounding_gib=lost)
         run: Any = SimpleNamespace(versions={"deepspeed": "0.19.8"}, memory=memory)
-        found = choose.pinned_memory(effective, run, profile(host=Host(ram_gib=100.0)), [])
+        found = follow_ups.pinned_memory(effective, run, profile(host=Host(ram_gib=100.0)), [])
         assert found[f"{ZERO}offload_optimizer.pin_memory"].value is pinned
         notes: list[str] = []
-        choose.pinned_memory(effective, run, profile(host=Host(ram_gib=100.0, memlock=1 << 30)), notes)
+        follow_ups.pinned_memory(effective, run, profile(host=Host(ram_gib=100.0, memlock=1 << 30)), notes)
         assert len(notes) == pinned, "a limit of locked memory counts for what is locked"
 
     def test_what_a_node_would_need_is_told(self) -> None:
         effective = Effective(settings={OPTIMIZER_DEVICE: setting("cpu")})
         memory = SimpleNamespace(host_states_gib=110.0, pinned_rounding_gib=20.0)
         run: Any = SimpleNamespace(versions={}, memory=memory)
-        (found,) = choose.pinned_memory(effective, run, profile(host=Host(ram_gib=100.0)), []).values()
+        (found,) = follow_ups.pinned_memory(effective, run, profile(host=Host(ram_gib=100.0)), []).values()
         assert found.reason == (
             "zerocfg's choice: page-locked blocks are rounded up to powers of two, 110 GiB of a node's 100 GiB; "
             "without it 90 GiB"
@@ -925,9 +933,9 @@ class TestStated:
         effective = Effective(settings={OPTIMIZER_DEVICE: setting("cpu"), name: setting(written)})
         run: Any = SimpleNamespace(versions={}, memory=None)
         told: list[str] = []
-        assert choose.pinned_memory(effective, run, profile(host=Host(memlock=1 << 30)), told) == {}
+        assert follow_ups.pinned_memory(effective, run, profile(host=Host(memlock=1 << 30)), told) == {}
         assert len(told) == notes and all(" 1.00 GiB (ulimit -l)" in text for text in told)
-        assert choose.pinned_memory(effective, run, profile(host=Host()), told) == {} and len(told) == notes
+        assert follow_ups.pinned_memory(effective, run, profile(host=Host()), told) == {} and len(told) == notes
 
     @pytest.mark.parametrize(
         ("one", "stage", "gathered"),
@@ -942,7 +950,7 @@ class TestStated:
     )
     def test_whole_weights_unless_they_are_refused(self, one: Setting | None, stage: int, gathered: bool) -> None:
         effective = Effective(settings={GATHER: one} if one else {})
-        found = choose.gather_weights(effective, stage, "transformers")
+        found = follow_ups.gather_weights(effective, stage, "transformers")
         assert {name: decision.value for name, decision in found.items()} == ({GATHER: True} if gathered else {})
         if one is not None and gathered:
             word = 'the Trainer would read "auto" as false' if one.overridden else "nobody sets it"
@@ -953,23 +961,23 @@ class TestStated:
         [
             (3, {}, None, True),
             (2, {}, None, False),
-            (3, {choose.LEAVES: ["Other"]}, None, False),
+            (3, {follow_ups.LEAVES: ["Other"]}, None, False),
             (3, {}, "Block", False),
             (3, {}, "", True),
         ],
     )
     def test_blocks_of_experts(self, stage: int, settings: dict[str, Any], exported: str | None, leaves: bool) -> None:
-        environment = {} if exported is None else {choose.MOE_NAMES: setting(exported)}
+        environment = {} if exported is None else {follow_ups.MOE_NAMES: setting(exported)}
         named = {name: setting(value) for name, value in settings.items()}
         one: Any = SimpleNamespace(leaf_modules=["Block"], model_type="moe")
-        found = choose.leaf_modules(Effective(environment, named), stage, one)
+        found = follow_ups.leaf_modules(Effective(environment, named), stage, one)
         assert {name: decision.value for name, decision in found.items()} == (
-            {choose.LEAVES: ["Block"]} if leaves else {}
+            {follow_ups.LEAVES: ["Block"]} if leaves else {}
         )
 
     def test_blocks_that_deepspeed_knows(self) -> None:
-        name = choose.MOE_BLOCKS[0].rpartition(".")[2]
-        assert choose.leaf_modules(Effective(), 3, SimpleNamespace(leaf_modules=[name], model_type="moe")) == {}  # type: ignore[arg-type]
+        name = follow_ups.MOE_BLOCKS[0].rpartition(".")[2]
+        assert follow_ups.leaf_modules(Effective(), 3, SimpleNamespace(leaf_modules=[name], model_type="moe")) == {}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from zerocfg.resolve.model import memory_summary as memory_summaries
 from zerocfg.resolve.model.memory_summary import _least, _Predicted, memory_summary
 from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
 from zerocfg.resolve.provenance import Provenance
-from zerocfg.resolve.search import choose
+from zerocfg.resolve.search import take_plan
 from zerocfg.resolve.spec.locate_problems import _where
 from zerocfg.run.facts import MemorySummary, ModelSummary
 from zerocfg.run.model import Effective, Origin, Run, Setting, SourceFile
@@ -448,22 +448,22 @@ def test_the_reason_of_a_stage_tells_what_it_takes() -> None:
         best: Any = SimpleNamespace(
             choice=SimpleNamespace(stage=2), prediction=prediction, time=None, word=verdict, verdict=verdict, gaps=()
         )
-        (one,) = choose._with_stage(inputs, best).chosen.values()
+        (one,) = take_plan.with_stage(inputs, best).chosen.values()
         assert one.value == 2 and words in one.reason and one.reason.endswith(f"of A100-SXM-80GB's {memory:.0f} GiB")
         assert one.inputs == {"hardware": "8xA100-80GB", "parameters": FACTS.parameters}
-        text = choose._reason(inputs, best)
+        text = take_plan._reason(inputs, best)
         takes = f"up to 3.0 GiB of A100-SXM-80GB's {memory:.0f} GiB" if complete else "states of 2.0 GiB a rank"
         assert text == f"zerocfg's choice, the fastest plan that {'fits' if complete else 'may fit'}: {takes}"
     sure = Verdict("likely", 0.784)
     likely: Any = SimpleNamespace(
         **vars(best) | {"word": "likely", "verdict": "likely", "certain": sure, "judged": sure}
     )
-    assert ", the fastest plan that likely fits (78%): " in choose._reason(inputs, likely)
+    assert ", the fastest plan that likely fits (78%): " in take_plan._reason(inputs, likely)
     likely.prediction.complete = True
-    (one,) = choose._with_stage(inputs, likely).chosen.values()
+    (one,) = take_plan.with_stage(inputs, likely).chosen.values()
     assert one.reason.startswith("zerocfg's choice: the stage most likely to fit (78%): 1.0 to 3.0 GiB of A100")
     best.time = SimpleNamespace(tokens_per_second=12345.0)
-    assert choose._reason(inputs, best).endswith(", about 12,000 tokens/s")
+    assert take_plan._reason(inputs, best).endswith(", about 12,000 tokens/s")
 
 
 class TestPlaces:

@@ -12,9 +12,9 @@ from tests.build.conftest import Files, Workplace
 from tests.build.test_search import SEVEN, SMALL, found, wanted
 from zerocfg.resolve.build import BuildResult
 from zerocfg.resolve.explain.alternatives import alternatives
-from zerocfg.resolve.search import choose
+from zerocfg.resolve.search import engine_search
 from zerocfg.resolve.search.choice import ENGINE, STAGE
-from zerocfg.resolve.search.choose import WITHOUT_MASTERS
+from zerocfg.resolve.search.engine_search import WITHOUT_MASTERS
 
 BF16 = {"torch_dtype": "bfloat16"}
 
@@ -143,7 +143,7 @@ def test_sixteen_bits_without_a_copy_win_only_where_nothing_else_fits(workplace:
 
 
 def test_fsdp_2_is_emitted_whole(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "engines_for", lambda _: ("ddp", "fsdp"))
+    monkeypatch.setattr(engine_search, "engines_for", lambda _: ("ddp", "fsdp"))
     _, lock = workplace.built(unnamed())
     assert lock["settings"]["engine"]["value"] == "fsdp"
     config = yaml.safe_load((workplace.folder / "out/a/accelerate.yaml").read_text())

@@ -21,7 +21,7 @@ from zerocfg.resolve.inputs import Inputs
 from zerocfg.resolve.plan import Decision
 from zerocfg.resolve.provenance import BUCKETS, Provenance, _plain
 from zerocfg.resolve.resolve import ALWAYS, GATHER, _open, _profile_file, _refused, _Resolver
-from zerocfg.resolve.search import choose, search_space
+from zerocfg.resolve.search import precision, search_space, take_plan
 from zerocfg.resolve.search.apply_choice import apply_to_engine
 from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Choice
 from zerocfg.run.facts import HardwareSummary, ModelSummary
@@ -361,8 +361,8 @@ class TestEngine:
         assert list(engine_selection._wrong_launcher(inputs_of(run_of(accelerate=accelerate, recipe=recipe)))) == []
 
     def test_the_way_out_of_a_lost_precision(self) -> None:
-        for precision, help in (("bf16", "Write `bf16: true` into the recipe"), ("fp8", "Take it out")):
-            run = run_of(accelerate={"mixed_precision": precision}, recipe={"max_steps": 1})
+        for half, help in (("bf16", "Write `bf16: true` into the recipe"), ("fp8", "Take it out")):
+            run = run_of(accelerate={"mixed_precision": half}, recipe={"max_steps": 1})
             (problem,) = engine_selection._wrong_launcher(inputs_of(run, launcher="torchrun"))
             assert problem.help == f"{help}, or leave `launcher:` out."
 
@@ -529,7 +529,7 @@ class TestChosen:
     def test_where_a_batch_goes(self, consumer: str, more: Any, config: Any, changes: set[str]) -> None:
         found = inputs_of(run_of(consumer, **more))
         chosen = {MICRO: Decision(2, "", "chosen"), STEPS: Decision(4, "", "chosen"), STAGE: Decision(3, "", "chosen")}
-        found = choose._with_batch(found, {**chosen, "gradient_checkpointing": self.ONE})
+        found = take_plan._with_batch(found, {**chosen, "gradient_checkpointing": self.ONE})
         data = found.run.deepspeed.data() if found.run.deepspeed else None
         assert data == config
         if changes:
@@ -553,17 +553,17 @@ class TestChosen:
         assert found.profile is not None
         profile = found.profile.model_copy(update={"host": Host(nvme=mounts if host else [])})
         found = replace(found, profile=profile)
-        chosen = choose._sizes(found, Effective(), Choice(1, 8, 3, optimizer, parameters))
+        chosen = take_plan._sizes(found, Effective(), Choice(1, 8, 3, optimizer, parameters))
         assert {name: one.value for name, one in chosen.items() if name.endswith("nvme_path")} == paths
         assert ("aio.block_size" in chosen) is bool(paths)
         named = Effective(settings={"aio.block_size": setting(1), ZERO + "reduce_bucket_size": setting("auto")})
-        chosen = choose._sizes(found, named, Choice(1, 8, 3, optimizer, parameters))
+        chosen = take_plan._sizes(found, named, Choice(1, 8, 3, optimizer, parameters))
         assert not {"aio.block_size", ZERO + "reduce_bucket_size"} & set(chosen), "a source names them"
 
     def precision(self, hardware: str, consumer: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any], Inputs]:
         """What is decided, what changes in the recipe."""
         engine = more.pop("engine", "deepspeed")
-        found = choose._with_precision(inputs_of(run_of(consumer, **more), engine, hardware))
+        found = precision.with_precision(inputs_of(run_of(consumer, **more), engine, hardware))
         decided = {name: one.value for name, one in found.chosen.items()}
         return decided, {name: one.value for name, one in found.changes.items()}, found
 
@@ -603,7 +603,7 @@ class TestChosen:
             found = engine_selection.select_engine(
                 inputs_of(run_of(consumer, deepspeed=config, recipe={"max_steps": 1}))
             )
-            found = choose._with_precision(collect_inputs._with_hardware(found))
+            found = precision.with_precision(collect_inputs._with_hardware(found))
             assert found.chosen == {}
             assert {name: one.value for name, one in found.changes.items()} == changes
 

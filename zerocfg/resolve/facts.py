@@ -13,7 +13,8 @@ from zerocfg.internal_errors import Containment, contain
 from zerocfg.models.layers import LAYER_CLASSES, foreign_classes
 from zerocfg.resolve.build import THIS, model_file
 from zerocfg.resolve.collect_inputs import collect_inputs, with_memory
-from zerocfg.resolve.search.choose import gather_weights, with_open_values
+from zerocfg.resolve.search.choose import with_open_values
+from zerocfg.resolve.search.follow_ups import gather_weights
 from zerocfg.resolve.spec.spec_file import check_spec
 from zerocfg.run.discover import Files
 from zerocfg.run.model import Origin, Setting

@@ -12,7 +12,8 @@ from zerocfg.resolve.engine.accelerate import accelerate_keys
 from zerocfg.resolve.engine.ignored_keys import with_ignored_keys
 from zerocfg.resolve.plan import Decision, Plan, Problem
 from zerocfg.resolve.provenance import Provenance
-from zerocfg.resolve.search import choose
+from zerocfg.resolve.search import follow_ups
+from zerocfg.resolve.search.choose import with_open_values
 from zerocfg.run.config import AUTO, VERSIONS
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 from zerocfg.run.releases import training_libraries
@@ -60,7 +61,7 @@ def resolve(inputs: Inputs) -> tuple[Inputs, Plan | None]:
     """The inputs with every open value resolved, and the plan; where there is none, ``problems`` say why."""
     if inputs.problems:
         return inputs, None
-    inputs = choose.with_open_values(inputs)
+    inputs = with_open_values(inputs)
     inputs = replace(inputs, run=with_settings(inputs.run))
     if inputs.problems:
         return inputs, None  # lint judges the run nevertheless, and has to know its hardware
@@ -169,9 +170,9 @@ class _Resolver:
     def _deepspeed(self, written: list[str]) -> list[str]:
         """The keys of the emitted file: what the author wrote, and what must not be left to a default."""
         stage = self._value(STAGE)
-        self._choose(choose.gather_weights(self.effective, stage, self.run.consumer))
-        self._choose(choose.pinned_memory(self.effective, self.run, self.inputs.profile, self.notes))
-        leaves = choose.leaf_modules(self.effective, stage, self.inputs.facts)
+        self._choose(follow_ups.gather_weights(self.effective, stage, self.run.consumer))
+        self._choose(follow_ups.pinned_memory(self.effective, self.run, self.inputs.profile, self.notes))
+        leaves = follow_ups.leaf_modules(self.effective, stage, self.inputs.facts)
         engine_choices = {name: one for name, one in self.choices.items() if name.startswith((ZERO, "aio."))}
         self._choose({name: one for name, one in {**leaves, **engine_choices}.items() if name not in self.inputs.moved})
         chosen_names = [name for name in self.choices if name.startswith((ZERO, "aio."))]

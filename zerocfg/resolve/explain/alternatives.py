@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.resolve.model.setup import setup_of_run
 from zerocfg.resolve.search.candidates import Candidate
 from zerocfg.resolve.search.choice import ENGINE, MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
-from zerocfg.resolve.search.choose import candidates_of, other_engines, rank_engines
+from zerocfg.resolve.search.engine_search import candidates_of, other_engines, rank_engines
 from zerocfg.resolve.search.ranking import evaluate
 from zerocfg.resolve.search.search_space import SearchSpace, choices, offloads
 

@@ -74,3 +74,13 @@ def with_value(file: SourceFile, path: tuple[str, ...], value: Any) -> SourceFil
     node.entries = [entry for entry in node.entries if entry.key != path[-1]]
     node.entries.append(Entry(path[-1], node.span, Scalar(value, node.span, str(value))))
     return replace(file, document=replace(file.document, root=root))
+
+
+def with_chosen(inputs: Inputs, decisions: Decided[str, Decision]) -> Inputs:
+    """The inputs that remember these values as chosen."""
+    return replace(inputs, chosen={**inputs.chosen, **decisions})
+
+
+def in_engine(inputs: Inputs, decisions: Decided[str, Decision]) -> Inputs:
+    """The inputs with these keys in the DeepSpeed config of the run."""
+    return replace(inputs, run=apply_to_engine(inputs.run, decisions))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class Choice:
     @property
     def processes(self) -> int:
         return self.nodes * self.per_node
+
+    @property
+    def way(self) -> Choice:
+        """The way to run the job, with whatever micro batch."""
+        return replace(self, micro_batch=None, accumulation=None)
 
     @property
     def offloads(self) -> bool:

@@ -6,7 +6,6 @@ Deterministic: the same spec, model, hardware and release of zerocfg give the sa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from zerocfg.memory.options import Device
 from zerocfg.memory.overhead import GIB
@@ -27,12 +26,11 @@ def evaluate(candidates: Candidates, wanted: Iterable[Choice]) -> list[Candidate
     found: list[Candidate] = []
     too_large: set[Choice] = set()
     for choice in sorted(wanted, key=lambda one: one.micro_batch or 0):
-        same = replace(choice, micro_batch=None, accumulation=None)
-        if same in too_large:
+        if choice.way in too_large:
             continue
         one = candidates.of(choice)
         if one.word == "does not fit":
-            too_large.add(same)
+            too_large.add(choice.way)
         found.append(one)
     return found
 
@@ -81,7 +79,7 @@ def _leaders(order: list[Candidate]) -> list[Candidate]:
     """The first of each way to run the job; the others differ from it in the micro batch only."""
     found: dict[Choice, Candidate] = {}
     for one in order:
-        found.setdefault(replace(one.choice, micro_batch=None, accumulation=None), one)
+        found.setdefault(one.choice.way, one)
     return list(found.values())
 
 

@@ -1,0 +1,145 @@
+"""Searches the plans of a run: with each engine that it may use, predicted, ranked, and the best ones traced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from zerocfg.memory.options import TorchOptions
+from zerocfg.resolve.collect_inputs import with_engine
+from zerocfg.resolve.engine.open_engines import engines_for
+from zerocfg.resolve.model.activations import Activations, base_of, with_adapters
+from zerocfg.resolve.search.candidates import Candidate, Candidates
+from zerocfg.resolve.search.choice import Choice, Prefer
+from zerocfg.resolve.search.precision import with_precision
+from zerocfg.resolve.search.ranking import Ranked, evaluate, ranked
+from zerocfg.resolve.search.search_space import SearchSpace, choices, search_space
+from zerocfg.run.model import Effective
+from zerocfg.run.resolve_settings import resolve_settings
+
+if TYPE_CHECKING:
+    from zerocfg.resolve.inputs import Inputs
+
+WITHOUT_MASTERS = "trains 16-bit weights without a copy in fp32"
+TRACED_PLANS = 6  # the best by the closed formula; each different micro batch among them is traced
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One engine's part: the run as this engine would start it, its settings before any choice, and what is open."""
+
+    inputs: Inputs
+    before: Effective
+    space: SearchSpace
+
+
+def searches_of(inputs: Inputs) -> list[Search]:
+    """One for each engine that can run the job; none where nothing is open."""
+    own = _search_with(inputs)
+    if own is None:
+        return []
+    if inputs.before_engine is None or own.before.value("engine") not in ("ddp", "single"):
+        # Else the script makes the training arguments, and may name an engine there.
+        return [replace(own, space=replace(own.space, engine=None))]
+    return [own, *other_engines(inputs)]
+
+
+def other_engines(inputs: Inputs) -> list[Search]:
+    """The searches of the engines that a run whose engine is open could use as well."""
+    started = [with_engine(inputs, engine) for engine in engines_for(inputs) if engine != inputs.engine]
+    found = [_search_with(one) for one in started if not one.problems]
+    return [one for one in found if one is not None and one.before.value("engine") == one.inputs.engine]
+
+
+def _search_with(inputs: Inputs) -> Search | None:
+    if inputs.spec.goals is not None:
+        inputs = with_precision(inputs)
+    before = resolve_settings(inputs.run)
+    what = search_space(inputs, before)
+    return None if what is None else Search(replace(inputs, before=before), before, what)
+
+
+def search_of(searches: list[Search], one: Candidate) -> Search:
+    """The search that a candidate is of."""
+    return next((search for search in searches if search.space.engine == one.choice.engine), searches[0])
+
+
+def ranked_plans(searches: list[Search]) -> tuple[list[Ranked], list[str]]:
+    """All candidates, the best first, and notes. Raises ValueError with the reason why nothing can be searched."""
+    inputs = searches[0].inputs
+    profile, goals = inputs.profile, inputs.spec.goals
+    if profile is None:
+        raise ValueError("without `hardware:` zerocfg cannot choose one")
+    on_cpu = profile.accelerator.vendor == "cpu"
+    if profile.accelerator.planning_gib is None and not (goals and on_cpu):
+        raise ValueError(f"the memory of {profile.name} is not known, so zerocfg cannot choose one")
+    prefer = goals.prefer if goals else None
+    found: list[Candidate] = []
+    refused: list[ValueError] = []
+    for one in searches:
+        try:
+            candidates = candidates_of(one.inputs, one.before, resize=goals is not None)
+            found += evaluate(candidates, choices(one.space))
+        except ValueError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    rows = rank_engines(found, prefer)
+    if goals is not None and goals.trace and not rows[0][1]:
+        return _traced(searches, rows, goals.prefer)
+    return rows, []
+
+
+def rank_engines(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
+    """:func:`ranked`; of several engines one that trains 16-bit weights without a copy in fp32 wins only where no other
+    fits, because it trains another model than they do."""
+    if len({one.choice.engine for one in found}) < 2:
+        return ranked(found, prefer)
+    kept = [one for one in found if not _loses_masters(one)]
+    rows = ranked(kept, prefer) if kept else []
+    if not rows or rows[0][1]:
+        return ranked(found, prefer)
+    rest = [one for one in found if _loses_masters(one)]
+    return [*rows, *((one, one.short or WITHOUT_MASTERS) for one, _ in (ranked(rest, prefer) if rest else []))]
+
+
+def _loses_masters(one: Candidate) -> bool:
+    options = one.setup.options
+    return isinstance(options, TorchOptions) and not options.master and one.setup.lora is None
+
+
+def _traced(searches: list[Search], rows: list[Ranked], prefer: Prefer) -> tuple[list[Ranked], list[str]]:
+    """The best plans once more, with the activations of the real model class, and notes."""
+    likely = [one for one, _ in rows[:TRACED_PLANS]]
+    # The closed formula does not cover autocast, with which DDP computes: only traced it is known to fit.
+    likely += [one for one, _ in rows[TRACED_PLANS:] if one.word == "unknown" and not one.short][:TRACED_PLANS]
+    again: list[Candidate] = []
+    notes: dict[str, None] = {}
+    for search in searches:
+        own = [one for one in likely if search_of(searches, one) is search]
+        if not own:
+            continue
+        candidates = candidates_of(search.inputs, search.before, resize=True, tracing=True)
+        workloads = dict.fromkeys(one.setup.workload for one in own if one.setup.workload)
+        candidates.activations.prepare(own[0].setup, list(workloads))
+        again += evaluate(candidates, [one.choice for one in own])
+        notes |= dict.fromkeys(candidates.activations.notes)
+    best = rank_engines(again, prefer)
+    return best if best[0][1] else [*best, *(row for row in rows if row[0] not in likely)], list(notes)
+
+
+def candidates_of(inputs: Inputs, before: Effective, *, resize: bool, tracing: bool = False) -> Candidates:
+    """The predictor of a run's plans. Raises ValueError when the model's parameters are not known."""
+    config = inputs.model_file.data() if inputs.model_file else None
+    config = config if isinstance(config, dict) else None
+    plain = Candidates(inputs, before, inputs.facts, Activations(inputs.facts, config, tracing=False, python=None))
+    setup = plain.setup(_as_it_is(inputs))
+    facts = with_adapters(inputs.facts, config, setup)
+    activations = Activations(facts, config, tracing=tracing, python=None)
+    return Candidates(inputs, before, facts, activations, resize=resize, base=base_of(config, setup))
+
+
+def _as_it_is(inputs: Inputs) -> Choice:
+    profile = inputs.profile
+    assert profile is not None
+    return Choice(profile.nodes, profile.accelerators_per_node, stage=3 if inputs.engine == "deepspeed" else None)

@@ -1,0 +1,154 @@
+"""Takes the best plan: its values, each with the reason, applied to the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.memory.overhead import GIB
+from zerocfg.memory.verdict import percent
+from zerocfg.resolve.collect_inputs import on_part
+from zerocfg.resolve.engine.open_engines import TRAINERS
+from zerocfg.resolve.model.room import device_room, host_room
+from zerocfg.resolve.plan import Decision
+from zerocfg.resolve.search import buffer_sizes
+from zerocfg.resolve.search.apply_choice import apply_to_recipe, argument_of, in_engine, with_chosen
+from zerocfg.resolve.search.candidates import Candidate, is_named
+from zerocfg.resolve.search.choice import ENGINE, MICRO, STAGE, STEPS, ZERO, Choice, describe_plan
+from zerocfg.resolve.search.ranking import Ranked
+from zerocfg.resolve.search.search_space import stages_named
+from zerocfg.run.model import Effective
+
+if TYPE_CHECKING:
+    from zerocfg.resolve.inputs import Inputs
+
+
+def with_stage(inputs: Inputs, best: Candidate) -> Inputs:
+    """The inputs with the stage of the best plan alone, where no goals ask for more."""
+    assert inputs.profile is not None
+    device, prediction = inputs.profile.accelerator, best.prediction
+    memory = device.planning_gib or 0.0
+    if best.word == "fits":
+        about = f"the smallest stage that takes up to {prediction.device.high / GIB:.1f} GiB"
+    elif prediction.complete:
+        about = f"the stage most likely to fit ({percent(best.judged.chance or 0.0)}): {device_range(best)}"
+    else:
+        about = f"the smallest stage whose states ({prediction.allocated.expected / GIB:.1f} GiB a rank) leave room"
+    reason = f"zerocfg's choice: {about} of {device.name}'s {memory:.0f} GiB"
+    stage = {STAGE: Decision(best.choice.stage, reason, "chosen", inputs=_given(inputs))}
+    return with_chosen(in_engine(inputs, stage), stage)
+
+
+def with_plan(inputs: Inputs, rows: list[Ranked]) -> Inputs:
+    """The inputs with the values of the best plan applied to the run."""
+    (best, _), before = rows[0], inputs.before
+    choice, profile = best.choice, inputs.profile
+    assert profile is not None and before is not None
+    why, given = _reason(inputs, best), _given(inputs)
+    found = {name: Decision(value, why, "chosen", inputs=given) for name, value in choice.settings().items()}
+    if stages_named(before):
+        found.pop(STAGE, None)
+    if choice.engine == "ddp" and choice.processes == 1:
+        found[ENGINE] = replace(found[ENGINE], value="single")
+    told = next((name for name in (ENGINE, STAGE, *found) if name in found and name != "num_processes"), None)
+    if told is not None:
+        found[told] = replace(found[told], reason=why + runner_up(rows))
+    if choice.processes == profile.world_size:
+        found.pop("num_processes")
+    else:
+        inputs = on_part(inputs, choice.nodes, choice.per_node, why)
+    offload = {name for name in found if name.startswith(f"{ZERO}offload") and found[name].value == "none"}
+    found = {name: one for name, one in found.items() if name not in offload}
+    notes = list(inputs.notes)
+    if best.verdict != "fits":
+        left_out = "".join(f"; not modelled: {gap}" for gap in best.gaps)
+        notes.append(f"the plan may not fit: {_predicted(best)}{left_out}; zerocfg plan shows what helps")
+    if choice.offloads and host_room(profile) is None:
+        host = (
+            f"the plan takes {best.host / GIB:,.0f} GiB of a node's memory, and {profile.name} does not state how much"
+        )
+        notes.append(f"{host} there is; a profile that `zerocfg probe` wrote does")
+    inputs = replace(inputs, notes=tuple(notes))
+    if inputs.engine == "deepspeed":
+        found |= _sizes(inputs, before, choice)
+        inputs = in_engine(inputs, {name: one for name, one in found.items() if name.startswith((ZERO, "aio."))})
+    return _with_batch(inputs, found)
+
+
+def _with_batch(inputs: Inputs, found: dict[str, Decision]) -> Inputs:
+    """Batch and recomputation: into the recipe of a Trainer, else into the DeepSpeed file."""
+    sizes = {name: one for name, one in found.items() if name in (MICRO, STEPS)}
+    if inputs.run.consumer not in TRAINERS:
+        return with_chosen(in_engine(inputs, sizes), found)
+    for name in (MICRO, STEPS, "gradient_checkpointing"):
+        if name in found:
+            inputs = apply_to_recipe(inputs, argument_of(name), found[name])
+    if inputs.run.deepspeed is not None:
+        # A file that leaves them out means DeepSpeed's own default, which the Trainer would find to disagree.
+        inputs = in_engine(inputs, sizes)
+    return with_chosen(inputs, {name: one for name, one in found.items() if name != "gradient_checkpointing"})
+
+
+def _sizes(inputs: Inputs, before: Effective, choice: Choice) -> dict[str, Decision]:
+    """Buffers, and what the drives need, where no source names them."""
+    profile = inputs.profile
+    assert profile is not None
+    found = dict(buffer_sizes.buffer_sizes(choice, inputs.facts, profile))
+    for part, device in (("offload_optimizer", choice.offload_optimizer), ("offload_param", choice.offload_param)):
+        if device == "nvme" and profile.host is not None and profile.host.nvme:
+            mount = max(profile.host.nvme, key=lambda mount: mount.free_gib)
+            why = f"zerocfg's choice: the drive with most room, {mount.free_gib:.0f} GiB"
+            found[f"{ZERO}{part}.nvme_path"] = Decision(mount.path, why, "chosen")
+            found |= buffer_sizes.aio(profile)
+    return {name: one for name, one in found.items() if not is_named(before, name)}
+
+
+def _reason(inputs: Inputs, best: Candidate) -> str:
+    goals, device = inputs.spec.goals, inputs.profile.accelerator if inputs.profile else None
+    prefer = goals.prefer if goals else "throughput"
+    band, memory = best.prediction.device, device_room(inputs.profile)
+    needs = f"up to {band.high / GIB:.1f} GiB" if best.verdict == "fits" else device_range(best)
+    takes = needs + (f" of {device.name}'s {memory / GIB:.0f} GiB" if device and memory else "")
+    if not best.prediction.complete:
+        takes = f"states of {best.prediction.allocated.expected / GIB:.1f} GiB a rank"
+    speed = f", about {float(f'{best.time.tokens_per_second:.2g}'):,.0f} tokens/s" if best.time else ""
+    word = {"throughput": "fastest", "memory": "smallest", "cost": "cheapest"}[prefer]
+    fits = "fits" if best.verdict == "fits" else "may fit"
+    if best.verdict == "likely":
+        fits = f"likely fits ({percent(best.certain.chance or 0.0)})"
+    return f"zerocfg's choice, the {word} plan that {fits}: {takes}{speed}"
+
+
+def runner_up(rows: list[Ranked]) -> str:
+    """The best of the other ways to run the job, and why it was not taken: "; next: ..."; nothing where there is none
+    that may fit."""
+    best = rows[0][0].choice.way
+    for one, why in rows[1:]:
+        if one.choice.way != best and one.word != "does not fit":
+            return f"; next: {describe_plan(one.choice.settings())} ({why})"
+    return ""
+
+
+def _given(inputs: Inputs) -> dict[str, Any]:
+    """The facts that a choice follows from."""
+    goals, profile = inputs.spec.goals, inputs.profile
+    found = {
+        "hardware": profile.name if profile else None,
+        "parameters": inputs.facts.parameters,
+        "sequence_length": inputs.spec.sequence_length,
+        "prefer": goals.prefer if goals else None,
+        "global_batch_size": goals.global_batch_size if goals else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _predicted(best: Candidate) -> str:
+    if best.prediction.complete:
+        return f"{device_range(best)} are predicted"
+    return f"states take {best.prediction.allocated.expected / GIB:.1f} GiB a rank, and activations are not known"
+
+
+def device_range(best: Candidate) -> str:
+    """Both ends of what a plan is predicted to take of a device, in GiB."""
+    band = best.prediction.device
+    return f"{band.low / GIB:.1f} to {band.high / GIB:.1f} GiB"
