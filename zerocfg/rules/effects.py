@@ -133,12 +133,16 @@ def deepspeed_data(run: Run) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
+def compute_environment(run: Run) -> object:
+    """Where the accelerate config lets a job run; None without one that is a mapping."""
+    data = _data(run.accelerate) if run.accelerate else None
+    return data.get("compute_environment", "LOCAL_MACHINE") if isinstance(data, dict) else None
+
+
 def accelerate_data(run: Run) -> dict[str, object]:
     """The accelerate config as written, when the launcher reads it as a config of a local machine."""
     data = _data(run.accelerate) if run.accelerate else None
-    if not isinstance(data, dict) or data.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
-        return {}
-    return data
+    return data if isinstance(data, dict) and compute_environment(run) == "LOCAL_MACHINE" else {}
 
 
 def recipe_data(run: Run) -> dict[str, Any]:

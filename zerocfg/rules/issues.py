@@ -14,6 +14,7 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import LIBRARY_NAMES, Bounds, Release, bounds, release
 from zerocfg.record import record
 from zerocfg.rules.api import Finding, Location
+from zerocfg.rules.effects import compute_environment
 from zerocfg.rules.key import Key
 from zerocfg.rules.release_scope import limited
 from zerocfg.run.config import VERSIONS
@@ -60,7 +61,7 @@ class KeyIssue(Key):
 def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
     """The files of a run that a compiled schema describes, with its name."""
     if run.accelerate is not None:
-        environment = _environment(run.accelerate)
+        environment = compute_environment(run)
         if environment in (None, "LOCAL_MACHINE"):
             yield run.accelerate, "accelerate"
         elif environment == "AMAZON_SAGEMAKER":
@@ -69,13 +70,6 @@ def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
         yield run.deepspeed, "deepspeed"
     if run.spec is not None:
         yield run.spec, "spec"
-
-
-@remembered
-def _environment(file: SourceFile) -> object:
-    """Asked again for every key that a rule tells of."""
-    data = file.data()
-    return data.get("compute_environment", "LOCAL_MACHINE") if isinstance(data, dict) else None
 
 
 def issues(run: Run, *kinds: str) -> Iterator[KeyIssue]:
