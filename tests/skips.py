@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.ledger.inputs import LIBRARIES
+from tools import slurm_nodes
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -75,6 +76,16 @@ ALLOWED = (
         "no package registry: .*",
         lambda _: "ZEROCFG_OFFLINE" in os.environ,
         "a network; without one, ZEROCFG_OFFLINE=1 says that this is known",
+    ),
+    Allowed(
+        "Slurm is not installed: .*",
+        lambda _: bool(slurm_nodes.missing()),
+        "apt-get install slurm-wlm",
+    ),
+    Allowed(
+        "Ray is not installed",
+        lambda _: importlib.util.find_spec("ray") is None,
+        "pip install 'ray[default]'",
     ),
     Allowed("there is no `ip` here", lambda _: shutil.which("ip") is None, "install iproute2"),
     Allowed(

@@ -1,0 +1,111 @@
+"""Jobs on a Ray cluster, through Ray's job API: each task is a job of its own, whose driver places one process on every
+node (`zerocfg.cluster.ray_driver`). The files travel with the job, and output comes back through Ray's own log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.cluster.job import AwayError, ClusterError, Job, State, TaskState
+from zerocfg.cluster.on_node import packed
+from zerocfg.cluster.ray_driver import FILES, PLACES, Places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ADDRESS = "http://127.0.0.1:8265"
+"""Of the dashboard that serves the job API, where RAY_ADDRESS or RAY_API_SERVER_ADDRESS name none."""
+
+_STATES = {
+    "PENDING": State.QUEUED,
+    "RUNNING": State.RUNNING,
+    "SUCCEEDED": State.ENDED,
+    "FAILED": State.FAILED,
+    "STOPPED": State.CANCELLED,
+}
+
+
+class Ray:
+    """`zerocfg.cluster.job.Engine`."""
+
+    poll = 2.0
+
+    def __init__(self) -> None:
+        try:
+            from ray.job_submission import JobSubmissionClient
+        except ImportError:
+            raise ClusterError("--on ray: Ray's job client is not installed: pip install 'ray[default]'") from None
+        for module in ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"):
+            logging.getLogger(module).setLevel(logging.WARNING)  # they tell of every upload
+        address = os.environ.get("RAY_API_SERVER_ADDRESS") or os.environ.get("RAY_ADDRESS") or ADDRESS
+        try:
+            self._client: Any = JobSubmissionClient(address)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ClusterError(f"no Ray cluster answers at {address}: {_words(error)}") from None
+
+    def submit(self, job: Job, folder: Path) -> str:
+        if job.options:
+            raise ClusterError(f"--on ray: Ray knows no option {job.options[0]}")
+        prefix = f"{job.name}-{secrets.token_hex(4)}"
+        with tempfile.TemporaryDirectory(prefix="zerocfg-") as files:
+            (Path(files) / FILES).write_bytes(packed(job.files))
+            for number, task in enumerate(job.tasks):
+                places = Places(job.nodes, job.cards, list(task.program), list(job.setup), job.seconds)
+                (Path(files) / PLACES).write_text(json.dumps(places.__dict__), encoding="utf-8")
+                self._ask(
+                    partial(
+                        self._client.submit_job,
+                        entrypoint="python -m zerocfg.cluster.ray_driver",
+                        submission_id=f"{prefix}-{number}",
+                        runtime_env={"working_dir": files},
+                    )
+                )
+        return prefix
+
+    def states(self, identity: str, tasks: int) -> list[TaskState]:
+        return [self._state(f"{identity}-{number}") for number in range(tasks)]
+
+    def _state(self, name: str) -> TaskState:
+        try:
+            info = self._ask(partial(self._client.get_job_info, name))
+        except ClusterError:
+            return TaskState(State.GONE)
+        state = _STATES.get(str(getattr(info.status, "value", info.status)), State.RUNNING)
+        said = " ".join(str(info.message or "").split())
+        return TaskState(state, said[:300] if state in (State.QUEUED, State.FAILED) else "")
+
+    def output(self, identity: str, task: int, folder: Path, offset: int) -> bytes:
+        try:
+            text = self._ask(partial(self._client.get_job_logs, f"{identity}-{task}"))
+        except ClusterError:
+            return b""
+        return str(text).encode("utf-8", "replace")[offset:]
+
+    def collected(self, identity: str, task: int, folder: Path) -> None:
+        pass
+
+    def cancel(self, identity: str) -> None:
+        for info in self._ask(self._client.list_jobs):
+            name = str(info.submission_id or "")
+            if name.startswith(f"{identity}-") and not info.status.is_terminal():
+                self._ask(partial(self._client.stop_job, name))
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        try:
+            return question()
+        except ConnectionError as error:
+            raise AwayError(_words(error)) from None
+        except OSError as error:  # requests' own errors are some
+            raise AwayError(_words(error)) from None
+        except (RuntimeError, ValueError) as error:
+            raise ClusterError(f"Ray: {_words(error)}") from None
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]
