@@ -12,6 +12,7 @@
 # make releases  corpus, recipes and generated configs at older releases, zerocfg against those releases themselves
 # make new-rule CODE=ZC250 NAME=steps-never-end MODULE=batch/accumulation SEVERITY=error  a rule to fill in
 # make follow-release PACKAGE=deepspeed VERSION=0.19.9  moves to that release, compares, and says what to edit
+# make slurm-demo  two Slurm nodes on this machine (apt-get install slurm-wlm), a ZeRO-3 smoke-run over both, its verdict
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -23,7 +24,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lock dist pythons new-rule follow-release facts releases demo test test-all rule parity fuzz mutants check gpu schemas docs examples clean
+.PHONY: setup lock dist pythons new-rule follow-release facts releases demo test test-all rule parity fuzz mutants check gpu schemas docs examples slurm-demo clean
 
 setup: $(STAMP) $(NODE)
 
@@ -128,6 +129,10 @@ docs: setup
 examples: setup
 	for spec in $$(ls examples/*/zerocfg.yaml | grep -v pitfalls); do \
 	  folder=$$(dirname $$spec); $(BIN)/zerocfg build $$folder -o $$folder/built >/dev/null || exit 1; done
+
+slurm-demo: setup $(OPERATORS)
+	$(BIN)/zerocfg build examples/two-nodes-cpu -o out/slurm-demo
+	$(BIN)/python -m tools.slurm_nodes $(abspath $(BIN))/zerocfg smoke out/slurm-demo/nodes --on slurm --device cpu
 
 # CHECK=memory runs that one alone
 CHECK ?=

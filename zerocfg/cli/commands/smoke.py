@@ -12,7 +12,8 @@ import click
 from zerocfg.cli import settings_options
 from zerocfg.cli.linting.job import excludes_path
 from zerocfg.cli.progress import Working
-from zerocfg.cli.screens import smoke_measure
+from zerocfg.cli.screens import smoke_measure, smoke_on
+from zerocfg.cli.settings import SettingsOptions
 from zerocfg.cli.terminal import columns
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 @click.option(
     "--nodes",
     type=click.IntRange(1, 1024),
-    default=1,
-    help="Machines that run this command at the same time, --ranks on each; they find each other as launch.sh does.",
+    help="Machines that run this command at the same time, --ranks on each; they find each other as launch.sh does. "
+    "With --on: those that the job asks for.",
 )
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option(
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
 @click.option("--run", "name", metavar="NAME", help="Which run, if hand-written files hold several.")
 @click.option("--time-limit", type=click.FloatRange(1), default=300, show_default=True, help="Seconds for each run.")
 @smoke_measure.options
+@smoke_on.options
 @settings_options.options
+@click.option("--uncertified", is_flag=True, help="Leave out the builds that have a certificate of what is here now.")
 @click.option("--fail-fast", is_flag=True, help="Stop after the first run that does not pass.")
 @click.option(
     "--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep weights, log and reduced configs here."
@@ -62,7 +65,7 @@ if TYPE_CHECKING:
 def command(
     runs: tuple[Path, ...],
     ranks: int | None,
-    nodes: int,
+    nodes: int | None,
     device: str,
     share_gpu: bool,
     steps: int,
@@ -76,6 +79,11 @@ def command(
     batch_limit: int | None,
     max_launches: int,
     memory_limit: float | None,
+    engine: str | None,
+    words: tuple[str, ...],
+    detach: bool,
+    attach: str | None,
+    uncertified: bool,
     fail_fast: bool,
     keep: Path | None,
     sign: Path | None,
@@ -98,26 +106,41 @@ def command(
     With --find-max-batch or --compare one RUN is launched several times, to find the largest micro batch that fits or
     to fill a table of ZeRO stages, with the same model and samples each time; nothing is certified then.
 
+    With --on the builds travel to the nodes of a cluster as one job, a task for each, and the verdicts and certificates
+    come back; no folder has to be shared. Ctrl-C cancels the job. A job whose terminal was closed runs on: --attach
+    waits for it.
+
     Exit codes: 0 every check passed, 1 a check failed, 2 a run could not be tried.
     """
     from zerocfg.smoke.many import find
     from zerocfg.smoke.model.error import SmokeError
     from zerocfg.smoke.smoke import Options
 
+    if attach is not None:
+        if runs or engine is not None:
+            raise click.UsageError("--attach goes on with a job that was submitted: name no RUN and no --on")
+        smoke_on.attach(attach, output_format == "json")
+        return
+    if engine is None and (words or detach):
+        raise click.UsageError("--on-option and --detach are about a job: give --on as well")
+    if engine is not None and (line is not None or share_gpu or ways is not None or find_max_batch or fail_fast):
+        raise click.UsageError(
+            "--on takes builds, without --command, --share-gpu, --compare, --find-max-batch and --fail-fast"
+        )
     if line is not None and len(runs) > 1:
         raise click.UsageError("--command is one training: name one RUN, or none to compare it with nothing")
     if line is not None and share_gpu:
         raise click.UsageError(
             "--share-gpu is for zerocfg's own launch: what a --command starts chooses its cards itself"
         )
-    if nodes > 1 and (line is not None or share_gpu or ways is not None or find_max_batch):
+    if nodes is not None and nodes > 1 and (line is not None or share_gpu or ways is not None or find_max_batch):
         raise click.UsageError("--nodes takes builds, without --command, --share-gpu, --compare and --find-max-batch")
     unplanned = line is not None and not runs
     try:
         found = [Path()] if unplanned else find(list(runs))
     except SmokeError as error:
         raise click.UsageError(str(error)) from None
-    settings = settings_options.SettingsOptions(**given).settings(found[0])
+    settings = SettingsOptions(**given).settings(found[0])
     found = [run for run in found if run in runs or not excludes_path(settings, run)]
     if not found:
         raise click.UsageError("every run here is excluded, by the settings or --exclude")
@@ -132,10 +155,20 @@ def command(
         consumer=consumer or settings.consumer,
         name=name,
         share_gpu=share_gpu,
-        nodes=nodes,
+        nodes=nodes or 1,
         sign=sign,
         memory_limit=int(memory_limit * smoke_measure.GIB) if memory_limit else None,
     )
+    if uncertified:
+        before, found = len(found), [run for run in found if not _certified(run)]
+        click.echo(f"{before - len(found)} of {before} builds are certified already", err=True)
+        if not found:
+            return
+    if engine is not None:
+        smoke_on.submit(
+            engine, found, options, nodes=nodes, words=words, detach=detach, as_json=output_format == "json"
+        )
+        return
     if ways is None and not find_max_batch:
         if picture is not None:
             raise click.UsageError("--picture draws a comparison: give --compare as well")
@@ -153,6 +186,17 @@ def command(
         max_launches=max_launches,
         as_json=output_format == "json",
     )
+
+
+def _certified(path: Path) -> bool:
+    from zerocfg.smoke.certify.current import is_certified
+    from zerocfg.smoke.model.error import SmokeError
+    from zerocfg.smoke.prepare.folder import read
+
+    try:
+        return is_certified(read(path))
+    except SmokeError:
+        return False  # the smoke-run says why
 
 
 def play(runs: list[Path], options: Options, as_json: bool, fail_fast: bool = False) -> None:
