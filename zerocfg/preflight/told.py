@@ -1,0 +1,87 @@
+"""The lines of all ranks, sorted: who said what, and which ranks make up a node."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from zerocfg.preflight.messages import Done, Facts, Message, NodeFacts, Problem, Stage, read
+from zerocfg.preflight.verdict import Node
+
+
+@dataclass
+class Told:
+    """``ranks``: how many were expected. ``silent``: the last line of each source that told nothing, by its name."""
+
+    ranks: int
+    messages: list[Message]
+    facts: dict[int, Facts]
+    done: dict[int, Done]
+    problems: dict[int, Problem]
+    stages: dict[int, Stage]
+    nodes: tuple[Node, ...]
+    names: dict[int, str]
+    """Of the node of each rank, as far as it is known; that of one which never answered follows from its neighbours."""
+    described: dict[str, NodeFacts]
+    silent: dict[str, str] = field(default_factory=dict)
+
+    def at(self, rank: int) -> tuple[str, ...]:
+        """The node of a rank, or nothing."""
+        return (self.names[rank],) if rank in self.names else ()
+
+    def where(self, rank: int) -> str:
+        """A rank and its node in words."""
+        return f"rank {rank} on {self.names[rank]}" if rank in self.names else f"rank {rank}"
+
+
+def sort(lines: Iterable[tuple[str, str]], ranks: int | None, hosts: Sequence[str]) -> Told:
+    """``lines`` with the name of whoever printed them; ``ranks`` None: as many as they say. ``hosts``: the nodes of the
+    job in their order, each with as many ranks as the others; empty where nobody knows."""
+    messages: list[Message] = []
+    silent: dict[str, str] = {}
+    heard = set()
+    for source, text in lines:
+        message = read(text)
+        if message is not None:
+            messages.append(message)
+            heard.add(source)
+        elif text.strip():
+            silent[source] = text.strip()
+    facts = {one.rank: one for one in messages if isinstance(one, Facts)}
+    world = ranks if ranks is not None else max((one.world for one in facts.values()), default=0)
+    names = _names(facts)
+    of_node: dict[str, list[int]] = defaultdict(list)
+    for rank in sorted(facts):
+        of_node[names[rank]].append(rank)
+    return Told(
+        ranks=world,
+        messages=messages,
+        facts=facts,
+        done={one.rank: one for one in messages if isinstance(one, Done)},
+        problems={one.rank: one for one in reversed(messages) if isinstance(one, Problem)},
+        stages={one.rank: one for one in messages if isinstance(one, Stage)},
+        nodes=tuple(Node(name, tuple(found)) for name, found in of_node.items()),
+        names=_missing_names(facts, names, world, hosts) | names,
+        described={names[rank]: one.facts for rank, one in sorted(facts.items()) if one.facts is not None},
+        silent={source: text for source, text in silent.items() if source not in heard},
+    )
+
+
+def _names(facts: dict[int, Facts]) -> dict[int, str]:
+    """Name of the node by rank: its host, with its number where several nodes are one host."""
+    alike = Counter(host for host, _ in {(one.host, one.node) for one in facts.values()})
+    return {rank: one.host if alike[one.host] == 1 else f"{one.host}#{one.node}" for rank, one in facts.items()}
+
+
+def _missing_names(facts: dict[int, Facts], names: dict[int, str], world: int, hosts: Sequence[str]) -> dict[int, str]:
+    """Nodes of ranks that never answered: those of ``hosts``, or of the ranks beside them where every node has as many
+    ranks, one after the other."""
+    missing = [rank for rank in range(world) if rank not in facts]
+    if hosts and world % len(hosts) == 0:
+        return {rank: hosts[rank // (world // len(hosts))] for rank in missing}
+    each = max((one.local_rank for one in facts.values()), default=0) + 1
+    if any(rank % each != one.local_rank for rank, one in facts.items()):
+        return {}
+    beside = {rank // each: names[rank] for rank in facts}
+    return {rank: beside[rank // each] for rank in missing if rank // each in beside}

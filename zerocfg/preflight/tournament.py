@@ -1,0 +1,39 @@
+"""Who measures with whom: rounds in which every rank has one partner at most."""
+
+from __future__ import annotations
+
+import math
+
+
+def rounds(ranks: int) -> list[list[tuple[int, int]]]:
+    """Rounds of pairs: first those of neighbours in the ring, then those of a round-robin tournament.
+
+    Up to ten ranks every two of them meet. Of a longer tournament 2 log2(ranks) rounds are taken, evenly spread, so
+    that all rounds together have N log N pairs.
+    """
+    if ranks < 2:
+        return []
+    whole = _tournament(ranks)
+    most = max(3, 2 * math.ceil(math.log2(ranks)))
+    if len(whole) <= most + 2:  # with the ring it would be as many
+        return whole
+    taken = [whole[at * len(whole) // most] for at in range(most)]
+    seen = {pair for one in taken for pair in one}
+    neighbours = [tuple(sorted((rank, (rank + 1) % ranks))) for rank in range(ranks)]
+    ring: list[list[tuple[int, int]]] = [[], [], []]
+    for at, (one, other) in enumerate(neighbours):
+        # The edges of an odd ring take a third round.
+        if (one, other) not in seen:
+            ring[2 if at == ranks - 1 and ranks % 2 else at % 2].append((one, other))
+    return [one for one in ring if one] + taken
+
+
+def _tournament(ranks: int) -> list[list[tuple[int, int]]]:
+    """The circle method: the last one stays where it is, the others move on by one each round."""
+    players = ranks + ranks % 2
+    found = []
+    for turn in range(players - 1):
+        pairs = [(players - 1, turn)]
+        pairs += [((turn + at) % (players - 1), (turn - at) % (players - 1)) for at in range(1, players // 2)]
+        found.append(sorted((min(pair), max(pair)) for pair in pairs if max(pair) < ranks))
+    return found
