@@ -34,7 +34,10 @@ SAME_RUN = (("A03", "A11"), ("A04", "A12"))
 """Rows of one run: what was reserved, and what was allocated."""
 
 NO_VERDICT = {
-    "adapters under FSDP 1": "zerocfg names them as not modelled and gives no verdict",
+    "LitGPT's adapters": (
+        "LitGPT wraps whole blocks under FSDP 1 (litgpt/finetune/lora.py: auto_wrap_policy={Block}), adapters and frozen "
+        "weights together; zerocfg predicts PEFT's policy, which the Trainer uses"
+    ),
     "InternEvo": (
         "its optimizer keeps fp32 weights and gradients beside those of FSDP "
         "(internlm/solver/optimizer/fsdp_optimizer.py: FSDPadaptOptimizer), which no config that zerocfg reads asks for"
@@ -114,7 +117,7 @@ def rows_of(published: Iterable[dict[str, Any]]) -> list[Row]:
 
 def _row(one: dict[str, Any]) -> Row:
     group = (one["publisher"], one["engine"], one["kind"])
-    engine = {"InternEvo": group[0] == "InternEvo", "adapters under FSDP 1": group[1:] == ("FSDP 1", "adapters")}
+    engine = {"InternEvo": group[0] == "InternEvo", "LitGPT's adapters": group == ("LitGPT", "FSDP 1", "adapters")}
     return Row(
         one["row"],
         group,

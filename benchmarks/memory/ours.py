@@ -11,6 +11,7 @@ from benchmarks.memory.old_release import DATA, LENGTH
 from benchmarks.memory.readings import SHAPES
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.memory.activations.tracing import Adapters, Traced, trace
+from zerocfg.memory.lora import of_layer
 from zerocfg.memory.options import BYTES
 from zerocfg.memory.overhead import figures
 from zerocfg.memory.predict import Prediction, predict
@@ -41,7 +42,13 @@ DURING_STEPS = TRAINING - {"save"}
 def of_reading(reading: Reading, shape: dict[str, Any]) -> tuple[ModelFacts, Prediction]:
     """Facts and prediction of a published row."""
     facts, prediction = _predicted(
-        shape, reading.options, reading.workload, reading.card, reading.adapters, reading.release
+        shape,
+        reading.options,
+        reading.workload,
+        reading.card,
+        reading.adapters,
+        reading.release,
+        adapters_apart=reading.adapters_apart,
     )
     terms = prediction.estimate.terms
     if reading.keeps_weights:
@@ -96,6 +103,8 @@ def _predicted(
     accelerator: str,
     adapters: Adapters | None,
     release: str,
+    *,
+    adapters_apart: bool = False,
 ) -> tuple[ModelFacts, Prediction]:
     facts = from_config(shape)
     if release == "4.40":
@@ -104,6 +113,9 @@ def _predicted(
         traced = trace(shape, workload, options.precision, lora=adapters)
         timeline = traced.timeline
         facts = _facts(facts, traced, adapters)
+        if adapters is not None and adapters_apart:
+            matrices = of_layer(shape, adapters.rank, list(adapters.targets))
+            facts = facts.model_copy(update={"adapters": matrices})
     return facts, _figures(predict(facts, options, timeline, card(accelerator)), accelerator, options.world_size)
 
 

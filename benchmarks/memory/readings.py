@@ -129,6 +129,7 @@ class Reading:
     training script holds the model's output, with fp32 logits, until the next one; ``own_attention``: LitGPT's
     block, which repeats keys and values for all query heads ("Changes" in README.md). ``keeps_weights``: autograd
     holds the gathered weights from forward to backward (``unprinted.py``; false in every reading of this file).
+    ``adapters_apart``: FSDP wraps each matrix of an adapter by itself, as PEFT's policy does.
     """
 
     row: str
@@ -146,6 +147,7 @@ class Reading:
     keeps_logits: bool = False
     own_attention: bool = False
     keeps_weights: bool = False
+    adapters_apart: bool = False
 
 
 def _gist() -> Iterator[Reading]:
@@ -341,7 +343,9 @@ def _fsdp_qlora() -> Iterator[Reading]:
     ]
     for row, options, batch, length, counter in rows:
         work = Workload(batch, length, True)
-        yield Reading(row, "llama-7b", options, work, "open", why, GIB, counter, "RTX3090", adapters=FSDP_LORA)
+        reading = Reading(row, "llama-7b", options, work, "open", why, GIB, counter, "RTX3090", adapters=FSDP_LORA)
+        # train.py of fsdp_qlora has the policy of PEFT's own `fsdp_auto_wrap_policy`.
+        yield replace(reading, adapters_apart=options is shard)
 
 
 def _limits() -> Iterator[Reading]:

@@ -4,9 +4,11 @@ torch shards tensors of processors as it shards those of cards, so the bytes are
 for longer on a card cannot be seen here.
 
 Run as a program: reads cases, one JSON object a line, from standard input: the fields of ``TorchOptions``, and
-``model`` ("llama" or "tied"), ``trained`` (only parameters with this in their name) and ``accelerate`` (prepared by
-accelerate rather than as accelerate does it). Prints a JSON object a line: for each moment the bytes of rank 0 at its
-peak and at its end, and which functions made them; or ``{"error": ...}``.
+``model`` ("llama" or "tied"), ``trained`` (only parameters with this in their name), ``accelerate`` (prepared by
+accelerate rather than as accelerate does it) and ``adapters`` (the rank of PEFT's, on every linear layer, prepared as
+the Trainer does it; needs peft). Prints a JSON object a line: for each moment the bytes of rank 0 at its peak and at
+its end, and which functions made them, and for adapters ``units`` and what the last step ``sent``; or
+``{"error": ...}``.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class Tracker(TorchDispatchMode):
         self.live: dict[int, tuple[int, str]] = {}
         self.now = self.peak = self.begin = 0
         self.at_peak: Counter[str] = Counter()
+        self.sent: Counter[str] = Counter()  # elements of whole buffers, by collective
         self._rising = False
         self._resize = torch.UntypedStorage.resize_
 
@@ -66,6 +69,11 @@ class Tracker(TorchDispatchMode):
         if any(kind.__name__ == "DTensor" for kind in types):
             return NotImplemented  # its own dispatch first, the tensors inside it come here after that
         result = function(*args, **(kwargs or {}))
+        if function.namespace == "c10d":
+            sides = (
+                sum(one.numel() for one in tree_leaves(side) if isinstance(one, torch.Tensor)) for side in args[:2]
+            )
+            self.sent[function.__name__.split(".")[0]] += max(sides)
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor):
                 self.follow(leaf)
@@ -219,7 +227,10 @@ def wrap(model: Any, case: dict[str, Any]) -> Any:
 
 
 def prepare(model: Any, optimizer: Any, case: dict[str, Any]) -> Any:
-    """The same by accelerate itself, which makes plain DDP of FSDP on processors unless it is told of a card."""
+    """The same by accelerate itself, which makes plain DDP of FSDP on processors unless it is told of a card.
+
+    ``optimizer`` None: the model alone, with adapters, as the Trainer prepares it (trainer.py: _prepare_for_training).
+    """
     from unittest import mock
 
     import accelerate
@@ -242,6 +253,7 @@ def prepare(model: Any, optimizer: Any, case: dict[str, Any]) -> Any:
             "backward_prefetch": {"pre": "BACKWARD_PRE", "post": "BACKWARD_POST", "none": "NO_PREFETCH"}[
                 case.get("backward_prefetch", "pre")
             ],
+            "forward_prefetch": case.get("forward_prefetch", False),
         }
     else:
         settings |= {"fsdp_version": 2, "reshard_after_forward": reshard}
@@ -250,7 +262,52 @@ def prepare(model: Any, optimizer: Any, case: dict[str, Any]) -> Any:
             mixed_precision=case["precision"] if case["master"] else "no",
             fsdp_plugin=FullyShardedDataParallelPlugin(**settings),
         )
+        if optimizer is None:
+            from transformers.distributed.fsdp import update_fsdp_plugin_peft
+
+            update_fsdp_plugin_peft(model, accelerator)
+            return accelerator.prepare(model)
         return accelerator.prepare(model, optimizer)
+
+
+def adapt(model: Any, rank: int) -> Any:
+    """PEFT's adapters on every linear layer but the head; it makes them fp32."""
+    import peft
+
+    return peft.get_peft_model(model, peft.LoraConfig(r=rank, target_modules="all-linear", task_type="CAUSAL_LM"))
+
+
+def units_of(model: Any, kind: str) -> list[dict[str, Any]]:
+    """What is sharded and gathered as one, by module: elements in all, those of this rank, dtype, whether trained."""
+    if kind == "fsdp1":
+        flat = {
+            name: part._flat_param
+            for name, part in model.named_modules()
+            if getattr(part, "_flat_param", None) is not None
+        }
+        return [
+            {
+                "name": name.replace("_fsdp_wrapped_module.", ""),
+                "elements": one._unpadded_unsharded_size.numel(),
+                "own": one._sharded_size.numel(),
+                "dtype": str(one.dtype),
+                "trained": one.requires_grad,
+            }
+            for name, one in flat.items()
+        ]
+    found = []
+    for name, part in model.named_modules():
+        state = getattr(part, "_get_fsdp_state", None)
+        groups = state()._fsdp_param_groups if state else []
+        for group in groups:
+            found.append(
+                {
+                    "name": name,
+                    "elements": sum(one._orig_size.numel() for one in group.fsdp_params),
+                    "own": sum(one._sharded_param_data.numel() for one in group.fsdp_params),
+                }
+            )
+    return found
 
 
 def no_sync(model: Any, case: dict[str, Any], quiet: bool) -> Any:
@@ -291,24 +348,31 @@ def train(case: dict[str, Any]) -> dict[str, Any]:
         for name, parameter in raw.named_parameters():
             parameter.requires_grad_(case.get("trained", "") in name)
         del parameter  # would keep the head whole
-        by_accelerate = case.get("accelerate", False)
+        adapters = case.get("adapters", 0)
+        by_accelerate = case.get("accelerate", False) or bool(adapters)
         model = raw.to(torch.bfloat16) if by_accelerate else wrap(raw, case)
+        if adapters:
+            model = adapt(model, adapters)
         del raw
         form = {
             "adamw_fused": {"fused": True},
             "adamw_foreach": {"foreach": True},
             "adamw_for_loop": {"foreach": False},
         }
+        delayed = bool(adapters) and case["kind"] == "fsdp1"  # as the Trainer does it
+        if delayed:
+            model = prepare(model, None, case)
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(trained, **form[case.get("optimizer", "adamw_foreach")])
         del trained
-        if by_accelerate:
+        if by_accelerate and not delayed:
             model, optimizer = prepare(model, optimizer, case)
         gc.collect()
         report("init")
         tokens = torch.zeros((1, 2), dtype=torch.long)
         steps, micro = 4, case.get("gradient_accumulation_steps", 1)
         for step in range(steps):
+            tracker.sent.clear()
             for index in range(micro):
                 last = step >= 2
                 with no_sync(model, case, index < micro - 1):
@@ -324,6 +388,7 @@ def train(case: dict[str, Any]) -> dict[str, Any]:
                     del loss
                     if last:
                         report(f"backward {index}")
+            sent = dict(tracker.sent)
             clip = model.clip_grad_norm_ if case["kind"] == "fsdp1" else None
             if clip:
                 clip(1.0)
@@ -337,6 +402,8 @@ def train(case: dict[str, Any]) -> dict[str, Any]:
             model.zero_grad()
         gc.collect()
         report("rest")
+        if adapters:
+            found["units"], found["sent"] = units_of(model, case["kind"]), sent
     return found
 
 

@@ -146,7 +146,8 @@ def test_rows_without_a_figure_and_quarantined_ones_are_no_rows() -> None:
     ("about", "apart"),
     [
         ({}, ""),
-        ({"engine": "FSDP 1", "kind": "adapters"}, "adapters under FSDP 1"),
+        ({"publisher": "LitGPT", "engine": "FSDP 1", "kind": "adapters"}, "LitGPT's adapters"),
+        ({"engine": "FSDP 1", "kind": "adapters"}, ""),
         ({"engine": "FSDP 1"}, ""),
         ({"kind": "adapters"}, ""),
         ({"publisher": "InternEvo"}, "InternEvo"),

@@ -92,6 +92,26 @@ def test_adapters_alone_have_gradients() -> None:
     assert held["parameters"] == (2 * N + 40_000_000) // 8
 
 
+def test_adapters_under_fsdp_1_are_units_of_their_own() -> None:
+    """Rank 8 on all seven linear layers: 14 matrices a block, the widest 11008 x 8."""
+    matrices = [8 * width for width in (4096,) * 8 + (4096, 11008) * 2 + (11008, 4096)]
+    trained = 32 * sum(matrices)
+    counts = {"parameters": N + trained, "trainable_parameters": trained, "adapters": matrices}
+    adapters = SEVEN.model_copy(update=counts)
+    root = 2 * TABLE + 4096
+    terms = torch_terms(adapters, options("fsdp1"))
+    step, backward = sizes(terms, "step"), sizes(terms)
+    assert step == {
+        "parameters": (2 * N + 4 * trained) // 8,
+        "gradients": 4 * trained // 8,
+        "optimizer moments": 8 * trained // 8,
+    }
+    assert backward["gathered parameters"] - 2 * (root + 2 * BLOCK) in {2 * size for size in matrices}
+    assert sizes(terms, "forward")["gathered parameters"] == 2 * (root + BLOCK + 11008 * 8)
+    flat = torch_terms(adapters.model_copy(update={"adapters": []}), options("fsdp1"))
+    assert sizes(flat, "step")["parameters"] > 1.9 * step["parameters"]
+
+
 @pytest.mark.parametrize("kind", ["single", "ddp"])
 def test_adapters_on_a_quantised_base(kind: str) -> None:
     """What is trained counts as without; the base has bytes of its own, and one weight is unpacked in backward."""

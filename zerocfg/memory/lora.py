@@ -127,23 +127,31 @@ def adapters(
     ``targets`` as ``target_modules`` of ``LoraConfig``: names of modules or ends of their paths, ``["all-linear"]``, or
     None for PEFT's choice. Raises ValueError for a model whose linear layers are not known, or that has none of them.
     """
+    layers: int = _read(config)[1]["num_hidden_layers"]
+    sizes = Counter(of_layer(config, rank, targets))
+    found = sorted(((size, count * layers) for size, count in sizes.items()), reverse=True)
+    return found, sum(size * count for size, count in found)
+
+
+def of_layer(config: Mapping[str, object], rank: int, targets: Sequence[str] | None = None) -> list[int]:
+    """Elements of the adapters' matrices in one decoder layer, in the order in which forward comes to them.
+
+    Arguments and errors as of :func:`adapters`.
+    """
     if rank < 1:
         raise ValueError("the rank of an adapter is at least 1")
-    _, filled, linears = _read(config)
+    linears = _read(config)[2]
     targets = default_targets(config) if targets is None else targets
     everything = [name.lower() for name in targets] == ["all-linear"]
-    chosen = [
-        shape
+    found = [
+        width * rank
         for path, shape in linears.items()
         if everything or any(path == name or path.endswith(f".{name}") for name in targets)
+        for width in shape
     ]
-    if not chosen:
+    if not found:
         raise ValueError(f"none of {', '.join(targets)} is a linear layer of {config['model_type']}")
-    sizes: Counter[int] = Counter()
-    for shape in chosen:
-        for width in shape:
-            sizes[width * rank] += filled["num_hidden_layers"]
-    return sorted(sizes.items(), reverse=True), sum(size * count for size, count in sizes.items())
+    return found
 
 
 def default_targets(config: Mapping[str, object]) -> tuple[str, ...]:

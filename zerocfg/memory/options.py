@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from zerocfg.models.vision import Vision
 
 Device = Literal["none", "cpu", "nvme"]
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -16,12 +19,32 @@ BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
 @dataclass(frozen=True, slots=True)
+class Images:
+    """What a model that reads images gets beside text: ``per_sample`` images of ``pixels`` as it takes them (None: it
+    takes one size only), and its vision part."""
+
+    vision: Vision
+    per_sample: int
+    pixels: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a sample that are images. Raises ValueError where their size is not known."""
+        return self.per_sample * self.vision.tokens(self.pixels) if self.per_sample else 0
+
+    def __post_init__(self) -> None:
+        if self.per_sample < 0 or (self.pixels is not None and self.pixels < 1):
+            raise ValueError("a sample has no images or some, of at least one pixel")
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """One micro batch of one rank, and how its activations are kept.
 
     ``micro_batch`` samples of ``sequence_length`` tokens. ``fused_loss``: logits never exist as a whole (Liger kernels,
     cut cross entropy). ``autocast``: parameters are fp32 and computed with in 16 bit by torch.autocast (accelerate and
-    the Trainer without DeepSpeed); else the parameters have the dtype of the computation.
+    the Trainer without DeepSpeed); else the parameters have the dtype of the computation. ``images``: what a model that
+    sees gets beside text; the tokens that they become are among those of the sequence.
     """
 
     micro_batch: int
@@ -30,6 +53,7 @@ class Workload:
     attention: Attention = "sdpa"
     fused_loss: bool = False
     autocast: bool = False
+    images: Images | None = None
 
     def __post_init__(self) -> None:
         if self.micro_batch < 1 or self.sequence_length < 1:

@@ -134,6 +134,8 @@ def _units(facts: ModelFacts, fsdp1: bool) -> _Units:
     if not blocks:
         raise ValueError("FSDP wraps block by block, and the size of this model's blocks is not known")
     every, trained = facts.parameters or 0, facts.trainable or 0
+    if fsdp1:
+        every -= len(blocks) * sum(facts.adapters)  # units of their own
     in_layout = sum(sum(map(sum, part.modules)) * part.times for part in facts.layout)
     if in_layout and trained < every:  # adapters, which the layout of the base model does not have
         blocks = tuple(block + max(every - in_layout, 0) // len(blocks) for block in blocks)
@@ -315,6 +317,66 @@ class _Walk1(_Walk):
         self.finish(units.tail)
 
 
+class _WalkAdapters(_Walk1):
+    """FSDP 1 of a model with PEFT's adapters, as the Trainer wraps it (transformers/distributed/fsdp.py:
+    update_fsdp_plugin_peft): each matrix of an adapter is a unit, gathered within its layer; the layers are frozen and
+    have no gradient."""
+
+    def __init__(self, facts: ModelFacts, options: TorchOptions) -> None:
+        self.adapters = tuple(facts.adapters)
+        super().__init__(facts, options)
+
+    def gradients(self, unit: int) -> int:
+        return self.low * unit if unit in self.adapters else 0
+
+    def gather(self, unit: int) -> None:
+        if self.ranks > 1 or unit in self.adapters:  # what is frozen is computed with as it is kept
+            super().gather(unit)
+
+    def release(self, unit: int) -> None:
+        if self.ranks > 1 or unit in self.adapters:
+            super().release(unit)
+
+    def forward(self) -> None:
+        units = self.units
+        if self.reshards or not self.again:
+            self.gather(units.tail)
+            coming = [unit for block in units.blocks for unit in (block, *self.adapters)]
+            if self.options.forward_prefetch and self.ranks > 1:
+                self.gather(coming.pop(0))
+            for block in units.blocks:
+                for unit in (block, *self.adapters):
+                    if coming:
+                        self.gather(coming.pop(0))
+                    if self.reshards and unit != block:
+                        self.release(unit)
+                if self.reshards:
+                    self.release(block)
+        self.at("loss")
+
+    def backward(self) -> None:
+        units, gathers = self.units, self.reshards
+        inner = self.adapters[::-1]
+        coming = [unit for block in reversed(units.blocks) for unit in (block, *inner)] if gathers else []
+        if coming and self.options.backward_prefetch == "pre" and self.ranks > 1:
+            self.gather(coming.pop(0))
+        self.at("backward")
+        before = 0
+        for block in reversed(units.blocks):
+            if coming:
+                self.gather(coming.pop(0))
+            if before:  # it goes when its input has its gradient: the output of this one, which is gathered first
+                self.finish(before)
+            before = block
+            for unit in inner:
+                if coming:
+                    self.gather(coming.pop(0))
+                self.hold(UNIT, self.gradients(unit))
+                self.finish(unit)
+        self.finish(before)
+        self.finish(units.tail)
+
+
 class _Walk2(_Walk):
     """FSDP 2 (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py)."""
 
@@ -410,11 +472,12 @@ def _sharded(facts: ModelFacts, options: TorchOptions) -> Iterator[Term]:
     kept, low = _widths(options)
     first = options.kind == "fsdp1"
     accumulates = options.gradient_accumulation_steps > 1
-    walk = (_Walk1 if first else _Walk2)(facts, options)
+    apart = first and bool(facts.adapters)
+    walk = (_WalkAdapters if apart else _Walk1 if first else _Walk2)(facts, options)
     place: Place = "host" if options.cpu_offload else "device"
     file = "_flat_param.py: shard" if first else "_fsdp_param.py: _init_sharded_param"
     # A flat parameter has one dtype and one gradient, whatever part of it is trained.
-    wide = trained if not first or walk.whole else sum(walk.units.blocks)
+    wide = trained if not first or walk.whole or apart else sum(walk.units.blocks)
     parameters = kept * walk.share(wide) + low * walk.share(every - wide)
     yield _term("parameters", parameters, ALWAYS, "parameters", file, place)
     yield from walk.terms()
@@ -429,5 +492,7 @@ def _sharded(facts: ModelFacts, options: TorchOptions) -> Iterator[Term]:
     # Which rank holds the trained part of a flat parameter depends on where it lies: at worst one holds all.
     share = min(trained, walk.share(wide)) if first else walk.share(trained)
     sizes = [] if first or trained < every else [(walk.share(size), count) for size, count in facts.tensor_sizes]
-    largest = min(facts.largest_parameter or trained, trained)
-    yield from _optimizer(facts, options, share, largest if first else walk.share(largest), sizes, None)
+    if apart:
+        share, sizes = walk.share(trained), [(walk.share(size), len(walk.units.blocks)) for size in facts.adapters]
+    largest = max(facts.adapters) if apart else min(facts.largest_parameter or trained, trained)
+    yield from _optimizer(facts, options, share, largest if first and not apart else walk.share(largest), sizes, None)

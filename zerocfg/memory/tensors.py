@@ -70,7 +70,10 @@ def model_of(facts: ModelFacts) -> Model:
         for _ in range(part.times):
             walk.enter([[], []] if part.block else [], part.modules, head, part.frozen)
     if facts.tied_embeddings and walk.modules[-1].head:
-        walk.enter([], [[]], True, False, again=(0,))  # the head works with the matrix of the embedding
+        # the head works with the matrix of the embedding, which the vision part comes before
+        table = (facts.vocab_size or 0) * (facts.hidden_size or 0)
+        first = next((index for index, tensor in enumerate(walk.tensors) if tensor.size == table), 0)
+        walk.enter([], [[]], True, False, again=(first,))
     # The model and its base model contain everything.
     count = len(walk.modules)
     outer = (count, count + 1)

@@ -226,8 +226,8 @@ def _changes(setting: Setting) -> Iterator[Step]:
         yield from _more_sharding(options, work)
     elif options.world_size > 1 and options.kind == "ddp":
         yield from _deepspeed(options, work)
-    if work is not None and work.sequence_length > 512:
-        half = work.sequence_length // 2
+    half = work.sequence_length // 2 if work is not None else 0
+    if work is not None and work.sequence_length > 512 and half >= (work.images.tokens if work.images else 0):
         shorter = Setting(options, replace(work, sequence_length=half))
         yield Step(f"{SHORTER} {half} tokens", "another training", shorter)
 

@@ -79,14 +79,14 @@ def tensors_of(family: Decoder, config: Config) -> Iterator[Tensor]:
 
     ``config`` is the result of :func:`complete`. Raises UnknownShapeError for values that no model can have.
     """
-    hidden, vocab, embedding = (_size(config, name) for name in ("hidden_size", "vocab_size", family.embedding_dim))
-    layers = _size(config, "num_hidden_layers")
+    hidden, vocab, embedding = (size_of(config, name) for name in ("hidden_size", "vocab_size", family.embedding_dim))
+    layers = size_of(config, "num_hidden_layers")
     if layers > MAX_LAYERS:
         raise UnknownShapeError(f"num_hidden_layers is {layers}, more than any model has")
 
     yield Tensor(None, "embed_tokens", vocab * embedding)
     if family.position_rows is not None:
-        rows = _size(config, "max_position_embeddings") + family.position_rows
+        rows = size_of(config, "max_position_embeddings") + family.position_rows
         yield Tensor(None, "embed_positions", rows * hidden)
     if embedding != hidden:
         yield Tensor(None, "project_in", embedding * hidden)
@@ -99,7 +99,7 @@ def tensors_of(family: Decoder, config: Config) -> Iterator[Tensor]:
         if family.experts and _is_sparse(family.experts, config, block):
             yield from _experts(family.experts, config, block)
         else:
-            yield from _mlp(family, config, block, "mlp", _size(config, "intermediate_size"))
+            yield from _mlp(family, config, block, "mlp", size_of(config, "intermediate_size"))
         count = config[family.norms] if isinstance(family.norms, str) else family.norms
         for index in range(count):
             yield from _norm(family, config, block, f"norm{index}")
@@ -133,7 +133,7 @@ def _on(config: Config, switch: bool | str) -> bool:
     return bool(config.get(switch)) if isinstance(switch, str) else switch
 
 
-def _size(config: Config, name: str, least: int = 1) -> int:
+def size_of(config: Config, name: str, least: int = 1) -> int:
     value = config.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise UnknownShapeError(f"{name} is {value!r}, not a whole number of at least {least}")
@@ -148,18 +148,18 @@ def _linear(block: int, module: str, inputs: int, outputs: int, bias: bool) -> I
 
 def _norm(family: Decoder, config: Config, block: int | None, module: str) -> Iterator[Tensor]:
     for _ in range(family.norm_vectors if _on(config, family.norm_vectors_if) else 0):
-        yield Tensor(block, module, _size(config, "hidden_size"))
+        yield Tensor(block, module, size_of(config, "hidden_size"))
 
 
 def _head_dim(family: Decoder, config: Config) -> int:
     if family.head_dim and config.get("head_dim") is not None:
-        return _size(config, "head_dim")
-    return _size(config, "hidden_size") // _size(config, "num_attention_heads")
+        return size_of(config, "head_dim")
+    return size_of(config, "hidden_size") // size_of(config, "num_attention_heads")
 
 
 def _attention(family: Decoder, config: Config, block: int) -> Iterator[Tensor]:
-    hidden, heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
-    pairs, width = _size(config, "num_key_value_heads"), _head_dim(family, config)
+    hidden, heads = size_of(config, "hidden_size"), size_of(config, "num_attention_heads")
+    pairs, width = size_of(config, "num_key_value_heads"), _head_dim(family, config)
     bias = _on(config, family.qkv_bias)
     if family.fused_qkv:
         yield from _linear(block, "qkv", hidden, (heads + 2 * pairs) * width, bias)
@@ -180,13 +180,13 @@ def _attention(family: Decoder, config: Config, block: int) -> Iterator[Tensor]:
 
 def _latent_attention(family: Decoder, config: Config, block: int) -> Iterator[Tensor]:
     """DeepSeek's multi-head latent attention: queries and key-values pass through low-rank projections."""
-    hidden, heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
-    rope, plain, value = (_size(config, f"{part}_head_dim") for part in ("qk_rope", "qk_nope", "v"))
-    rank, bias = _size(config, "kv_lora_rank"), _on(config, family.qkv_bias)
+    hidden, heads = size_of(config, "hidden_size"), size_of(config, "num_attention_heads")
+    rope, plain, value = (size_of(config, f"{part}_head_dim") for part in ("qk_rope", "qk_nope", "v"))
+    rank, bias = size_of(config, "kv_lora_rank"), _on(config, family.qkv_bias)
     if config.get("q_lora_rank") is None:
         yield from _linear(block, "q", hidden, heads * (rope + plain), False)
     else:
-        query_rank = _size(config, "q_lora_rank")
+        query_rank = size_of(config, "q_lora_rank")
         yield from _linear(block, "q_a", hidden, query_rank, bias)
         yield Tensor(block, "q_a_norm", query_rank)
         yield from _linear(block, "q_b", query_rank, heads * (rope + plain), False)
@@ -197,7 +197,7 @@ def _latent_attention(family: Decoder, config: Config, block: int) -> Iterator[T
 
 
 def _mlp(family: Decoder, config: Config, block: int, name: str, width: int) -> Iterator[Tensor]:
-    hidden, bias = _size(config, "hidden_size"), _on(config, family.mlp_bias)
+    hidden, bias = size_of(config, "hidden_size"), _on(config, family.mlp_bias)
     if family.mlp == "gated":
         yield from _linear(block, f"{name}.gate", hidden, width, bias)
     doubled = 2 if family.mlp == "fused_gated" else 1
@@ -207,17 +207,17 @@ def _mlp(family: Decoder, config: Config, block: int, name: str, width: int) -> 
 
 def _is_sparse(experts: Experts, config: Config, block: int) -> bool:
     if experts.layers == "after_first_k":
-        return block >= _size(config, "first_k_dense_replace", least=0)
+        return block >= size_of(config, "first_k_dense_replace", least=0)
     if experts.layers == "step":
-        step, dense = _size(config, "decoder_sparse_step"), config.get("mlp_only_layers") or []
+        step, dense = size_of(config, "decoder_sparse_step"), config.get("mlp_only_layers") or []
         if not isinstance(dense, list):
             raise UnknownShapeError(f"mlp_only_layers is {dense!r}, not a list")
-        return block not in dense and _size(config, experts.count, least=0) > 0 and (block + 1) % step == 0
+        return block not in dense and size_of(config, experts.count, least=0) > 0 and (block + 1) % step == 0
     return True
 
 
 def _experts(experts: Experts, config: Config, block: int) -> Iterator[Tensor]:
-    hidden, width, count = (_size(config, name) for name in ("hidden_size", experts.width, experts.count))
+    hidden, width, count = (size_of(config, name) for name in ("hidden_size", experts.width, experts.count))
     yield from _linear(block, "router", hidden, count, experts.bias)
     yield Tensor(block, "experts", count * 2 * width * hidden)
     yield Tensor(block, "experts", count * width * hidden)
@@ -225,10 +225,10 @@ def _experts(experts: Experts, config: Config, block: int) -> Iterator[Tensor]:
         yield Tensor(block, "experts", count * 2 * width)
         yield Tensor(block, "experts", count * hidden)
     if experts.shared == "width":
-        shared = _size(config, "shared_expert_intermediate_size")
+        shared = size_of(config, "shared_expert_intermediate_size")
         yield Tensor(block, "shared_expert_gate", hidden)
     elif experts.shared == "count":
-        shared = width * _size(config, "n_shared_experts")
+        shared = width * size_of(config, "n_shared_experts")
     else:
         return
     for part in ("gate", "up", "down"):

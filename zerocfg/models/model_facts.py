@@ -7,7 +7,7 @@ nothing is guessed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -17,6 +17,7 @@ from zerocfg.budgets import TENSORS
 from zerocfg.models.architectures import Tensor, UnknownShapeError, complete, tensors_of
 from zerocfg.models.base import Consumer, Section, key
 from zerocfg.models.families import FAMILIES
+from zerocfg.models.vision import vision_of
 
 # Multimodal types (transformers 5.23) whose language part is a known family: the type of a text_config
 # that does not name its own. Their configuration classes have no `hidden_size` of their own, whatever the
@@ -71,6 +72,9 @@ class ModelFacts(Section):
         [], "Sizes of all parameter tensors as (elements, how many tensors), largest first.", unit="elements"
     )
     layout: list[Part] = key([], "The modules of the model from its embedding to its head.")
+    adapters: list[int] = key(
+        [], "Sizes of the adapters' matrices in one decoder layer, in the order of forward.", unit="elements"
+    )
     hidden_size: int | None = key(None, "Width of the residual stream.", unit="elements", ge=1)
     num_hidden_layers: int | None = key(None, "Decoder layers.", ge=1)
     num_attention_heads: int | None = key(None, "Query heads.", ge=1)
@@ -82,6 +86,9 @@ class ModelFacts(Section):
     num_experts: int | None = key(None, "Experts in each sparse layer; 0 for a dense model.", ge=0)
     experts_per_token: int | None = key(None, "Experts that each token visits.", ge=1)
     leaf_modules: list[str] = key([], "Class names of the modules that ZeRO-3 has to treat as one leaf.")
+    vision_parameters: int | None = key(
+        None, "Of the parameters those of the vision part of a multimodal model.", unit="elements", ge=1
+    )
     text_part_only: bool = key(False, "The counts leave out the vision or audio part of a multimodal model.")
     config_hidden_size: int | None = key(
         None, "`config.hidden_size` (else the largest of `hidden_sizes`) as Python code sees it.", ge=1
@@ -188,7 +195,10 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _from_composite(model_type: str, config: Mapping[str, Any]) -> ModelFacts:
+def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The text part of the config of a multimodal model, with its ``model_type`` and ``tie_word_embeddings``; ``{}``
+    where it is missing. Raises UnknownShapeError where its type is not known to zerocfg."""
+    model_type = str(config.get("model_type"))
     nested = config.get("text_config")
     text: dict[str, Any] = dict(nested) if isinstance(nested, Mapping) else {}
     if nested is None and model_type in _FLAT_COMPOSITES:
@@ -196,24 +206,38 @@ def _from_composite(model_type: str, config: Mapping[str, Any]) -> ModelFacts:
     named = text.get("model_type") or COMPOSITES[model_type]
     family = _SAME_FAMILY.get(named, named) if isinstance(named, str) else None
     if family is None or family not in FAMILIES:
-        return _unknown(config, model_type, f"text part {named!r} is not known to zerocfg")
+        raise UnknownShapeError(f"text part {named!r} is not known to zerocfg")
     if not text:
-        return _unknown(config, model_type, f"{model_type}: the text_config is missing")
+        return {}
     tied = config.get("tie_word_embeddings", model_type in _TIED_COMPOSITES)
     if not tied and "tie_word_embeddings" in text:
         tied = text["tie_word_embeddings"]
-    facts = _from_family(model_type, family, {**text, "tie_word_embeddings": tied})
-    width = facts.config_hidden_size
-    return facts.model_copy(
-        update={"text_part_only": True, "config_hidden_size": None, "text_config_hidden_size": width}
-    )
+    return {**text, "model_type": family, "tie_word_embeddings": tied}
 
 
-def _from_family(model_type: str, family_name: str, config: Mapping[str, Any]) -> ModelFacts:
+def _from_composite(model_type: str, config: Mapping[str, Any]) -> ModelFacts:
+    try:
+        text, vision = text_config(config), vision_of(config)
+    except UnknownShapeError as error:
+        return _unknown(config, model_type, str(error))
+    if not text:
+        return _unknown(config, model_type, f"{model_type}: the text_config is missing")
+    tower = list(islice(vision.tensors(), TENSORS + 1)) if vision else []
+    facts = _from_family(model_type, text["model_type"], text, tower)
+    counted = {"config_hidden_size": None, "text_config_hidden_size": facts.config_hidden_size}
+    if facts.parameters is not None:
+        counted |= {"text_part_only": not tower, "vision_parameters": sum(one.size for one in tower) or None}
+    return facts.model_copy(update=counted)
+
+
+def _from_family(
+    model_type: str, family_name: str, config: Mapping[str, Any], before: Sequence[Tensor] = ()
+) -> ModelFacts:
+    """``before``: tensors of the model that come before those of the family."""
     family = FAMILIES[family_name]
     try:
         filled = complete(family, config)
-        tensors = list(islice(tensors_of(family, filled), TENSORS + 1))
+        tensors = [*before, *islice(tensors_of(family, filled), TENSORS + 1)]
         if len(tensors) > TENSORS:
             return _without_tensors(_unknown(config, model_type, _TOO_LARGE))
         counted = _summary(tensors)

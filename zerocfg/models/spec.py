@@ -115,6 +115,23 @@ class Goals(Section):
     )
 
 
+class SampleImages(Section):
+    """The images of a sample, for a model that reads them. The tokens that they become are among `sequence_length`."""
+
+    unknown = "error"
+    library = "zerocfg"
+    yaml_numbers = True
+
+    per_sample: Count = key(..., "Images of one sample, at most; 0 for text alone.", unit="images", ge=0)
+    pixels: Count | None = key(
+        None,
+        "Pixels of one image after the processor resized it, at most (`max_pixels` of Qwen2-VL's); not needed for a "
+        "model whose images all have one size.",
+        unit="pixels",
+        gt=0,
+    )
+
+
 class Slurm(Section):
     """How `job.sbatch` asks Slurm for the nodes."""
 
@@ -217,6 +234,9 @@ class RunSpec(Section):
     )
     sequence_length: Count | None = key(
         None, "Tokens of one sample, padded or packed; memory and time are predicted for it.", unit="tokens", gt=0
+    )
+    images: SampleImages | None = key(
+        None, "Images of one sample; without it no activations are predicted for a model that reads images."
     )
     gradient_checkpointing: bool | None = key(
         None, "Whether the script recomputes activations; a Trainer's recipe says it itself."

@@ -101,7 +101,8 @@ def attention_of(config: transformers.PretrainedConfig, architectures: Iterable[
 
 def _class_of(config: transformers.PretrainedConfig, architectures: Iterable[str]) -> type[transformers.AutoModel]:
     names = [auto for name in architectures for end, auto in _CLASSES if name.endswith(end)]
-    for name in [*names, "AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForMaskedLM"]:
+    others = ["AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForMaskedLM", "AutoModelForImageTextToText"]
+    for name in [*names, *others]:
         auto: type[transformers.AutoModel] | None = getattr(transformers, name, None)
         if auto is not None and type(config) in auto._model_mapping:
             return auto

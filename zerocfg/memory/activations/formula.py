@@ -24,9 +24,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from zerocfg.memory.activations.vision import with_images
 from zerocfg.memory.options import BYTES, Precision, Workload
 from zerocfg.memory.terms import Moment, Segment, Timeline
-from zerocfg.models.model_facts import ModelFacts
+from zerocfg.models.model_facts import ModelFacts, text_config
 
 ERROR = 0.08
 """Of the peak, for the dense families in ``_FAMILIES``. Against traces of 15 models in 5 workloads each: median below
@@ -55,6 +56,7 @@ _FAMILIES = {
     "mistral": _Family(),
     "mixtral": _Family(),
     "qwen2": _Family(),
+    "qwen2_vl_text": _Family(),
     "qwen2_moe": _Family(),
     "granite": _Family(),
     "smollm3": _Family(),
@@ -86,10 +88,25 @@ class _Block:
 def by_formula(
     facts: ModelFacts, workload: Workload, precision: Precision, config: Mapping[str, object] | None = None
 ) -> Timeline:
-    """The timeline of one micro batch. ``config`` (the content of config.json) tells head and expert widths.
+    """The timeline of one micro batch. ``config`` (the content of config.json) tells head and expert widths, and what
+    images are to the model.
 
-    Raises ValueError when a width is not known, or with autocast, which the formula does not cover.
+    Raises ValueError when a width is not known, or the size of images, or with autocast, which the formula does not
+    cover.
     """
+    apart = facts.vision_parameters
+    if apart is None:
+        return _of_text(facts, workload, precision, config)
+    inner = text_config(config or {})
+    trainable = _known(facts, "trainable")
+    counts = {"parameters": _known(facts, "parameters") - apart, "trainable_parameters": max(0, trainable - apart)}
+    of_text = facts.model_copy(update={**counts, "model_type": inner.get("model_type")})
+    return with_images(_of_text(of_text, workload, precision, inner), trainable, workload, precision)
+
+
+def _of_text(
+    facts: ModelFacts, workload: Workload, precision: Precision, config: Mapping[str, object] | None
+) -> Timeline:
     layers, hidden = _known(facts, "num_hidden_layers"), _known(facts, "hidden_size")
     vocabulary, trainable = _known(facts, "vocab_size"), _known(facts, "trainable")
     if workload.autocast:

@@ -90,6 +90,7 @@ def work(facts: ModelFacts, workload: Workload, kernels: Kernels = "eager", *, w
     if active is None:
         active = every
         notes.append("experts are not distinguished: every parameter is taken to work for every token")
+    active -= facts.vision_parameters or 0  # which works for patches, not for tokens
     trained = facts.trainable or 0
     tokens = workload.micro_batch * workload.sequence_length
     sequence = workload.sequence_length
@@ -111,6 +112,7 @@ def work(facts: ModelFacts, workload: Workload, kernels: Kernels = "eager", *, w
         tokens * (moved + logits),
         layers * LAYER_KERNELS["forward"] + OTHER_KERNELS,
     )
+    tower = _tower(workload, kernels, width)
     # Gradients of activations go through every product, gradients of weights only where they are trained.
     weights = 2.0 * products * (trained / every if trained < every else 1.0)
     backward = Pass(
@@ -127,7 +129,44 @@ def work(facts: ModelFacts, workload: Workload, kernels: Kernels = "eager", *, w
         kernels_again = layers * LAYER_KERNELS["recomputed"]
         recomputed = Pass(tokens * 2.0 * max(0, blocks - last), tokens * scores, tokens * moved, kernels_again)
     model_flops = tokens * (6.0 * active + 12.0 * layers * hidden * sequence)
+    if tower is not None:
+        share = trained / every
+        forward = _sum(forward, tower)
+        again = Pass(
+            tower.products * (1 + share), tower.attention * (FLASH_BACKWARD if flash else 2.0), 2 * tower.bytes, 0
+        )
+        backward = _sum(backward, again)
+        if workload.gradient_checkpointing:
+            recomputed = _sum(recomputed, tower)
+        model_flops += 3 * tower.flops
     return Work(tokens, forward, backward, recomputed, model_flops, tuple(notes))
+
+
+def _sum(one: Pass, other: Pass) -> Pass:
+    return Pass(
+        one.products + other.products,
+        one.attention + other.attention,
+        one.bytes + other.bytes,
+        one.kernels + other.kernels,
+    )
+
+
+def _tower(workload: Workload, kernels: Kernels, width: int) -> Pass | None:
+    """What the images of a micro batch are in a vision tower, forward; None: there are none."""
+    images = workload.images
+    if images is None or not images.per_sample:
+        return None
+    vision, count = images.vision, workload.micro_batch * images.per_sample
+    rows = count * (vision.patches(images.pixels) + vision.classes)
+    moved = width * (14 * vision.width + 4 * vision.inner)
+    if kernels == "eager":
+        moved += vision.width * (2 * 36 + 5 * width)
+    return Pass(
+        2.0 * count * vision.products(images.pixels),
+        2.0 * count * vision.scores(images.pixels),
+        float(rows * vision.layers * moved),
+        vision.layers * LAYER_KERNELS["forward"],
+    )
 
 
 def _block_bytes(facts: ModelFacts, hidden: int, sequence: int, kernels: Kernels, flash: bool, width: int) -> float:

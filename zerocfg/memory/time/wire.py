@@ -290,23 +290,28 @@ def _torch(facts: ModelFacts, options: TorchOptions, per_node: int, wire: WireOp
     inside = min(group, near)
     layers = max(1, facts.num_hidden_layers or 1)
     blocks = min(every, (facts.largest_block or 0) * layers) or every
+    units, reduced_units = layers, layers + 1
+    if first and facts.adapters:
+        # each matrix of an adapter is a unit of its own (peft/utils/other.py: fsdp_auto_wrap_policy)
+        reduced_units = layers * len(facts.adapters)
+        units, blocks = layers + reduced_units, min(every, blocks + trained)
     source = "torch/distributed/fsdp/_runtime_utils.py"
     if options.kind == "fsdp2":
         source = "torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py"
     # FSDP 1 without resharding keeps the parameters through no_sync, from the first micro step to the boundary
     times = synced if first and not options.reshard_after_forward else micro
-    calls = (layers + 1) * times
+    calls = (units + 1) * times
     yield Collective("parameters, forward", "all_gather", every, half, times, group, inside, calls, "forward", source)
     if options.reshard_after_forward:
         # the root of FSDP 1 stays gathered from forward to backward
-        again, calls = (blocks, layers * micro) if first else (every, (layers + 1) * micro)
+        again, calls = (blocks, units * micro) if first else (every, (layers + 1) * micro)
         yield Collective(
             "parameters, backward", "all_gather", again, half, micro, group, inside, calls, "backward", source
         )
-    if first and trained < every:
+    if first and trained < every and not facts.adapters:
         trained = blocks  # a unit's flat gradient is reduced whole when any of its parameters is trained
     reduced = BYTES[wire.communication or options.precision]
-    calls = (layers + 1) * synced
+    calls = reduced_units * synced
     yield Collective("gradients", "reduce_scatter", trained, reduced, synced, group, inside, calls, "backward", source)
     if group < ranks:
         copies = ranks // group

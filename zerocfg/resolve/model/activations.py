@@ -10,7 +10,8 @@ from zerocfg.budgets import TRACE_SECONDS
 from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.activations.tracer_process import TraceError
 from zerocfg.memory.activations.tracing import Adapters, Traced, trace, trace_all
-from zerocfg.memory.lora import Base, adapters, default_targets, quantised_base
+from zerocfg.memory.activations.vision import with_images
+from zerocfg.memory.lora import Base, adapters, default_targets, of_layer, quantised_base
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,8 +49,9 @@ class Activations:
             self.config, workloads, setup.precision, lora=self._adapters(setup), python=python, timeout=TRACE_SECONDS
         )
         for workload, one in zip(workloads, found, strict=True):
-            if isinstance(one, Traced):
-                self._found[workload, setup.precision] = one.timeline
+            timeline = self._with_images(one.timeline, setup, workload) if isinstance(one, Traced) else None
+            if timeline is not None:
+                self._found[workload, setup.precision] = timeline
 
     def _traced(self, setup: Setup, workload: Workload) -> Timeline | None:
         if not self.tracing or not isinstance(self.config, dict):
@@ -64,7 +66,17 @@ class Activations:
             self.notes.append(f"activations are not traced: {error}")
             return None
         self.built = found
-        return found.timeline
+        return self._with_images(found.timeline, setup, workload)
+
+    def _with_images(self, text: Timeline, setup: Setup, workload: Workload) -> Timeline | None:
+        """What was traced is the text; None where what images add to it is not known (the notes say why)."""
+        if self.facts.vision_parameters is None:
+            return text
+        try:
+            return with_images(text, self.facts.trainable or 0, workload, setup.precision)
+        except ValueError as error:
+            self._note(f"activations are not known: {error}")
+            return None
 
     def _adapters(self, setup: Setup) -> Adapters | None:
         """The adapters with the targets that PEFT would choose where the recipe leaves them open."""
@@ -88,8 +100,10 @@ def with_adapters(facts: ModelFacts, config: dict[str, Any] | None, setup: Setup
     """The facts with low-rank adapters added, which alone are trained. Raises ValueError where they are not known."""
     if setup.lora is None or facts.parameters is None:
         return facts
-    _, added = adapters(config or {}, setup.lora.rank, setup.lora.targets or None)
-    return facts.model_copy(update={"parameters": facts.parameters + added, "trainable_parameters": added})
+    asked = config or {}, setup.lora.rank, setup.lora.targets or None
+    _, added = adapters(*asked)
+    counts = {"parameters": facts.parameters + added, "trainable_parameters": added, "adapters": of_layer(*asked)}
+    return facts.model_copy(update=counts)
 
 
 def base_of(config: dict[str, Any] | None, setup: Setup) -> Base | None:

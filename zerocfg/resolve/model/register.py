@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocfg.memory.options import TorchOptions
 from zerocfg.models.layers import LAYER_CLASSES
 from zerocfg.resolve.model.setup import CHECKPOINTING, OPTIMIZERS, SIZES, SWITCHES, ZERO, Setup
 from zerocfg.run.model import UNKNOWN
@@ -134,9 +133,8 @@ def _smoothed(sight: Sight) -> bool:
     return sight.consumer == "transformers"
 
 
-def _flat_adapters(sight: Sight) -> bool:
-    options = sight.setup.options
-    return sight.setup.lora is not None and isinstance(options, TorchOptions) and options.kind == "fsdp1"
+def _text_only(sight: Sight) -> bool:
+    return sight.model is None or sight.model.vision is None
 
 
 def _other_layers(sight: Sight) -> bool:
@@ -365,8 +363,7 @@ REGISTER: tuple[Key, ...] = (
     *_followed(
         "arguments", BOTH, "max_length", "max_seq_length", "loss_type", "lora_r", "lora_target_modules", "lora_dropout"
     ),
-    Key("arguments", "use_peft", MEMORY, _NOT, "FSDP 1 wraps adapters apart from their layer", applies=_flat_adapters),
-    *_followed("arguments", BOTH, "dtype", "torch_dtype"),
+    *_followed("arguments", BOTH, "use_peft", "dtype", "torch_dtype"),
     Key("arguments", "load_in_4bit", TIME, "at least", "weights are unpacked whenever they are computed with"),
     Key("arguments", "load_in_8bit", BOTH, "at least", "what enters an 8-bit layer is quantised and kept once more"),
     *_followed("arguments", MEMORY, "use_bnb_nested_quant"),
@@ -392,7 +389,7 @@ REGISTER: tuple[Key, ...] = (
     ),
     Key("model", "quantization_config", BOTH, _NOT, "weights are counted in the precision of the computation"),
     *_each(
-        Key("model", "", BOTH, "at least", "only the language part of the model is counted"),
+        Key("model", "", BOTH, "at least", "only the language part of the model is counted", applies=_text_only),
         "vision_config",
         "audio_config",
     ),

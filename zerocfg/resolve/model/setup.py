@@ -13,7 +13,8 @@ from zerocfg.budgets import LARGEST_NUMBER
 from zerocfg.catalog.values import TRUE_WORDS
 from zerocfg.memory.activations.tracing import Adapters
 from zerocfg.memory.lora import Quantisation
-from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
+from zerocfg.memory.options import Attention, Images, OptimizerName, Options, Precision, TorchOptions, Workload
+from zerocfg.models.vision import Vision
 from zerocfg.resolve.model import trainer_defaults
 from zerocfg.resolve.model.trl_trainer import SFT, trainer_of, trainer_of_arguments
 from zerocfg.run.model import UNKNOWN
@@ -134,12 +135,13 @@ def setup_of(
     model_dtype: str | None = None,
     versions: Mapping[str, str] | None = None,
     trainer: str | None = None,
+    vision: Vision | None = None,
 ) -> Setup:
     """The options of a run from ``value`` (effective settings by dotted name, None where there is none).
 
     ``recipe`` holds the trainer's arguments as they are written, ``model_dtype`` the dtype of the model's config.json,
     ``versions`` the releases that the run admits, by library, ``trainer`` the class of TRL that trains, where one is
-    known (:func:`.trl_trainer.trainer_of`).
+    known (:func:`.trl_trainer.trainer_of`), ``vision`` the model's vision part.
     Raises ValueError with one line for an engine that cannot be built so.
     """
     read = _Reader(value, recipe, spec, versions or {})
@@ -167,7 +169,7 @@ def setup_of(
             ddp_bucket_mib=_bucket(read),
         )
         autocast = precision != "fp32" and not half
-    workload, unknown = _workload(read, autocast, trainer)
+    workload, unknown = _workload(read, autocast, trainer, vision)
     lora = _lora(read, precision)
     quantised = _quantised(read, options, precision, model_dtype)
     return Setup(options, workload, precision, tuple(read.assumed), unknown, lora, quantised)
@@ -178,8 +180,13 @@ def setup_of_run(
 ) -> Setup:
     """:func:`setup_of` with what the run says; ``recipe`` where the trainer's arguments are others than its own."""
     written = arguments_written(run) if recipe is None else recipe
+    stated = written.get("dtype") or written.get("torch_dtype")
     dtype = run.model.dtype if run.model else None
-    return setup_of(value, written, spec, world_size, dtype, run.versions, trainer_of(run, written))
+    if not stated and trainer_defaults.loads_in_fp32(run):
+        dtype = "float32"
+    known = run.model.vision if run.model else None
+    vision = known if isinstance(known, Vision) else None
+    return setup_of(value, written, spec, world_size, dtype, run.versions, trainer_of(run, written), vision)
 
 
 def _lora(read: _Reader, precision: Precision) -> Adapters | None:
@@ -341,7 +348,7 @@ def _optimizer(read: _Reader) -> OptimizerName:
     return OPTIMIZERS.get(named.lower(), "adamw")
 
 
-def _workload(read: _Reader, autocast: bool, trainer: str | None) -> tuple[Workload | None, str]:
+def _workload(read: _Reader, autocast: bool, trainer: str | None, vision: Vision | None) -> tuple[Workload | None, str]:
     spec = read.spec
     micro = read.count("train_micro_batch_size_per_gpu", 0)
     if not micro:
@@ -359,6 +366,12 @@ def _workload(read: _Reader, autocast: bool, trainer: str | None) -> tuple[Workl
         return None, "no machine could hold sequences that long"
     if sequence is None:
         return None, "nothing says how long the sequences are; add `sequence_length:` to the run in the spec"
+    if vision is not None and spec.images is None:
+        return None, (
+            "nothing says how many images a sample has, and how large; add `images: {per_sample: 1, pixels: 1003520}` "
+            "to the run in the spec"
+        )
+    images = Images(vision, spec.images.per_sample, spec.images.pixels) if vision and spec.images else None
     trains = spec.consumer in ("transformers", "trl")
     switch = next((name for name in CHECKPOINTING if read.argument(name) is not None), CHECKPOINTING[-1])
     default = trainer_defaults.recomputes(spec.consumer, read.versions)
@@ -379,4 +392,4 @@ def _workload(read: _Reader, autocast: bool, trainer: str | None) -> tuple[Workl
     )
     fused = read.flag("use_liger_kernel", bool(spec.fused_loss)) or pieces
     sequence = -(-sequence // _parts_of_sequence(read))
-    return Workload(micro, sequence, bool(checkpointing), known, fused, autocast), ""
+    return Workload(micro, sequence, bool(checkpointing), known, fused, autocast, images), ""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from zerocfg.catalog import fields
 from zerocfg.catalog.admitted import admitted
+from zerocfg.catalog.history import histories
 from zerocfg.catalog.versions import release
 from zerocfg.memory.options import OptimizerName
+
+if TYPE_CHECKING:
+    from zerocfg.run.model import Run
 
 _CHUNKED, _CHUNKED_BY_DEFAULT, _ALWAYS = release("1.4.0"), release("1.7.0"), release("1.15.0")
 """Releases of TRL: SFTTrainer knows the loss `chunked_nll`; takes it where nothing is written; computes every `nll` so.
@@ -46,3 +51,17 @@ def loss_in_pieces(loss_type: object, smoothed: bool, versions: Mapping[str, str
         if not chunked:
             return False
     return bool(among.releases)
+
+
+def loads_in_fp32(run: Run) -> bool:
+    """Whether a script loads its model as TRL's ModelConfig says and nothing says otherwise: in fp32, whatever the
+    model's config.json names, in every admitted release that has this default."""
+    script = run.script
+    if run.consumer != "trl" or script is None or "trl.ModelConfig" not in script.parsed:
+        return False
+    among = admitted("trl", run.versions.get("trl"))
+    known = histories("trl")
+    if among is None:
+        return True
+    states = [known.state("ModelConfig.dtype", one) or {} for one in among.releases]
+    return bool(states) and all(state.get("default") == "float32" for state in states)
