@@ -14,6 +14,7 @@ from zerocfg.smoke.judge.lint_findings import check_arguments
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.model.certificate import Check
 from zerocfg.smoke.prepare.folder import RunFolder, read
+from zerocfg.smoke.prepare.linked_run import linked_run
 
 OLD = {"trl": "0.17.0", "transformers": "4.51.3", "deepspeed": "0.16.9", "accelerate": "1.6.0"}
 NEW = {"trl": "1.16.0", "transformers": "5.23.0", "deepspeed": "0.19.8", "accelerate": "1.15.0"}
@@ -50,7 +51,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, releases: dict[str, str]) -> None
 
 
 def checks(folder: RunFolder) -> list[Check]:
-    return check_arguments(lint_findings.lint_findings(lint_findings.linted_run(folder)))
+    return check_arguments(lint_findings.lint_findings(linked_run(folder)))
 
 
 def test_what_the_project_builds_for_is_not_what_is_installed(

@@ -21,10 +21,10 @@ from zerocfg.cli.commands.smoke import command as cli
 from zerocfg.smoke.certify import certificate_file as certificates
 from zerocfg.smoke.certify.result import data
 from zerocfg.smoke.judge import command as commands
-from zerocfg.smoke.judge.lint_findings import linted_run
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.launch import process
 from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.prepare.linked_run import linked_run
 from zerocfg.smoke.smoke import Options, smoke
 from zerocfg.smoke.worker.hooks import import_hook, patch_trainer, redirect, session
 from zerocfg.smoke.worker.job import Job
@@ -509,5 +509,5 @@ def test_two_lines_tell_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert commands.without_plan(f"{line}; {line} --seed 2").line is None
     assert commands.without_plan("./train --fast").line is None
     folder = commands.without_plan("./train --fast")
-    assert linted_run(folder) is None, "another config of the current folder explains nothing"
-    assert linted_run(commands.without_plan(line)) is not None
+    assert linked_run(folder) is None, "another config of the current folder explains nothing"
+    assert linked_run(commands.without_plan(line)) is not None

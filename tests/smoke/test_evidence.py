@@ -114,6 +114,24 @@ def test_what_was_smaller_is_not_proven(make_run: MakeRun, tmp_path: Path) -> No
         assert said in text, (said, text)
 
 
+@pytest.mark.parametrize("adapters", [{}, {"use_peft": True}, {"use_peft": True, "lora_r": 256}])
+def test_adapters_are_predicted_as_adapters(make_run: MakeRun, tmp_path: Path, adapters: dict[str, object]) -> None:
+    """7.6 thousand million parameters in bf16 are 14.2 GiB on every rank; Adam's fp32 states and the master weights of
+    all of them are 85 GiB, a quarter on each of four ranks. Of adapters they are little, and more at a higher rank."""
+    config = {"model_type": "qwen2", "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28}
+    config |= {"num_key_value_heads": 4, "vocab_size": 152064, "intermediate_size": 18944}
+    config["tie_word_embeddings"] = False
+    recipe = {"max_length": 1024, "gradient_checkpointing": True, "bf16": True, "per_device_train_batch_size": 1}
+    folder = make_run(
+        2, model={"config": config, "facts": {"parameters": 7_615_616_512}}, hardware=A100, consumer="trl",
+        recipe=recipe | adapters, script="train.py",
+    )  # fmt: skip
+    text = told(evidence(verdict_of(folder, tmp_path, CPU)))
+    predicted = float(text.partition("A100-SXM-80GB: ")[2].partition(" GiB per rank")[0].rpartition(" ")[2])
+    least, most = {0: (45, 75), 1: (15, 24), 2: (19, 33)}[len(adapters)]
+    assert least < predicted < most, text
+
+
 def test_as_planned_on_its_card(make_run: MakeRun, tmp_path: Path) -> None:
     """What ran as planned has nothing about ranks, memory, sizes or the device left to say."""
     folder = make_run(

@@ -139,8 +139,8 @@ def test_plain_data_parallel(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch,
     assert f"certificate: not written, {folder / 'smoke.json'}: Is a directory" in render(verdict)
 
 
-def with_fsdp(folder: Path, version: int) -> Path:
-    """The folder's run under FSDP, as a build leaves it."""
+def with_fsdp(folder: Path, version: int, **more: Any) -> Path:
+    """The folder's run under FSDP, as a build leaves it; ``more`` goes into its section."""
     section: dict[str, Any] = {
         "fsdp_version": version,
         "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
@@ -149,6 +149,7 @@ def with_fsdp(folder: Path, version: int) -> Path:
         "fsdp_activation_checkpointing": True,
     }
     section |= {"fsdp_sync_module_states": True, "fsdp_use_orig_params": True} if version == 1 else {}
+    section |= more
     path = folder / "accelerate.yaml"
     config = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump(config | {"distributed_type": "FSDP", "fsdp_config": section}))
@@ -178,16 +179,19 @@ def test_fsdp_shards_on_a_processor(make_run: MakeRun, version: int) -> None:
     assert ("the saved weights: left out: torch ends with a segmentation fault" in text) is (version == 1)
 
 
-def test_fsdp_needs_two_ranks_and_nothing_on_the_host(make_run: MakeRun) -> None:
-    folder = with_fsdp(make_run(None), 2)
+def test_fsdp_needs_two_ranks(make_run: MakeRun) -> None:
     with pytest.raises(SmokeError, match="needs two ranks"):
-        smoke(folder, replace(SHORT, ranks=1))
-    path = folder / "accelerate.yaml"
-    config = yaml.safe_load(path.read_text())
-    config["fsdp_config"]["fsdp_offload_params"] = True
-    path.write_text(yaml.safe_dump(config))
-    with pytest.raises(SmokeError, match="offloads its parameters to the host needs a card"):
-        smoke(folder, SHORT)
+        smoke(with_fsdp(make_run(None), 2), replace(SHORT, ranks=1))
+
+
+@warm_python
+def test_fsdp_offloads_nothing_on_a_processor(make_run: MakeRun) -> None:
+    verdict = smoke(with_fsdp(make_run(None), 2, fsdp_offload_params=True), replace(SHORT, steps=2))
+    assert verdict.passed, (verdict.outcome, [one for one in verdict.checks if one.ok is False])
+    told = "fsdp_offload_params: True to False: host and device are one memory on a processor"
+    assert told in verdict.reduced.descriptions
+    assert seen(verdict)["fsdp_config.fsdp_offload_params"] == ("False", "False", True)
+    assert "FSDP's offload of parameters to the host: it was off" in render(verdict)
 
 
 @warm_python

@@ -15,7 +15,7 @@ from zerocfg.smoke.certify.result import smoke_result
 from zerocfg.smoke.certify.signature import SignatureError, sign
 from zerocfg.smoke.judge import command as commands
 from zerocfg.smoke.judge import measured
-from zerocfg.smoke.judge.lint_findings import check_arguments, lint_findings, linted_run
+from zerocfg.smoke.judge.lint_findings import check_arguments, lint_findings
 from zerocfg.smoke.judge.verdict import Verdict, run_checks
 from zerocfg.smoke.launch import process, sharing
 from zerocfg.smoke.launch.interrupts import interrupts
@@ -26,6 +26,7 @@ from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare import nodes
 from zerocfg.smoke.prepare.device import Device, choose
 from zerocfg.smoke.prepare.folder import RunFolder, read
+from zerocfg.smoke.prepare.linked_run import linked_run
 from zerocfg.smoke.prepare.reduce import reduce
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def launch_once(run: RunFolder, options: Options, progress: Callable[[str], None
                 break
             command = process.elsewhere(command)
         verdict = Verdict(run, device, reduced, outcome, run_checks(run, reduced, outcome, options.steps))
-        verdict.checks += check_arguments(lint_findings(linted_run(run)))
+        verdict.checks += check_arguments(lint_findings(linked_run(run)))
         verdict.checks += measured.check(verdict.figures, verdict.expected, outcome)
         verdict.kept = _keep(folder, keep)
     return verdict
@@ -143,12 +144,8 @@ def ranks_for(run: RunFolder, device: Device, wanted: int | None, nodes: int = 1
     if device.kind == "cuda" and ranks > device.count and not device.shared:
         way_out = f"--ranks {device.count}, or --share-gpu"
         raise SmokeError(f"{ranks} ranks need {ranks} cards; {device.count} are here ({way_out})")
-    if device.kind == "cpu" and str((run.accelerate or {}).get("distributed_type")) == "FSDP":
-        section = (run.accelerate or {}).get("fsdp_config")
-        if isinstance(section, dict) and str(section.get("fsdp_offload_params")).lower() == "true":
-            raise SmokeError("FSDP that offloads its parameters to the host needs a card")
-        if ranks < 2:
-            raise SmokeError("FSDP on a processor needs two ranks: accelerate trains alone in one (--ranks 2)")
+    if device.kind == "cpu" and ranks < 2 and str((run.accelerate or {}).get("distributed_type")) == "FSDP":
+        raise SmokeError("FSDP on a processor needs two ranks: accelerate trains alone in one (--ranks 2)")
     return ranks
 
 

@@ -97,6 +97,11 @@ def read(path: Path) -> Certificate:
     data = read_bytes(path)
     if isinstance(data, Problem):
         raise CertificateError(data.message)
+    return parse(data)
+
+
+def parse(data: bytes) -> Certificate:
+    """The certificate in the bytes of a file. Raises CertificateError for what is none."""
     try:
         content = json.loads(data.decode("utf-8"))
     except json.JSONDecodeError as error:
@@ -197,6 +202,10 @@ def _measured(one: dict[str, object]) -> Measured:
         points=tuple(point for entry in items(timeline.get("points")) if (point := _point(entry)) is not None),
         median=number(one.get("step_seconds_median")),
         first=number(one.get("step_seconds_first")),
+        collectives=tuple(
+            {kind: _sizes(counted) for kind, counted in mapping(rank).items()}
+            for rank in items(one.get("communication"))
+        ),
         tokens=integer(one.get("tokens_per_step")),
         tokens_per_second=number(one.get("tokens_per_second")),
         tflops=number(one.get("tflops")),

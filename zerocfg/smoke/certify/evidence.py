@@ -45,7 +45,7 @@ def evidence(verdict: Verdict) -> Evidence:
 
 def _proven(verdict: Verdict) -> list[str]:
     held = {one.name: one for one in verdict.checks if one.ok is True}
-    seen = verdict.outcome.reports[0].get("seen", {})
+    seen, reduced = verdict.outcome.reports[0].get("seen", {}), verdict.reduced
     engine = f"ZeRO-{seen.get('stage')}" if seen.get("engine") == "deepspeed" else ENGINES.get(str(seen.get("engine")))
     found: list[str] = []
     if engine is None:
@@ -53,10 +53,11 @@ def _proven(verdict: Verdict) -> list[str]:
     if STEPS in held:
         steps = held[STEPS].planned
         falls = ", and the loss falls" if "loss falls" in held else ""
-        found.append(f"{engine} trains {steps} optimizer steps in {seen.get('dtype')} on {_where(verdict)}{falls}")
+        by = f"{engine} with TRL's {reduced.trainer}" if reduced.trainer is not None else engine
+        found.append(f"{by} trains {steps} optimizer steps in {seen.get('dtype')} on {_where(verdict)}{falls}")
     parts = [name.removesuffix(PART) for name in held if name.endswith(PART) and held[name].planned.startswith("1/")]
     if parts:
-        found.append(f"each of {verdict.reduced.ranks} ranks holds its shard of the {_and(parts)}")
+        found.append(f"each of {reduced.ranks} ranks holds its shard of the {_and(parts)}")
     if "parameters alike on all ranks" in held:
         # Shards are gathered from one rank each, so equal parameters alone say nothing of averaged gradients.
         sharded = seen.get("engine") == "fsdp" or (seen.get("stage") or 0) > 0
@@ -125,10 +126,13 @@ def _not_proven(verdict: Verdict) -> list[str]:
         found.append(f"samples of {length} tokens: {reduced.sequence} ran")
     elif length is None:
         found.append(f"the length of your samples, which is not stated: {reduced.sequence} tokens ran")
-    found += [*_precision(run, verdict), *_drives(verdict), *_recipe(run), *_unseen(verdict)]
+    found += [*_precision(run, verdict), *_drives(verdict), *_recipe(verdict), *_unseen(verdict)]
     loop = "the Trainer's own" if run.consumer in ("transformers", "trl") else "its own"
-    script = run.lock.script
-    found.append(f"{script or 'your script'} and its data: zerocfg trained random weights on one batch in {loop} loop")
+    script = run.lock.script or "your script"
+    if reduced.trainer is None:
+        found.append(f"{script} and its data: zerocfg trained random weights on one batch in {loop} loop")
+    else:
+        found.append(f"{script} and its data: {reduced.trainer} trained random weights on words that mean nothing")
     return found
 
 
@@ -224,8 +228,10 @@ def _precision(run: RunFolder, verdict: Verdict) -> list[str]:
 
 
 def _drives(verdict: Verdict) -> list[str]:
-    """Offload to NVMe."""
+    """Offload to NVMe, and of FSDP to the host."""
     found = []
+    if verdict.reduced.has(Kind.FSDP_OFFLOAD):
+        found.append("FSDP's offload of parameters to the host: it was off")
     for part, drive in (("offload_optimizer", Kind.OPTIMIZER_DRIVE), ("offload_param", Kind.PARAM_DRIVE)):
         key = f"zero_optimization.{part}.device"
         if verdict.run.plan.get(key) != "nvme":
@@ -237,9 +243,9 @@ def _drives(verdict: Verdict) -> list[str]:
     return [words for words in found if words]
 
 
-def _recipe(run: RunFolder) -> list[str]:
+def _recipe(verdict: Verdict) -> list[str]:
     """What the recipe requests and the ranks' program does not do."""
-    recipe = run.lock.recipe
+    recipe, reduced = verdict.run.lock.recipe, verdict.reduced
     found = []
     if recipe.get("use_peft"):
         found.append("LoRA adapters: all parameters were trained")
@@ -247,8 +253,13 @@ def _recipe(run: RunFolder) -> list[str]:
         found.append(f"attention by {recipe['attn_implementation']}: the model's default ran")
     if recipe.get("use_liger_kernel"):
         found.append("Liger kernels: transformers' own ran")
-    if run.consumer == "trl":
-        found.append("TRL's trainer, its loss and its data collator: the Trainer of transformers ran")
+    if reduced.trainer == "GRPOTrainer":
+        found.append("the reward functions: the mean token of a completion was the reward")
+        if recipe.get("use_vllm"):
+            found.append("generation by vLLM, its memory and its weights: transformers generated")
+    if verdict.run.consumer == "trl" and reduced.trainer is None:
+        why = f" ({reduced.no_trainer})" if reduced.no_trainer else ""
+        found.append(f"TRL's trainer, its loss and its data collator: the Trainer of transformers ran{why}")
     return found
 
 

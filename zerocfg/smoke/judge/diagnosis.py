@@ -13,9 +13,10 @@ from zerocfg.linter.engine import Diagnostic, file_span
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find as find_rule
 from zerocfg.smoke.judge import known_errors
-from zerocfg.smoke.judge.lint_findings import ARGUMENTS, lint_findings, linted_run, refuses
+from zerocfg.smoke.judge.lint_findings import ARGUMENTS, lint_findings, refuses
 from zerocfg.smoke.judge.requested_settings import NAMES
 from zerocfg.smoke.model.certificate import Diagnosis
+from zerocfg.smoke.prepare.linked_run import linked_run
 from zerocfg.smoke.prepare.requested_settings import GATHER, STAGE, claims
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def diagnose(folder: RunFolder, checks: list[Check], outcome: Outcome) -> list[D
     failed = [one for one in checks if one.ok is False]
     if not failed and outcome.failure is None:
         return []
-    run = linted_run(folder)
+    run = linked_run(folder)
     findings = lint_findings(run)
     found: list[Diagnosis] = []
     if outcome.failure is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import settings
 from zerocfg.run.stages.arguments import mapping_of
+from zerocfg.smoke.worker.report_schema import REFERENCE
 from zerocfg.smoke.worker.values import flat, whole
 
 if TYPE_CHECKING:
@@ -57,7 +58,21 @@ def expected(run: RunFolder, reduced: Reduced) -> dict[str, object]:
         planned.pop(f"optimizer.params.{name}", None)
     if run.consumer in TRAINERS:
         _arguments(planned, reduced.arguments)
+    if reduced.trainer is not None:
+        planned.update(_of_trainer(reduced))
     return {name: one for name, one in planned.items() if name not in LAUNCHER}
+
+
+def _of_trainer(reduced: Reduced) -> dict[str, object]:
+    """The arguments that only TRL's trainer has, as it keeps them, and whether it loads a reference model."""
+    found = {name: reduced.arguments[name] for name in reduced.own if reduced.arguments[name] is not None}
+    if isinstance(found.get("scale_rewards"), bool):
+        found["scale_rewards"] = "group" if found["scale_rewards"] else "none"
+    if reduced.trainer == "DPOTrainer":
+        if isinstance(found.get("loss_type"), str):
+            found["loss_type"] = [found["loss_type"]]
+        return found | {REFERENCE: "loaded"}
+    return found | {REFERENCE: "loaded" if found.get("beta") else "none"}
 
 
 def _offload(planned: dict[str, object]) -> None:

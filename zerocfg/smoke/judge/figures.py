@@ -7,13 +7,13 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from zerocfg.smoke.model.certificate import Measured
-from zerocfg.smoke.worker.report_schema import COUNTERS
+from zerocfg.smoke.worker.report_schema import COUNTED, COUNTERS
 
 if TYPE_CHECKING:
     from zerocfg.smoke.judge.prediction import Expected
     from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
-    from zerocfg.smoke.worker.report_schema import Counter, Phase, RankReport
+    from zerocfg.smoke.worker.report_schema import Collectives, Counter, Phase, RankReport
 
 PHASES = ("init", "forward", "backward", "step", "save")
 TRAINING = ("forward", "backward", "step")
@@ -22,8 +22,10 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Figures:
-    """Sizes are bytes, by rank. ``seconds``: of an optimizer step, the median of those after the first; ``first`` that
-    of the first one, which warms up. ``tokens``: of all ranks in one step. ``tflops``: of one rank. None: not counted.
+    """Sizes are bytes, by rank. ``seconds``: of an optimizer step, the median of those after the first, which warms up,
+    and before the last, in which collectives are counted, where there are such; ``first``, ``last``: of those two.
+    ``collectives``: of each rank, by kind. ``tokens``: of all ranks in one step. ``tflops``: of one rank. None: not
+    counted.
     """
 
     ranks: int
@@ -34,6 +36,8 @@ class Figures:
     device_memory: int | None = None
     seconds: float | None = None
     first: float | None = None
+    last: float | None = None
+    collectives: list[dict[str, Collectives]] = field(default_factory=list)
     tokens: int | None = None
     flops: float | None = None
     loss: float | None = None
@@ -87,6 +91,9 @@ class Figures:
             points=tuple(self.timeline),
             median=self.seconds,
             first=self.first,
+            collectives=tuple(
+                {kind: {name: one[name] for name in COUNTED} for kind, one in rank.items()} for rank in self.collectives
+            ),
             tokens=self.tokens,
             tokens_per_second=None if self.tokens_per_second is None else round(self.tokens_per_second, 2),
             tflops=None if self.tflops is None else round(self.tflops, 6),
@@ -102,9 +109,10 @@ def figures(
     first = seen[0] if seen else {}
     micro, accumulation = first.get("micro_batch"), first.get("gradient_accumulation_steps") or 1
     tokens = None
-    if isinstance(micro, int) and isinstance(accumulation, int):
+    if isinstance(micro, int) and isinstance(accumulation, int) and reduced.trainer is None:
         tokens = micro * accumulation * reduced.sequence * len(reports)
     losses = reports[0].get("losses") if reports else None
+    collectives = [report.get("collectives") or {} for report in reports]
     return Figures(
         ranks=reduced.ranks,
         memory=[report.get("memory") or {} for report in reports],
@@ -112,12 +120,20 @@ def figures(
         timeline=_timeline(reports[0]) if reports else [],
         on_card=device.kind == "cuda",
         device_memory=next((report["device_memory"] for report in reports if "device_memory" in report), None),
-        seconds=round(median(times[1:]), 4) if len(times) > 1 else None,
+        seconds=_usual(times, counted=any(collectives)),
         first=times[0] if times else None,
+        last=times[-1] if times else None,
+        collectives=collectives if any(collectives) else [],
         tokens=tokens,
         flops=None if expected is None or isinstance(expected, str) else expected.flops,
         loss=losses[-1] if losses else None,
     )
+
+
+def _usual(times: list[float], counted: bool) -> float | None:
+    """The median without the first step, and without the one in which collectives were counted."""
+    warm = times[1:-1] if counted and len(times) > 2 else times[1:]
+    return round(median(warm), 4) if warm else None
 
 
 def _sizes(one: Phase) -> dict[str, float | None]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from zerocfg.smoke.judge.figures import GIB, TRAINING
 from zerocfg.smoke.launch import out_of_memory
 from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.worker.report_schema import FLAGS
 
 if TYPE_CHECKING:
     from zerocfg.memory.overhead import Band
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from zerocfg.smoke.worker.report_schema import Counter
 
 MIB = 1 << 20
+KINDS = ("all_gather", "reduce_scatter", "all_reduce", "reduce", "all_to_all")
+"""Kinds of collectives that are predicted, in the order of a step."""
 
 
 def check(figures: Figures, expected: Expected | str, outcome: Outcome) -> list[Check]:
@@ -29,7 +32,37 @@ def check(figures: Figures, expected: Expected | str, outcome: Outcome) -> list[
     if figures.on_card:
         checks += _card(figures, known)
     checks += _host(figures)
-    return [*checks, *_time(figures, known), *_compiled(outcome)]
+    return [*checks, *_time(figures, known), *_communication(figures, known), *_compiled(outcome)]
+
+
+def _communication(figures: Figures, expected: Expected | None) -> list[Check]:
+    """What a rank sent in the last step, by kind of collective, and how long its collectives took."""
+    if not figures.collectives:
+        return []
+    own, checks = figures.collectives[0], []
+    predicted = expected.collectives() if expected is not None else {}
+    for kind in (*KINDS, *(one for one in own if one not in (*KINDS, FLAGS))):
+        seen, planned = own.get(kind), predicted.get(kind)
+        if seen is None and planned is None:
+            continue
+        told = "nothing"
+        if seen is not None:
+            calls = f"{seen['calls']} call{'s' if seen['calls'] != 1 else ''}"
+            share = ""
+            if planned is not None and planned.sent != seen["sent"]:
+                share = f" ({seen['sent'] - planned.sent:+,}, {seen['sent'] / planned.sent - 1:+.1%})"
+            told = f"{_exact(seen['sent'])}{share} in {calls}, {_brief(seen['seconds'])} s"
+        words = "-" if expected is None else f"predicted {_exact(planned.sent if planned is not None else 0)}"
+        checks.append(Check(f"bytes sent by {kind}", words, told, None))
+    total = max(sum(one["seconds"] for one in rank.values()) for rank in figures.collectives)
+    of = f" of {_brief(figures.last)}, in the step that was counted" if figures.last is not None else ""
+    checks.append(Check("seconds in collectives", "-", f"{_brief(total)}{of}", None))
+    return checks
+
+
+def _exact(count: int) -> str:
+    """Bytes to the last one, which a prediction has to meet."""
+    return f"{count:,}"
 
 
 def _compiled(outcome: Outcome) -> list[Check]:

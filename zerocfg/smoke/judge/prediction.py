@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.catalogue import find_accelerator
@@ -12,6 +12,7 @@ from zerocfg.memory.overhead import Band
 from zerocfg.memory.predict import Prediction, predict
 from zerocfg.memory.time.flops import work
 from zerocfg.memory.time.step_time import StepTime, step_time
+from zerocfg.memory.time.wire import Traffic, WireOptions, traffic
 from zerocfg.models.hardware import Accelerator, HardwareProfile
 from zerocfg.models.model_facts import from_config
 from zerocfg.models.spec import RunSpec
@@ -19,10 +20,13 @@ from zerocfg.resolve.model.setup import Setup, setup_of
 from zerocfg.run.config import AUTO
 
 if TYPE_CHECKING:
+    from zerocfg.memory.options import Precision
     from zerocfg.models.model_facts import ModelFacts
     from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
 
+_WIDTHS: dict[str, Precision] = {"fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "bfp16": "bf16"}
+"""Values of `communication_data_type` (deepspeed/runtime/config.py)."""
 MOST = 4096
 """Samples: the largest micro batch that is predicted."""
 
@@ -32,7 +36,8 @@ class Expected:
     """One rank of a run, before it is launched. All sizes are bytes.
 
     ``prediction`` of its memory, as on a card: a processor counts no tensors. ``time`` of an optimizer step, None where
-    the device's rates are not known. ``flops``: model operations of one rank in one step; None: not known.
+    the device's rates are not known. ``flops``: model operations of one rank in one step; None: not known. ``traffic``:
+    what it sends in one step.
     """
 
     facts: ModelFacts
@@ -40,6 +45,7 @@ class Expected:
     prediction: Prediction
     time: StepTime | None
     flops: float | None
+    traffic: Traffic
 
     @property
     def allocated(self) -> Band:
@@ -57,7 +63,24 @@ class Expected:
             found["step_seconds"] = [round(one, 6) for one in (seconds.low, seconds.expected, seconds.high)]
             found["tokens_per_second"] = round(self.time.tokens_per_second, 1)
             found["tflops"] = round(self.time.tflops, 3)
+        found["communication"] = {name: asdict(one) for name, one in self.collectives().items()}
         return found
+
+    def collectives(self) -> dict[str, Sent]:
+        """What one rank sends in one step, by kind of collective."""
+        found: dict[str, Sent] = {}
+        for one in self.traffic.collectives:
+            known = found.get(one.operation, Sent(0, 0))
+            found[one.operation] = Sent(known.payload + round(one.payload), known.sent + round(one.sent))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Bytes of the whole buffers, and those that one rank sends in a ring."""
+
+    payload: int
+    sent: int
 
 
 def _ends(band: Band) -> list[int]:
@@ -66,6 +89,8 @@ def _ends(band: Band) -> list[int]:
 
 def expect(reduced: Reduced, device: Device, consumer: str, micro_batch: int | None = None) -> Expected | str:
     """The expectation of a run, or why there is none. ``micro_batch``: another one than the run has."""
+    if reduced.trainer is not None:
+        return f"what {reduced.trainer} takes beside the training is not predicted: its reference model, its generation"
     facts = from_config(reduced.model)
     if facts.parameters is None:
         return facts.unknown_because or "the model's tensors are not known"
@@ -81,9 +106,34 @@ def expect(reduced: Reduced, device: Device, consumer: str, micro_batch: int | N
         )
         profile = profile_of(device, reduced.ranks)
         held = predict(facts, setup.options, timeline, profile.accelerator if profile else None)
+        sent = traffic(facts, setup.options, load, profile or _here(reduced), wire_options(_values(reduced)))
     except ValueError as error:
         return str(error)
-    return Expected(facts, setup, held, _time(facts, setup, profile), _flops(facts, setup))
+    return Expected(facts, setup, held, _time(facts, setup, profile), _flops(facts, setup), sent)
+
+
+def _here(reduced: Reduced) -> HardwareProfile:
+    """The processors of the ranks; for who sends to whom, not for how fast."""
+    return HardwareProfile(
+        name="cpu",
+        nodes=reduced.nodes,
+        accelerators_per_node=max(1, reduced.ranks // reduced.nodes),
+        accelerator=Accelerator(name="cpu", vendor="cpu"),
+        origin="catalogue",
+    )
+
+
+def wire_options(values: dict[str, object]) -> WireOptions:
+    """Settings of DeepSpeed, by dotted name, that only what is sent depends on."""
+    zero = "zero_optimization."
+    stated = str(values.get("communication_data_type")).removeprefix("torch.")
+    return WireOptions(
+        communication=_WIDTHS.get(stated),
+        multi_rank_allreduce=values.get(f"{zero}use_multi_rank_bucket_allreduce") is not False,
+        reduce_scatter=values.get(f"{zero}reduce_scatter") is not False,
+        quantized_weights=values.get(f"{zero}zero_quantized_weights") is True,
+        quantized_gradients=values.get(f"{zero}zero_quantized_gradients") is True,
+    )
 
 
 def setup_in(reduced: Reduced, consumer: str) -> Setup:

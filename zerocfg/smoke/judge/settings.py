@@ -65,6 +65,8 @@ def _rows(run: RunFolder, reduced: Reduced, planned: dict[str, object]) -> list[
         for part in ("offload_optimizer", "offload_param"):
             name = f"{ZERO}{part}.device"
             found.append((SHOWN[name], planned.get(name) or "none", part))
+    if reduced.trainer is not None:
+        found.append(("trainer", reduced.trainer, "trainer"))
     return [*found, ("optimizer", optimizer_class(planned, run, reduced), "optimizer"), ("device", None, "device")]
 
 

@@ -28,6 +28,10 @@ SMALL_RATE = 1e-5
 RESUMED = {"fp32": 0.0001, "fp16": 0.005, "bf16": 0.005}
 """Relative tolerance of a resumed training against the uninterrupted one: in its losses and in that norm."""
 
+SAMPLING = ("GRPOTrainer",)
+"""Trainers whose batches are sampled from the model: one token that rounding chooses otherwise changes all that follow.
+What is apart then proves nothing. Their loss is no measure of progress either: it begins near 0 at every step."""
+
 
 @dataclass(frozen=True)
 class _Course:
@@ -59,6 +63,10 @@ def check(reports: list[RankReport], steps: int) -> list[Check]:
     return checks
 
 
+def _samples(reports: list[RankReport]) -> bool:
+    return reports[0]["seen"].get("trainer") in SAMPLING
+
+
 def _dtype(reports: list[RankReport]) -> str:
     dtype = str(reports[0]["seen"].get("dtype"))
     return dtype if dtype in RESOLUTION else "bf16"  # fp8 and what is not known: the coarsest
@@ -74,6 +82,8 @@ def _falls(reports: list[RankReport], done: int) -> list[Check]:
         means.append((_mean(report["losses"][:size]), _mean(report["losses"][-size:])))
     first, last = _mean([pair[0] for pair in means]), _mean([pair[1] for pair in means])
     seen = f"{first:.4g} to {last:.4g}"
+    if _samples(reports):
+        return [Check("loss falls", "-", f"{seen}; its samples are other ones in each step", None)]
     if last < first:
         return [Check("loss falls", "falls", seen, True)]
     why = _idle(reports, done - 1)
@@ -145,6 +155,8 @@ def _reference(reports: list[RankReport]) -> list[Check]:
     if distance > limit:
         ours, others = pairs[0]
         seen += f": {_losses(ours.losses)}, ZeRO-0 {_losses(others.losses)}"
+        if _samples(reports):
+            return [Check(name, "-", f"not comparable: {seen}; each sampled its own completions", None)]
     checks = [Check(name, f"within {_percent(limit)}", seen, distance <= limit)]
     norms = [(ours.momentum, others.momentum) for ours, others in pairs]
     limit = GRADIENTS[_dtype(reports)]
@@ -183,6 +195,9 @@ def _resumes(reports: list[RankReport]) -> list[Check]:
         if before is not None and after is not None and _distance([before], [after]) > limit:
             wrong.append(f"the optimizer's states are others: norm {after:.4g}, without the break {before:.4g}")
     planned = f"loss {reports[0]['losses'][-1]:.4g}"
+    if wrong and _samples(reports):
+        behind = f"from step {parts[0]['from']}; other completions are sampled then: {wrong[0]}"
+        return [Check(name, "-", behind, None)]
     if wrong:
         return [Check(name, planned, wrong[0], False)]
     differing = max(part["differing"] for part in parts)

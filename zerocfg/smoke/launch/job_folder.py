@@ -72,6 +72,8 @@ def prepare(
         share=share,
         nodes=nodes.count if nodes is not None else 1,
         saves=saves,
+        trainer=reduced.trainer,
+        own=reduced.own,
     )
     job.write(scratch / "job.json")
     command = process.launcher(by_accelerate, reduced.ranks, process.free_port(), nodes)

@@ -102,8 +102,8 @@ class Measured:
 
     ``seconds`` of the whole run; ``step_seconds``, ``losses`` of rank 0. ``memory`` by phase, ``start`` before the
     model was made. ``points``: (seconds, bytes, phase) of rank 0, of the counter ``of``. ``median`` and ``first``:
-    seconds of an optimizer step. ``predicted``: as `zerocfg.smoke.judge.prediction.Expected.data` gives it, or
-    "unknown" and why.
+    seconds of an optimizer step. ``collectives``: of the last step by kind, "calls", "payload" and "sent" in bytes,
+    "seconds". ``predicted``: as `zerocfg.smoke.judge.prediction.Expected.data` gives it, or "unknown" and why.
     """
 
     seconds: float | None = None
@@ -117,6 +117,7 @@ class Measured:
     points: tuple[tuple[float, int, str], ...] = ()
     median: float | None = None
     first: float | None = None
+    collectives: tuple[dict[str, dict[str, float | None]], ...] = ()
     tokens: int | None = None
     tokens_per_second: float | None = None
     tflops: float | None = None
@@ -131,6 +132,7 @@ class Measured:
             "timeline": {"rank": 0, "of": self.of, "points": list(self.points)},
             "step_seconds_median": self.median,
             "step_seconds_first": self.first,
+            "communication": list(self.collectives),
             "tokens_per_step": self.tokens,
             "tokens_per_second": self.tokens_per_second,
             "tflops": self.tflops,

@@ -37,7 +37,11 @@ class Kind(enum.Enum):
     SHARED_CARD = "shared card"
     SAVING = "saving"
     FSDP_LOADING = "fsdp_sync_module_states"
+    FSDP_OFFLOAD = "fsdp_offload_params"
     LAUNCH = "launch"
+    GENERATION = "use_vllm"
+    GENERATION_BATCH = "generation_batch_size"
+    GENERATION_STEPS = "steps_per_generation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,9 @@ class Reduced:
     ``changes``: what became smaller, or different.
     ``sequence``: tokens of a sample. ``layers``: of the planned model and of the one that is run, where known.
     ``narrow``: the model's widths were cut as well, or another model runs instead. ``size``: what the model that is run
-    takes at most by prediction, on a card. ``nodes``: machines that the ranks are spread over.
+    takes at most by prediction, on a card. ``nodes``: machines that the ranks are spread over. ``trainer``: the class
+    of TRL that trains, None where the consumer's own loop does; ``own``: those ``arguments``, by name, that only this
+    class has. ``no_trainer``: why a class of TRL that was meant does not train here.
     """
 
     ranks: int
@@ -104,6 +110,9 @@ class Reduced:
     narrow: bool = False
     size: Size | None = None
     nodes: int = 1
+    trainer: str | None = None
+    own: tuple[str, ...] = ()
+    no_trainer: str = ""
 
     def has(self, *kinds: Kind) -> bool:
         """Whether one of these was changed."""
@@ -129,6 +138,10 @@ _SUFFIXES = {
     Kind.OFFLOAD_OPTIMIZER: ", because libaio, which NVMe offload needs, is not installed",
     Kind.OFFLOAD_PARAM: ", because libaio, which NVMe offload needs, is not installed",
     Kind.OPTIM: ", because it needs a card",
+    Kind.GENERATION: ": transformers generates in the training's own processes",
+    Kind.GENERATION_BATCH: ", with the world size",
+    Kind.GENERATION_STEPS: ", so that fewer ranks hold whole groups of num_generations",
+    Kind.FSDP_OFFLOAD: ": host and device are one memory on a processor",
     Kind.FSDP_LOADING: ", with fsdp_cpu_ram_efficient_loading: FSDP 1 sends weights between cards only",
 }
 

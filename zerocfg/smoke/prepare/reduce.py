@@ -9,12 +9,13 @@ from __future__ import annotations
 import copy
 import ctypes.util
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import paths
 from zerocfg.smoke.model.reduction import SEQUENCE, Kind, Reduced, Reduction
+from zerocfg.smoke.prepare import trl_trainers
 from zerocfg.smoke.prepare.fit import SEQUENCE as ASSUMED
 from zerocfg.smoke.prepare.fit import TRL_CHECKPOINTS, fit_of, most_layers, room_here, sequence_of, spec_of
 from zerocfg.smoke.prepare.shrink import LAYERS, LLAMA, fewer_layers, layers_of, least_layers, shrink
@@ -59,6 +60,7 @@ def reduce(
     arguments = {key: recipe[key] for key in ARGUMENTS if key in recipe}
     reduced = Reduced(ranks, {}, copy.deepcopy(run.accelerate), copy.deepcopy(run.deepspeed), arguments, plan)
     _checkpointing(run, arguments)
+    _trainer(run, reduced)
     _world(reduced, nodes)
     if reduced.deepspeed is not None:
         _offload(reduced, scratch)
@@ -71,6 +73,8 @@ def reduce(
         _buckets(reduced, device, reduced.narrow)
     if device.kind == "cpu":
         _processor_only(reduced)
+    if reduced.trainer is not None:
+        trl_trainers.fit(reduced, run.plan.get("num_processes"), recipe)
     if run.handwritten is None:
         _arguments(reduced)
     else:
@@ -84,6 +88,15 @@ def _checkpointing(run: RunFolder, arguments: dict[str, object]) -> None:
         arguments.setdefault("gradient_checkpointing", TRL_CHECKPOINTS)
     elif run.consumer in ("accelerate", "deepspeed") and spec_of(run).gradient_checkpointing:
         arguments.setdefault("gradient_checkpointing", True)
+
+
+def _trainer(run: RunFolder, reduced: Reduced) -> None:
+    """The trainer of TRL that is run, with its own arguments."""
+    reduced.trainer, reduced.no_trainer = trl_trainers.choose(run)
+    if reduced.trainer is not None:
+        own = trl_trainers.own_arguments(reduced.trainer, run.lock.recipe)
+        reduced.arguments.update(own)
+        reduced.own = tuple(own)
 
 
 def _take(reduced: Reduced, pinned: Reduced) -> None:
@@ -143,6 +156,9 @@ def _fewer_layers(
     """Put the model in with as many layers as fit, all widths as planned; False, and why, where not even few do."""
     fit = fit_of(run, reduced.plan, reduced.ranks, device, reduced.sequence)
     room = room_here(device, reduced.ranks, limit, scratch)
+    if reduced.trainer is not None:
+        # The reference model and its forward pass are no part of the prediction; they take as much again at most.
+        room = replace(room, device=room.device // 2)
     count = layers_of(config)
     if count is None or fit.size(config) is None:
         parameters = run.lock.parameters
@@ -248,11 +264,15 @@ def _offload(reduced: Reduced, scratch: Path) -> None:
 
 
 def _fsdp_on_processor(reduced: Reduced) -> None:
-    """FSDP 1 sends no weights between ranks on a processor, and torch ends with a segmentation fault where it saves."""
+    """Nothing is offloaded where host and device are one memory. FSDP 1 sends no weights between ranks on a processor,
+    and torch ends with a segmentation fault where it saves."""
     accelerate = reduced.accelerate or {}
     section = accelerate.get("fsdp_config")
     if accelerate.get("distributed_type") != "FSDP" or not isinstance(section, dict):
         return
+    if str(section.get("fsdp_offload_params")).lower() == "true":
+        section["fsdp_offload_params"] = reduced.plan["fsdp_config.fsdp_offload_params"] = False
+        reduced.changes.append(Reduction(Kind.FSDP_OFFLOAD, True, False, ("fsdp_config.fsdp_offload_params",)))
     if str(section.get("fsdp_version", 1)) != "1":
         return
     names = ("fsdp_sync_module_states", "fsdp_cpu_ram_efficient_loading")

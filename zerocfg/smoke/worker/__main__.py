@@ -18,6 +18,7 @@ LOOPS = {
     "accelerate": "accelerate_loop",
     "deepspeed": "deepspeed_loop",
 }
+"""By consumer, where no trainer of TRL is named."""
 
 
 def main() -> None:
@@ -29,7 +30,8 @@ def main() -> None:
         compiling.follow(importlib.import_module("torch.utils.cpp_extension"), Path(job.reports))
         if job.device == "cpu":
             fsdp_on_cpu.allow()
-        loop = importlib.import_module(f".loops.{LOOPS[job.consumer]}", __package__)
+        name = LOOPS[job.consumer] if job.trainer is None else "trl_loop"
+        loop = importlib.import_module(f".loops.{name}", __package__)
         watch = Watch(job, report)
         watch.finish(loop.train(job, watch, Trial.planned(job)))
         parts.run(job, report, loop, watch)

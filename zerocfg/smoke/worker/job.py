@@ -38,7 +38,8 @@ class Job:
     ``parts``: of "train", "resume" and "reference", what is done; training always is. ``no_resume``: why no checkpoint
     of this run can be resumed from, None when one should. ``share``: the mode in which all ranks use one card
     (`MODES`), None where each has its own. ``nodes``: machines whose ranks train together.
-    ``saves``: whether the weights are saved at the end.
+    ``saves``: whether the weights are saved at the end. ``trainer``: the class of TRL that trains, None where the
+    consumer's own loop does; ``own``: those of ``arguments`` that only this class has.
     """
 
     reports: str
@@ -57,6 +58,8 @@ class Job:
     share: str | None = None
     nodes: int = 1
     saves: bool = True
+    trainer: str | None = None
+    own: Sequence[str] = ()
 
     @classmethod
     def read(cls, path: Path) -> Job:

@@ -9,6 +9,8 @@ from . import checksums
 from .values import mapping, whole
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
     import transformers
 
@@ -32,6 +34,11 @@ def make_model(job: Job, weights: dict[str, torch.Tensor] | None = None) -> tran
 def initial(job: Job) -> dict[str, torch.Tensor]:
     """The random weights that `make_model` gives, as full tensors in host memory. All ranks call this."""
     return {name: tensor.detach().cpu().clone() for name, tensor in checksums.full(make_model(job))}
+
+
+def save_initial(job: Job, folder: Path) -> None:
+    """Write the random weights into ``folder``, as `from_pretrained` loads them; by one rank, outside of any engine."""
+    _random(job).save_pretrained(folder)
 
 
 def repeat_chance() -> None:
@@ -63,9 +70,14 @@ def tokens(job: Job, rank: int) -> dict[str, torch.Tensor]:
     """One sample that repeats, another one for each rank; labels are the tokens themselves. Shapes (sequence,)."""
     import torch
 
-    text = mapping(job.model.get("text_config")) or job.model
-    row = (torch.arange(job.sequence) * 7 + 3 + rank) % whole(text.get("vocab_size"), 64)
+    row = (torch.arange(job.sequence) * 7 + 3 + rank) % vocabulary(job)
     return {"input_ids": row, "labels": row.clone()}
+
+
+def vocabulary(job: Job) -> int:
+    """Tokens that the model knows."""
+    text = mapping(job.model.get("text_config")) or job.model
+    return whole(text.get("vocab_size"), 64)
 
 
 def join_deepspeed() -> None:

@@ -8,6 +8,7 @@ from . import checksums
 
 if TYPE_CHECKING:
     import torch
+    import transformers
 
     from .report import Report
     from .report_schema import Part, Seen
@@ -46,6 +47,9 @@ class Record:
         """The engine is ready."""
         self.engine, self.optimizer = engine, optimizer
         self.phase(f"step {self.steps + 1}")
+
+    def trainer(self, name: str, trainer: transformers.Trainer, own: tuple[str, ...]) -> None:
+        """The class that trains."""
 
     def forward(self) -> None:
         """A forward pass ended."""

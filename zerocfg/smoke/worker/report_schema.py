@@ -14,6 +14,10 @@ from typing import Literal, TypedDict
 Counter = Literal["allocated", "reserved", "device", "rss", "pinned"]
 COUNTERS: tuple[Counter, ...] = ("allocated", "reserved", "device", "rss", "pinned")
 """The counters of memory."""
+FLAGS = "flags"
+"""Among the kinds of collectives: norms, flags and counts of a few elements."""
+REFERENCE = "reference model"
+"""Among ``settings`` of a trainer of TRL: "loaded" or "none"."""
 
 
 class Failure(TypedDict, total=False):
@@ -64,7 +68,8 @@ class Seen(TypedDict, total=False):
     """Values read back from the live engine, or from the loop around it.
 
     ``settings``: values where they act; ``parsed``: those that the engine only holds in its config; both by the names
-    of the lock or of TrainingArguments. ``nccl`` and ``worked``: of a trial of a shared card.
+    of the lock or of TrainingArguments. ``trainer``: the class of a Trainer that trains. ``nccl`` and ``worked``: of a
+    trial of a shared card.
     """
 
     world_size: int
@@ -84,6 +89,7 @@ class Seen(TypedDict, total=False):
     states: States
     settings: dict[str, object]
     parsed: dict[str, object]
+    trainer: str
     nccl: str
     worked: list[str]
 
@@ -141,6 +147,21 @@ class Phase(TypedDict, total=False):
     pinned: int | None
 
 
+Counted = Literal["calls", "payload", "sent", "seconds"]
+COUNTED: tuple[Counted, ...] = ("calls", "payload", "sent", "seconds")
+"""What is counted of a kind of collectives."""
+
+
+class Collectives(TypedDict, total=False):
+    """The collectives of one kind in one optimizer step: ``payload`` of the whole buffers, ``sent`` by this rank in a
+    ring."""
+
+    calls: int
+    payload: int
+    sent: int
+    seconds: float
+
+
 class Command(TypedDict, total=False):
     """The user's own command: the loop that is watched, whether zerocfg stopped it, and its files."""
 
@@ -159,7 +180,8 @@ class RankReport(TypedDict, total=False):
     """One rank. ``losses``: one a micro step; ``step_seconds``, ``rates``: one an optimizer step.
 
     ``parameters``: elements; ``sums``: checksums of the parameters by name; ``changed``: how many of them training
-    changed; ``unread``: why there are none. ``timeline``: [seconds, bytes, phase].
+    changed; ``unread``: why there are none. ``timeline``: [seconds, bytes, phase]. ``collectives``: by kind, in the
+    last step.
     """
 
     rank: int
@@ -184,4 +206,5 @@ class RankReport(TypedDict, total=False):
     memory_start: Phase
     device_memory: int
     timeline: list[list[float | str]]
+    collectives: dict[str, Collectives]
     command: Command

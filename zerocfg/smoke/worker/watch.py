@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import checksums, memory, record, resume_point, weights
-from .readback import collect
+from . import checksums, communication, memory, record, resume_point, weights
+from .readback import collect, trl_trainers
 
 if TYPE_CHECKING:
     import torch
+    import transformers
 
     from .job import Job
     from .report import Report
@@ -46,6 +47,8 @@ class Watch:
         self._before: dict[str, int] = {}
         self._rate: float | None = None
         self._skipped = 0
+        # A loop of the user's own may hold what a dispatched call cannot pass.
+        self._counter = communication.Counter(job.device == "cuda") if job.consumer != "command" else None
 
     def phase(self, name: str) -> None:
         if name == "model" and self.job.memory_limit:
@@ -74,7 +77,15 @@ class Watch:
         self._before = self._sums()
         self.phase("step 1")
         self.memory.enter("forward")
+        self._count()
         self._since = time.monotonic()
+
+    def trainer(self, name: str, trainer: transformers.Trainer, own: tuple[str, ...]) -> None:
+        """The class that trains, and which values the arguments of its ``own`` have in it."""
+        acting, parsed = trl_trainers.settings(trainer, own)
+        self.report.see({"trainer": name})
+        self.report.content["seen"]["settings"].update(acting)
+        self.report.content["seen"]["parsed"].update(parsed)
 
     def forward(self) -> None:
         """A forward pass ended."""
@@ -92,6 +103,7 @@ class Watch:
         """An optimizer step ended."""
         self.steps += 1
         self.memory.settle()
+        self._counted()
         now = time.monotonic()
         self.memory.enter("own")
         self.report.content["step_seconds"].append(round(now - self._since, 4))
@@ -102,9 +114,24 @@ class Watch:
         if self.steps == self.job.steps:
             self._trained()
         self.phase(f"step {self.steps} done")
+        self._next()
+
+    def _next(self) -> None:
+        """Another step begins, unless it was the last one."""
         if self.steps < self.job.steps:
             self.memory.enter("forward")
+            self._count()
         self._since = time.monotonic()
+
+    def _count(self) -> None:
+        """Count the collectives of the last step: by then every engine knows in which order it needs what."""
+        if self._counter is not None and self.steps == self.job.steps - 1:
+            self._counter.start()
+
+    def _counted(self) -> None:
+        if self._counter is not None and self.steps == self.job.steps:
+            self._counter.stop()
+            self.report.content["collectives"] = self._counter.collectives()
 
     def _trained(self) -> None:
         """The last step is done: record what the engine holds now."""
@@ -130,6 +157,8 @@ class Watch:
         self.no_checkpoint = resume_point.obstacle(self.job, self._engine)
         if self.no_checkpoint is not None:
             return False
+        if self._counter is not None:
+            self._counter.stop()
         self.memory.enter("own")
         self.report.phase("checkpoint")
         return True
@@ -138,9 +167,7 @@ class Watch:
         """The checkpoint is written."""
         self.checkpoint = self.steps
         self.phase(f"step {self.steps} done")
-        if self.steps < self.job.steps:
-            self.memory.enter("forward")
-        self._since = time.monotonic()
+        self._next()
 
     def close(self) -> None:
         """Release the engine."""
