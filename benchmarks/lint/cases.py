@@ -26,7 +26,8 @@ UNRELATED = 50_000
 @dataclass(frozen=True)
 class Case:
     """``commands`` by tool: what it runs, one process after the other; the first word is a program of the peers'
-    environment. ``repetitions``: of the whole row."""
+    environment. Each time ``zerocfg`` finds no kept outcome, ``zerocfg again`` that of the run before.
+    ``repetitions``: of the whole row."""
 
     title: str
     folder: Path
@@ -44,7 +45,8 @@ def cases(below: Path, schemas: Path, corpus: Path | None, *, large: bool) -> li
         found.append(_unrelated(below / "unrelated"))
     if corpus is not None:
         files = [str(one) for kind in ("*.yaml", "*.yml", "*.json") for one in sorted(corpus.rglob(kind))]
-        commands = {"zerocfg": [["zerocfg", "lint", "--exit-zero", "."]], "yamllint": [["yamllint", *files]]}
+        lint = [["zerocfg", "lint", "--exit-zero", "."]]
+        commands = {"zerocfg": lint, "zerocfg again": lint, "yamllint": [["yamllint", *files]]}
         found.append(Case(f"a folder of {len(files)} real configs", corpus, commands, 3))
     return found
 
@@ -88,6 +90,7 @@ def _pairs(folder: Path, count: int, schemas: Path, repetitions: int) -> Case:
     against = ["python", "-m", "check_jsonschema", "--schemafile"]
     commands = {
         "zerocfg": [["python", "-m", "zerocfg", "lint", "."]],
+        "zerocfg again": [["python", "-m", "zerocfg", "lint", "."]],
         "yamllint": [["python", "-m", "yamllint", "-d", "relaxed", *yaml, *json_]],
         "check-jsonschema": [
             [*against, str(schemas / "accelerate.json"), *yaml],
@@ -115,5 +118,6 @@ def _unrelated(folder: Path) -> Case:
         below.mkdir(exist_ok=True)
         (below / f"data_{number}.json").write_text('{"text": "a line of a data set", "label": 1}\n')
     write_pair(folder, 0)
-    commands = {"zerocfg": [["python", "-m", "zerocfg", "lint", "."]]}
+    lint = [["python", "-m", "zerocfg", "lint", "."]]
+    commands = {"zerocfg": lint, "zerocfg again": lint}
     return Case(f"a pair among {UNRELATED:,} other JSON files", folder, commands, 1)

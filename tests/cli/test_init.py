@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -471,3 +472,188 @@ def test_whatever_is_found_makes_a_spec(tmp_path: Path, lines: Any, name: str, b
     found = read_spec(path)
     assert drafts and found.problems == [], path.read_text()
     assert list(found.runs) == [draft.name for draft in drafts]
+
+
+TRAINER_LINE = "train.py --deepspeed %s --per_device_train_batch_size 3 --bf16 true --output_dir out --max_steps 10"
+
+
+@pytest.mark.parametrize("launcher", ["deepspeed --num_gpus 2", "torchrun --nproc_per_node 2"])
+def test_a_line_that_hands_the_config_to_its_trainer(zerocfg: Zerocfg, launcher: str) -> None:
+    """The emitted job gets it by accelerate's launcher, and the script no second one."""
+    write(train=PARSED, ds_json=DEEPSPEED)
+    Path("train.sh").write_text(f"{launcher} {TRAINER_LINE % 'ds.json'}\n")
+    assert zerocfg("init", "--hardware", "2xA100-80GB").code == 0
+    built = zerocfg("build", ".", "-o", "out")
+    assert built.code == 0, built.out + built.err
+    (folder,) = Path("out").iterdir()
+    found = json.loads((folder / "ds_config.json").read_text())
+    assert (found["zero_optimization"]["stage"], found["train_micro_batch_size_per_gpu"]) == (2, 3)
+    assert "--deepspeed " not in (folder / "launch.sh").read_text()
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("gone.json", ": --deepspeed: there is no file 'gone.json'"),
+        ("$CONFIG", "train.sh:1 names a config that is not known here: --deepspeed $CONFIG"),
+    ],
+)
+def test_a_config_of_a_line_that_is_not_there(zerocfg: Zerocfg, config: str, said: str) -> None:
+    write(train=PARSED)
+    Path("train.sh").write_text(f"torchrun --nproc_per_node 2 {TRAINER_LINE % config}\n")
+    assert zerocfg("init", "--hardware", "2xA100-80GB").code == 0
+    built = zerocfg("build", ".", "-o", "out")
+    assert built.code == 1 and said in built.err, built.out + built.err
+    told = "train.sh:1:38: " in built.err and "leave `--deepspeed` out" in built.err
+    assert told is (config == "gone.json")
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("accelerate launch --gpu_ids 0,3 train.py", "2xA100-80GB"),
+        ("accelerate launch --gpu_ids all --num_processes 4 train.py", "4xA100-80GB"),
+        ("deepspeed --include localhost:1,2,5 train.py", "3xA100-80GB"),
+    ],
+)
+def test_devices_of_a_line(zerocfg: Zerocfg, line: str, example: str) -> None:
+    write(train=TRAINER)
+    Path("job.sh").write_text(f"{line} --max_steps 10\n")
+    assert zerocfg("init").code == 0
+    assert example in Path("zerocfg.yaml").read_text()
+
+
+def test_options_of_a_line_that_the_hardware_overrules(zerocfg: Zerocfg) -> None:
+    """A port stays a number; devices are those of the hardware where the line chooses fewer."""
+    write(train=PARSED)
+    line = "accelerate launch --num_processes 2 --gpu_ids 0,1 --main_process_port 29602 train.py --max_steps 10"
+    Path("job.sh").write_text(f"{line} --output_dir out\n")
+    assert zerocfg("init", "--hardware", "4xA100-80GB").code == 0
+    built = zerocfg("build", ".", "-o", "four")
+    assert built.code == 0, built.out + built.err
+    assert "gpu_ids: the sources say 0,1, 4xA100-80GB has 4 for a node: all of them are used" in built.out
+    (config,) = Path("four").glob("*/accelerate.yaml")
+    emitted = yaml.safe_load(config.read_text())
+    assert emitted["main_process_port"] == 29602 and "gpu_ids" not in emitted
+    assert zerocfg("build", ".", "-o", "two", "--hardware", "2xA100-80GB").code == 0
+    (config,) = Path("two").glob("*/accelerate.yaml")
+    assert yaml.safe_load(config.read_text())["gpu_ids"] == "0,1"
+
+
+def test_a_readme_counts_beside_scripts_that_start_nothing_of_ours(zerocfg: Zerocfg) -> None:
+    write(train=TRAINER)
+    Path("README.md").write_text("```bash\naccelerate launch train.py --max_steps 10\n```\n")
+    Path("job.sh").write_text('accelerate launch "$SCRIPT" --max_steps 10\n')
+    assert zerocfg("init").code == 0
+    assert [run["launch"] for run in runs().values()] == ["README.md:2"]
+
+
+def test_a_run_that_cannot_be_built_costs_no_other(zerocfg: Zerocfg) -> None:
+    write(train=PARSED, ds_json=DEEPSPEED, bad_json=DEEPSPEED.replace('"stage": 2', '"stage": 7'))
+    line = "deepspeed --num_gpus 2 " + TRAINER_LINE
+    Path("jobs.sh").write_text(f"{line % 'ds.json'}\n{line % 'gone.json'}\n{line % 'bad.json'}\n")
+    assert zerocfg("init", "--hardware", "2xA100-80GB").code == 0
+    built = zerocfg("build", ".", "-o", "out")
+    assert built.code == 1, built.out + built.err
+    assert sorted(path.name for path in Path("out").iterdir()) == ["jobs"]
+    assert "built 1 of 3 runs; not jobs-2, jobs-3" in built.err
+    assert "there is no file 'gone.json'" in built.err and "bad.json" in built.out
+    again = zerocfg("build", ".", "-o", "out", "--run", "jobs", "--check")
+    assert again.code == 0, again.out + again.err
+    assert zerocfg("build", ".", "-o", "out", "--check").code == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        (f"torchrun --nproc_per_node 2 {TRAINER_LINE % '$CONFIG'}", "deepspeed"),
+        ("accelerate launch --config_file $CONFIG train.py --output_dir out --max_steps 10", "accelerate"),
+    ],
+)
+def test_a_config_that_only_the_shell_knows_is_guessed(zerocfg: Zerocfg, line: str, key: str) -> None:
+    """The nearest of its kind, and said so; the engine alone is the author's word, too."""
+    write(train=PARSED, configs__ds_json=DEEPSPEED, configs__acc_yaml=ACCELERATE.replace("4", "2"))
+    Path("train.sh").write_text(f"{line}\n")
+    done = zerocfg("init", "--hardware", "2xA100-80GB")
+    (run,) = runs().values()
+    assert run[key] == {"deepspeed": "configs/ds.json", "accelerate": "configs/acc.yaml"}[key]
+    assert f"guessed {key}: {run[key]} (train.sh:1 says" in done.err and "$CONFIG: the nearest one" in done.err
+    built = zerocfg("build", ".", "-o", "out")
+    assert built.code == 0, built.out + built.err
+    text = Path("zerocfg.yaml").read_text()
+    Path("zerocfg.yaml").write_text("".join(one for one in text.splitlines(True) if f" {key}: configs" not in one))
+    assert zerocfg("build", ".", "-o", "other").code == 1
+    Path("zerocfg.yaml").write_text(Path("zerocfg.yaml").read_text() + "    engine: ddp\n")
+    assert zerocfg("build", ".", "-o", "other").code == 0
+
+
+@pytest.mark.parametrize("path", ["pkg/train.py", "pkg/train/__main__.py"])
+def test_a_module_is_started_as_one(zerocfg: Zerocfg, path: str) -> None:
+    """Relative imports need it. Below another folder only the file can be started, which is told."""
+    Path(path).parent.mkdir(parents=True)
+    Path(path).write_text(PARSED)
+    Path("train.sh").write_text("torchrun --nproc_per_node 2 -m pkg.train --output_dir out --max_steps 10\n")
+    assert zerocfg("init", "--hardware", "2xA100-80GB").code == 0
+    assert next(iter(runs().values()))["script"] == path
+    built = zerocfg("build", ".", "-o", "out")
+    assert built.code == 0, built.out + built.err
+    (script,) = Path("out").glob("*/launch.sh")
+    assert "\n  --module pkg.train --output_dir out" in script.read_text()
+    for file in (path, "train.sh"):
+        Path("sub", file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).rename(Path("sub", file))
+    Path("sub/train.sh").write_text(f"cd sub\n{Path('sub/train.sh').read_text()}")
+    assert zerocfg("init", "--force", "--hardware", "2xA100-80GB").code == 0
+    built = zerocfg("build", ".", "-o", "again")
+    assert "sub/train.sh:2 starts the module pkg.train in another folder" in built.out
+    (script,) = Path("again").glob("*/launch.sh")
+    assert f"\n  sub/{path} --output_dir out" in script.read_text()
+
+
+def test_a_config_that_a_line_names_and_does_not_use(zerocfg: Zerocfg) -> None:
+    """accelerate looks at --deepspeed_config_file with --use_deepspeed alone."""
+    write(train=PARSED, ds_json=DEEPSPEED)
+    line = "accelerate launch --num_processes 2 --deepspeed_config_file ds.json train.py --max_steps 10"
+    Path("train.sh").write_text(f"{line} --output_dir out\n")
+    done = zerocfg("init", "--hardware", "2xA100-80GB")
+    (run,) = runs().values()
+    assert "deepspeed" not in run and "names ds.json and starts without DeepSpeed" in done.err
+    built = zerocfg("build", ".", "-o", "out")
+    assert built.code == 0, built.out + built.err
+    assert not list(Path("out").glob("*/ds_config.json"))
+
+
+def test_a_script_that_makes_its_own_config(zerocfg: Zerocfg) -> None:
+    text = "import deepspeed\n\nconfig = {'train_batch_size': 8, 'zero_optimization': {'stage': 1}}\n"
+    write(train=f"{text}deepspeed.initialize(model=None, config=config)\n")
+    Path("train.sh").write_text("deepspeed --num_gpus 2 train.py\n")
+    assert zerocfg("init", "--hardware", "2xA100-80GB").code == 0
+    built = zerocfg("build", ".", "-o", "out")
+    assert built.code == 1, built.out + built.err
+    assert "train.py makes its DeepSpeed config by itself, so the emitted one would never be used" in built.err
+
+
+@pytest.mark.parametrize("release", [">=0.10.3", "==0.10.3"])
+def test_a_key_that_the_newest_release_refuses(zerocfg: Zerocfg, release: str) -> None:
+    """Older ones pass over it: without it the job is the same there, and starts in the newest."""
+    write(train=PARSED, ds_json=DEEPSPEED.replace('"bf16": {', '"bf16": {"hysteresis": 2, '))
+    Path("requirements.txt").write_text(f"deepspeed{release}\n")
+    Path("train.sh").write_text(f"torchrun --nproc_per_node 2 {TRAINER_LINE % 'ds.json'}\n")
+    assert zerocfg("init", "--hardware", "2xA100-80GB").code == 0
+    built = zerocfg("build", ".", "-o", "out")
+    assert built.code == 0, built.out + built.err
+    (emitted,) = Path("out").glob("*/ds_config.json")
+    assert json.loads(emitted.read_text())["bf16"] == {"enabled": True}
+
+
+def test_a_batch_of_a_script_that_divides_its_ranks(zerocfg: Zerocfg) -> None:
+    """Of how many ranks it is, only the script knows, so the author's product stays."""
+    sizes = '"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1'
+    write(train=OWN_LOOP, ds_json=f'{{{sizes}, "zero_optimization": {{"stage": 1}}}}\n')
+    line = "deepspeed --num_gpus 8 train.py --deepspeed --deepspeed_config ds.json"
+    Path("train.sh").write_text(f"{line} --tensor-model-parallel-size 2\n")
+    assert zerocfg("init", "--hardware", "8xA100-80GB").code == 0
+    built = zerocfg("build", ".", "-o", "out")
+    assert built.code == 0, built.out + built.err
+    (emitted,) = Path("out").glob("*/ds_config.json")
+    assert json.loads(emitted.read_text())["train_batch_size"] == 16

@@ -497,3 +497,21 @@ def test_switches_of_fsdp_are_written_out_for_fsdp_alone(zerocfg: Cli, tmp_path:
     files = {"accelerate.yaml": text, "other.yaml": text.replace("FSDP", "MULTI_GPU", 1)}
     after = migrated(zerocfg, tmp_path, files, "--from", "accelerate==0.24.1")
     assert after == {"accelerate.yaml": text + "  fsdp_use_orig_params: false\n", "other.yaml": files["other.yaml"]}
+
+
+@pytest.mark.parametrize(("pinned", "goes"), [("0.17.0", False), ("0.18.0", True), ("0.19.0", False)])
+def test_what_the_old_parser_passed_over_goes(zerocfg: Cli, tmp_path: Path, pinned: str, goes: bool) -> None:
+    """TRL 0.17 reads `vllm_device`, 0.18 has it no more and its parser drops it without a word, that of 0.19 stops."""
+    script = "from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser\n\n"
+    script += "script, args, model = TrlParser((ScriptArguments, GRPOConfig, ModelConfig)).parse_args_and_config()\n"
+    script += "GRPOTrainer(model.model_name_or_path, args=args).train()\n"
+    files = {
+        "grpo.yaml": RECIPE + "vllm_device: auto\nnum_generations: 2\n",
+        "train.py": script,
+        "train.sh": "accelerate launch --num_processes 2 --multi_gpu train.py --config grpo.yaml\n",
+        "requirements.txt": f"trl=={pinned}\n",
+    }
+    after = migrated(zerocfg, tmp_path, files, "--from", f"trl=={pinned}")["grpo.yaml"]
+    assert ("vllm_device" not in after) is goes and "num_generations: 2\n" in after
+    told = [why for _, why in left(zerocfg, "--from", f"trl=={pinned}") if "`vllm_device`" in why]
+    assert bool(told) is not goes

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from zerocfg.cli.exit_code import exit_code
 from zerocfg.cli.terminal import prepare
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ COMMANDS = {
     "convert": "Convert an accelerate config to another form or engine, with a table of what maps.",
     "rules": "List the rules.",
     "probe": "Describe this machine's hardware in a profile.",
+    "preflight": "Name the slow or broken node before a job starts.",
     "info": "Show this installation: what to paste into an issue.",
     "schema": "Print or write the JSON Schemas of the file formats.",
     "lsp": "Serve an editor: findings, hover, completion and fixes while typing.",
@@ -49,6 +50,7 @@ EXAMPLES = {
     "convert": "zerocfg convert accelerate.yaml --to fsdp2",
     "rules": "zerocfg rules",
     "probe": "zerocfg probe -o hw.json",
+    "preflight": "zerocfg preflight --on local --nodes 2 --ranks 2",
     "info": "zerocfg info --output-format json",
     "schema": "zerocfg schema deepspeed",
     "lsp": "zerocfg lsp",
@@ -129,37 +131,9 @@ def cli() -> None:
 
 
 def run() -> int:
-    """Exit code: 0 clean, 1 findings or a failed check, 2 wrong use or zerocfg could not do its work."""
+    """Run the command line; the exit code as `exit_code` has it."""
     prepare()
     if "_ZEROCFG_COMPLETE" in os.environ:
         import_module("zerocfg.cli.shells")
-    try:
-        # Without standalone mode click returns the code that a command exits with.
-        code = cli.main(standalone_mode=False)
-        return code if isinstance(code, int) else 0
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except RecursionError:
-        click.echo("zerocfg: error: the input is nested too deeply", err=True)
-        return 2
-    except OSError as error:
-        click.echo(f"zerocfg: error: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
-        return 2
-    except Exception as error:
-        if os.environ.get("ZEROCFG_TRACEBACK"):
-            raise
-        click.echo(
-            f"zerocfg: internal error: {type(error).__name__}: {error}\n"
-            "This is a bug in zerocfg, not in your files. Set ZEROCFG_TRACEBACK=1 to see where, and please report it.",
-            err=True,
-        )
-        return 2
+    # Without standalone mode click returns the code that a command exits with.
+    return exit_code(lambda: cli.main(standalone_mode=False))

@@ -9,9 +9,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-import click
-
-from zerocfg.cli.terminal import columns
+from zerocfg.cli.terminal import columns, write_coloured
 
 PATIENCE = 1.0
 """Seconds without a word."""
@@ -60,7 +58,7 @@ class Working:
         """Take the line back before something else is written."""
         with self._lock:
             if self._drawn:
-                click.echo("\r\033[K", err=True, nl=False)
+                write_coloured("\r\033[K", sys.stderr)
                 self._drawn = ""
 
     def _watch(self) -> None:
@@ -81,5 +79,5 @@ class Working:
         if len(words) > room:
             words = words[: max(0, room - 3)] + "..."
         if words != self._drawn:
-            click.echo(f"\r\033[K{words}", err=True, nl=False)
+            write_coloured(f"\r\033[K{words}", sys.stderr)
             self._drawn = words

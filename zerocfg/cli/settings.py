@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-import click
-
+from zerocfg.cli.usage import usage_error
 from zerocfg.linter.selection import Selection
 from zerocfg.record import record
 from zerocfg.run.model import CONSUMERS, Consumer, consumer_of
+from zerocfg.source import disk
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 KNOWN = {
     *("select", "ignore", "preview", "notes", "exclude", "per-file-ignores", "baseline", "fail-on"),
-    *("consumer", "consumers", "gate"),
+    *("consumer", "consumers", "gate", "cache"),
     *LIBRARIES,
 }
 
@@ -35,6 +35,8 @@ class Settings:
     consumers: tuple[tuple[str, Consumer], ...] = ()
     """By a pattern of the path of a file of the run; the first that fits counts."""
     notes: bool = False
+    cache: bool = True
+    """Whether outcomes are kept in the user's cache folder."""
     gate: object = None
     """The table of `zerocfg gate`, as it stands there; `zerocfg.gate.policy` reads it."""
     source: Path | None = None
@@ -44,7 +46,7 @@ class Settings:
     @property
     def folder(self) -> Path | None:
         """What patterns and paths in them are relative to; of a file that ``--config`` names the current folder."""
-        if self.given and (self.source is None or any(Path(word).is_file() for word in self.given)):
+        if self.given and (self.source is None or any(disk.is_file(word) for word in self.given)):
             return Path.cwd()
         return self.source.parent if self.source is not None else None
 
@@ -55,14 +57,14 @@ def find_settings(start: Path, given: Sequence[str] = (), *, isolated: bool = Fa
     ``given``: what ``--config`` names, a file in place of the nearest one, or ``name = value`` in TOML, which wins over
     any file. ``isolated``: no file is read.
     """
-    files = [Path(word) for word in given if Path(word).is_file()]
+    files = [Path(word) for word in given if disk.is_file(word)]
     if len(files) > 1:
-        raise click.UsageError(f"--config names two files, {files[0]} and {files[1]}")
+        raise usage_error(f"--config names two files, {files[0]} and {files[1]}")
     if files and isolated:
-        raise click.UsageError(f"--isolated reads no settings, and --config names {files[0]}")
+        raise usage_error(f"--isolated reads no settings, and --config names {files[0]}")
     overrides: dict[str, Any] = {}
     for word in given:
-        if not Path(word).is_file():
+        if not disk.is_file(word):
             overrides.update(_override(word))
     table, source = ({}, None) if isolated else _table(files[0]) if files else _nearest(start)
     if not overrides and source is None:
@@ -71,14 +73,31 @@ def find_settings(start: Path, given: Sequence[str] = (), *, isolated: bool = Fa
     return _settings({**table, **overrides}, str(source or "--config"), source, tuple(given))
 
 
+@record(frozen=True)
+class SettingsOptions:
+    """``exclude`` takes the place of what the settings exclude, ``extend_exclude`` is added."""
+
+    config: tuple[str, ...] = ()
+    isolated: bool = False
+    exclude: tuple[str, ...] = ()
+    extend_exclude: tuple[str, ...] = ()
+
+    def settings(self, start: Path) -> Settings:
+        """What counts for files at or below a path. Raises click.UsageError for settings that make no sense."""
+        found = find_settings(start if disk.is_dir(start) else start.parent, self.config, isolated=self.isolated)
+        if not self.exclude and not self.extend_exclude:
+            return found
+        return replace(found, exclude=(self.exclude or found.exclude) + self.extend_exclude)
+
+
 def _nearest(start: Path) -> tuple[dict[str, Any], Path | None]:
-    folder = start.resolve()
+    folder = disk.resolved(start)
     for above in (folder, *folder.parents):
         own = above / "zerocfg.toml"
-        if own.is_file():
+        if disk.is_file(own):
             return _read(own), own
         shared = above / "pyproject.toml"
-        if shared.is_file():
+        if disk.is_file(shared):
             table = _read(shared).get("tool", {}).get("zerocfg")
             if table is not None:
                 return _checked(table, str(shared)), shared
@@ -87,18 +106,18 @@ def _nearest(start: Path) -> tuple[dict[str, Any], Path | None]:
 
 def _table(path: Path) -> tuple[dict[str, Any], Path]:
     """The settings of a file that is named: of a pyproject.toml its table, else the whole file."""
-    content, path = _read(path), path.resolve()
+    content, path = _read(path), disk.resolved(path)
     if path.name != "pyproject.toml":
         return content, path
     table = content.get("tool", {}).get("zerocfg")
     if table is None:
-        raise click.UsageError(f"{path} has no [tool.zerocfg]")
+        raise usage_error(f"{path} has no [tool.zerocfg]")
     return _checked(table, str(path)), path
 
 
 def _checked(table: object, where: str) -> dict[str, Any]:
     if not isinstance(table, dict):
-        raise click.UsageError(f"{where}: [tool.zerocfg] must be a table")
+        raise usage_error(f"{where}: [tool.zerocfg] must be a table")
     return table
 
 
@@ -106,16 +125,16 @@ def _override(word: str) -> dict[str, Any]:
     try:
         return parse_toml(word)
     except ValueError:
-        raise click.UsageError(
+        raise usage_error(
             f"--config: '{word}' is no file and no setting in TOML, such as 'fail-on = \"error\"'"
         ) from None
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return parse_toml(path.read_text(encoding="utf-8"))
+        return parse_toml(disk.content(path, sys.maxsize, 0)[1].decode("utf-8"))
     except ValueError as error:
-        raise click.UsageError(f"{path}: {error}") from None
+        raise usage_error(f"{path}: {error}") from None
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -132,17 +151,15 @@ def _settings(table: dict[str, Any], path: str, source: Path | None, given: tupl
     """``path``: what messages call the place of the settings."""
     for name in table:
         if name not in KNOWN:
-            raise click.UsageError(
-                f"{path}: [tool.zerocfg] has no setting '{name}'; there are {', '.join(sorted(KNOWN))}"
-            )
+            raise usage_error(f"{path}: [tool.zerocfg] has no setting '{name}'; there are {', '.join(sorted(KNOWN))}")
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
-        raise click.UsageError(f"{path}: per-file-ignores must be a table of file patterns to lists of codes")
-    for name in ("preview", "notes"):
+        raise usage_error(f"{path}: per-file-ignores must be a table of file patterns to lists of codes")
+    for name in ("preview", "notes", "cache"):
         if not isinstance(table.get(name, False), bool):
-            raise click.UsageError(f"{path}: {name} must be true or false")
+            raise usage_error(f"{path}: {name} must be true or false")
     if not isinstance(table.get("baseline", ""), str):
-        raise click.UsageError(f"{path}: baseline must be the path of a file")
+        raise usage_error(f"{path}: baseline must be the path of a file")
     return Settings(
         Selection(
             _codes(table, "select", path),
@@ -157,6 +174,7 @@ def _settings(table: dict[str, Any], path: str, source: Path | None, given: tupl
         _word(table, "consumer", CONSUMERS, path),
         _consumers(table, path),
         table.get("notes", False),
+        table.get("cache", True),
         table.get("gate"),
         source,
         given,
@@ -166,13 +184,13 @@ def _settings(table: dict[str, Any], path: str, source: Path | None, given: tupl
 def _consumers(table: dict[str, object], path: str) -> tuple[tuple[str, Consumer], ...]:
     by_path = table.get("consumers", {})
     if not isinstance(by_path, dict):
-        raise click.UsageError(f"{path}: consumers must be a table of file patterns to consumers")
+        raise usage_error(f"{path}: consumers must be a table of file patterns to consumers")
     found = []
     for pattern, word in by_path.items():
         consumer = consumer_of(word)
         if consumer is None:
             known = f"{', '.join(CONSUMERS[:-1])} or {CONSUMERS[-1]}"
-            raise click.UsageError(f"{path}: the consumer of '{pattern}' must be {known}, not {word!r}")
+            raise usage_error(f"{path}: the consumer of '{pattern}' must be {known}, not {word!r}")
         found.append((str(pattern), consumer))
     return tuple(found)
 
@@ -180,12 +198,12 @@ def _consumers(table: dict[str, object], path: str) -> tuple[tuple[str, Consumer
 def _word(table: dict[str, object], name: str, choices: tuple[str, ...], path: str) -> str | None:
     word = table.get(name)
     if word is not None and word not in choices:
-        raise click.UsageError(f"{path}: {name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {word!r}")
+        raise usage_error(f"{path}: {name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {word!r}")
     return word
 
 
 def _codes(table: dict[str, object], name: str, path: str) -> tuple[str, ...]:
     value = table.get(name, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise click.UsageError(f"{path}: {name} must be a list of strings")
+        raise usage_error(f"{path}: {name} must be a list of strings")
     return tuple(value)

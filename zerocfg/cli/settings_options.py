@@ -3,33 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from zerocfg.cli.settings import Settings, find_settings
-from zerocfg.record import record
-
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-@record(frozen=True)
-class SettingsOptions:
-    """``exclude`` takes the place of what the settings exclude, ``extend_exclude`` is added."""
-
-    config: tuple[str, ...] = ()
-    isolated: bool = False
-    exclude: tuple[str, ...] = ()
-    extend_exclude: tuple[str, ...] = ()
-
-    def settings(self, start: Path) -> Settings:
-        """What counts for files at or below a path. Raises click.UsageError for settings that make no sense."""
-        found = find_settings(start if start.is_dir() else start.parent, self.config, isolated=self.isolated)
-        if not self.exclude and not self.extend_exclude:
-            return found
-        return replace(found, exclude=(self.exclude or found.exclude) + self.extend_exclude)
 
 
 def options(command: Command) -> Command:

@@ -6,11 +6,12 @@ import codecs
 import io
 import os
 import sys
-from typing import TextIO
-
-import click
 
 from zerocfg.source.foreign import harmless
+
+TYPE_CHECKING = False  # see `zerocfg.source.disk`
+if TYPE_CHECKING:
+    from typing import TextIO
 
 COUNTERPARTS = {
     "…": "...",
@@ -69,8 +70,29 @@ def columns(stream: TextIO) -> int | None:
 
 def write_exactly(text: str) -> None:
     """For standard output that a program or a file takes: UTF-8 and unchanged line ends, whatever the terminal."""
-    exact = isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty()
-    click.echo(text.encode("utf-8", "surrogateescape") if exact else text, nl=False)
+    sys.stdout.flush()
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    else:
+        sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def write_coloured(text: str, stream: TextIO) -> None:
+    """Colours and all, also into a pipe: somebody asked for them."""
+    if os.name == "nt":
+        import click  # makes them visible in consoles that know none
+
+        click.echo(text, file=stream, nl=False, color=True)
+    else:
+        stream.write(text)
+        stream.flush()
+
+
+def tell(message: str) -> None:
+    """A line on standard error."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
 
 
 def prepare() -> None:

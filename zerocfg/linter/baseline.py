@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from zerocfg.linter.engine import Diagnostic, Result, Suppressed
+from zerocfg.source import disk
 from zerocfg.source.node import Mapping, plain
 
 Entry = tuple[str, str, str, str]
@@ -28,7 +29,7 @@ def _relative(diagnostic: Diagnostic, folder: Path) -> str:
     path = diagnostic.span.file.path
     if path is None:
         return diagnostic.span.file.name
-    real = path.resolve()
+    real = disk.resolved(path)
     return real.relative_to(folder).as_posix() if real.is_relative_to(folder) else real.as_posix()
 
 

@@ -23,6 +23,7 @@ from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.run.releases import OutsideKnownReleases, outside_known_releases
 from zerocfg.run.unchecked import UncheckedFile, understood
+from zerocfg.source import disk
 from zerocfg.source.foreign import one_line
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
@@ -190,7 +191,7 @@ class _Lint:
         self.result = Result()
 
     def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
-        rules = [rule for rule in ALL if self.selection.wants(rule)]
+        rules = self.selection.among(ALL)
         for stated in runs:
             asked = Asked(stated.versions)
             run = replace(stated, versions=asked)
@@ -316,7 +317,7 @@ def _key(diagnostic: Diagnostic) -> tuple[str, str, Place, str]:
 
 def real_name(file: SourceFile) -> str:
     """The real path of a file; what standard input is called."""
-    return str(file.path.resolve()) if file.path is not None else file.name
+    return disk.real(file.path) if file.path is not None else file.name
 
 
 def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import codecs
 import os
-import stat
 from pathlib import Path
 from typing import Literal
 
 from zerocfg.budgets import FILE_BYTES
+from zerocfg.source.disk import NotAFileError, content, is_dir
 from zerocfg.source.node import Document, Problem
 from zerocfg.source.text import BOM, SourceText, Span
 
@@ -26,16 +26,9 @@ _OTHER_ENCODINGS = (
 def read_bytes(path: str | os.PathLike[str]) -> bytes | Problem:
     """The bytes of a regular file. Pipes and devices are never opened for reading, so this never blocks."""
     try:
-        state = os.stat(path)  # noqa: PTH116
-        if not stat.S_ISREG(state.st_mode):
-            folder = os.path.isdir(path)  # noqa: PTH112
-            return _unreadable("it is a folder, not a file" if folder else "it is not a regular file")
-        # O_NONBLOCK: were the file replaced by a pipe just now, opening it would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb") as file:  # noqa: PTH123
-            expected = min(state.st_size, FILE_BYTES)
-            data = file.read(expected + 1)  # room for 10 MiB takes longer to get than a config to read
-            return data if len(data) <= expected else data + file.read(FILE_BYTES - expected)
+        return content(path, FILE_BYTES, FILE_BYTES + 1)[1]
+    except NotAFileError:
+        return _unreadable("it is a folder, not a file" if is_dir(path) else "it is not a regular file")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         return _unreadable((getattr(error, "strerror", None) or str(error)).lower())
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os.path as system
 from pathlib import Path, PurePath
 
+from zerocfg.source import disk
+
 
 def relative(path: PurePath, folder: PurePath) -> str:
     """``path`` as seen from ``folder``, both absolute; whole where it lies on another drive."""
@@ -15,10 +17,25 @@ def relative(path: PurePath, folder: PurePath) -> str:
     return found.replace(system.sep, "/")
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file is there. A name that a config gives may be one that no file can have, too long or with a NUL:
+    `Path.is_file` raises for some of them."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def entries(folder: Path) -> list[Path]:
     """What lies in a folder, sorted by name; nothing where it cannot be listed (it is none, or belongs to somebody
     else: a volume of a container)."""
+    return [folder / name for name in names(folder)]
+
+
+def names(folder: Path) -> list[str]:
+    """The same without the folder."""
     try:
-        return sorted(folder.iterdir())
+        inner, others = disk.names(folder)
     except OSError:
         return []
+    return sorted((*inner, *others))

@@ -44,29 +44,33 @@ def command(
     """Resolve every auto of SPEC (a zerocfg.yaml or its folder, default: the current one) and write runnable configs.
 
     For each run: OUT/RUN/accelerate.yaml, ds_config.json, launch.sh, and zerocfg.lock with the reason for
-    every value. Nothing is written unless every run resolves and the result lints clean.
+    every value. A run that does not resolve or does not lint clean gets no files; the others are built.
 
-    Exit codes: 0 built, or with --check up to date; 1 something in the configs prevents it, or OUT is out of date; 2
-    wrong use, an unreadable spec or an unreadable lock, or an error of zerocfg itself.
+    Exit codes: 0 built, or with --check up to date; 1 something in the configs prevents it for a run, or OUT is out of
+    date; 2 wrong use, an unreadable spec or an unreadable lock, or an error of zerocfg itself.
     """
     read = read_or_exit(spec)
     built = resolved(read, only, hardware)
     found = compile_runs(read, built, out, selection_of(find_settings(read.folder), "", "", False))
-    if found.errors is not None:
-        click.echo(stopped(found.errors, output_format), nl=False, color=True)
-        raise click.exceptions.Exit(1)
-    if found.has_problems:
-        text = problems(built, display_name(read.path), output_format)
-        click.echo(text, nl=False, err=output_format == "text")
-        raise click.exceptions.Exit(2 if found.broken else 1)
+    status = 0 if not found.failed else 2 if found.broken else 1
     emitted = found.emitted
-    if only_check:
+    if only_check and not status:
         raise click.exceptions.Exit(check_outputs(emitted, read.path, out, only, output_format))
     try:
         check(emitted, force=force)
     except RefusedError as refused:
         raise InTheWayError(str(refused)) from None
-    click.echo(finished(emitted, write(emitted), output_format), nl=False)
-    if found.warnings and output_format == "text":
+    if emitted and not only_check:
+        text = finished(emitted, write(emitted), output_format)
+        # Of a build with failures JSON tells what failed: it is one document.
+        click.echo(text if not status or output_format == "text" else "", nl=False)
+    if found.errors is not None:
+        click.echo(stopped(found.errors, output_format), nl=False, color=True)
+    if found.has_problems and (found.errors is None or output_format == "text"):
+        click.echo(problems(built, display_name(read.path), output_format), nl=False, err=output_format == "text")
+    if found.failed and emitted:
+        click.echo(f"built {len(emitted)} of {len(built)} runs; not {', '.join(found.failed)}", err=True)
+    if found.warnings and not status and output_format == "text":
         warnings = f"lint has {found.warnings} warning{'s' * (found.warnings > 1)} about the sources"
         click.echo(f"{warnings}: zerocfg lint {display_name(read.path)}")
+    raise click.exceptions.Exit(status)

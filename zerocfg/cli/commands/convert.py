@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings_options import SettingsOptions, options
+from zerocfg.cli.settings import SettingsOptions
+from zerocfg.cli.settings_options import options
 from zerocfg.cli.terminal import columns, write_exactly
 from zerocfg.convert.conversion import Conversion, ConversionError, Row
 from zerocfg.convert.targets import TARGETS, convert, opened

@@ -14,7 +14,8 @@ from zerocfg.catalog.values import show
 from zerocfg.cli.commands.explain_built import explain_lock, find_key, lock_at, locks_below, read_lock
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.screens.settings_table import settings_table
-from zerocfg.cli.settings_options import SettingsOptions, options
+from zerocfg.cli.settings import SettingsOptions
+from zerocfg.cli.settings_options import options
 from zerocfg.cli.terminal import columns
 from zerocfg.compare.lock_table import table
 from zerocfg.linter.selection import Selection

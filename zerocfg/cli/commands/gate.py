@@ -14,8 +14,8 @@ from zerocfg.cli.linting.baseline import read_baseline_file
 from zerocfg.cli.linting.job import Job, excludes_path
 from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.progress import Working
-from zerocfg.cli.settings import Settings
-from zerocfg.cli.settings_options import SettingsOptions, options
+from zerocfg.cli.settings import Settings, SettingsOptions
+from zerocfg.cli.settings_options import options
 from zerocfg.cli.terminal import columns
 from zerocfg.emit.lock import NAME as LOCK
 from zerocfg.internal_errors import REPORT

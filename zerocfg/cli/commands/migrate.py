@@ -11,7 +11,8 @@ import click
 
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.progress import Working
-from zerocfg.cli.settings_options import SettingsOptions, options
+from zerocfg.cli.settings import SettingsOptions
+from zerocfg.cli.settings_options import options
 from zerocfg.cli.terminal import columns, write_exactly
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown

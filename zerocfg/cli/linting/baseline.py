@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-
-import click
 
 from zerocfg.cli.linting.job import Baseline
 from zerocfg.cli.settings import Settings
+from zerocfg.cli.usage import usage_error
 from zerocfg.linter.engine import Result
+from zerocfg.source import disk
 
 
 def read_baseline_file(asked: Path | None, settings: Settings) -> Baseline | None:
@@ -21,12 +22,14 @@ def read_baseline_file(asked: Path | None, settings: Settings) -> Baseline | Non
     from zerocfg.linter.baseline import read_baseline
 
     try:
-        return Baseline(read_baseline(path.read_bytes().decode("utf-8")), path.resolve().parent)
+        return Baseline(
+            read_baseline(disk.content(path, sys.maxsize, 0)[1].decode("utf-8")), disk.resolved(path).parent
+        )
     except FileNotFoundError:
-        raise click.UsageError(f"there is no baseline '{path}'; write it with --write-baseline {path}") from None
+        raise usage_error(f"there is no baseline '{path}'; write it with --write-baseline {path}") from None
     except (ValueError, OSError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise click.UsageError(f"the baseline '{path}' cannot be read: {reason}") from None
+        raise usage_error(f"the baseline '{path}' cannot be read: {reason}") from None
 
 
 def write_baseline_file(result: Result, path: Path) -> None:
@@ -36,4 +39,4 @@ def write_baseline_file(result: Result, path: Path) -> None:
 
     write_atomic(path, baseline_text(result, path.resolve().parent).encode("utf-8"))
     count = len(result.diagnostics)
-    click.echo(f"{count} finding{'s' * (count != 1)} written to {path}.")
+    sys.stdout.write(f"{count} finding{'s' * (count != 1)} written to {path}.\n")

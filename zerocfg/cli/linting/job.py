@@ -19,6 +19,7 @@ from zerocfg.run.model import ReaderEvidence, Run, SourceFile, files_of
 from zerocfg.run.releases import with_versions_and_settings
 from zerocfg.run.resolve_settings import with_consumer
 from zerocfg.run.unchecked import UncheckedFile, unchecked_files, without_unknown
+from zerocfg.source import disk
 from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Job:
         from zerocfg.linter.baseline import without_known
 
         looked_at = frozenset(
-            str(file.path.resolve()) for file in files.all() if file.path and id(file) in asked - excluded
+            disk.real(file.path) for file in files.all() if file.path and id(file) in asked - excluded
         )
         return without_known(result, self.known.entries, self.known.folder, looked_at)
 
@@ -144,8 +145,8 @@ class Job:
 
     def unread(self, files: Files, runs: list[Run], result: Result) -> tuple[UncheckedFile, ...]:
         """Files that were found but not checked."""
-        folders = [target for target in self.targets if target.is_dir()]
-        named = [target for target in self.targets if not target.is_dir()]
+        folders = [target for target in self.targets if disk.is_dir(target)]
+        named = [target for target in self.targets if not disk.is_dir(target)]
         told = [
             Where(span.file.name, *span.start)
             for one in (*result.diagnostics, *(one.diagnostic for one in result.suppressed))
@@ -199,19 +200,21 @@ def _open(run: Run) -> bool:
 
 def _empty(targets: list[Path], runs: list[Run]) -> list[Path]:
     """Target folders that contain no file of any run."""
-    return [target for target in targets if target.is_dir() and not _holds(target.resolve(), runs)]
+    return [target for target in targets if disk.is_dir(target) and not _holds(disk.resolved(target), runs)]
 
 
 def _holds(folder: Path, runs: list[Run]) -> bool:
     return any(
-        file.path is not None and file.path.resolve().is_relative_to(folder) for run in runs for file in files_of(run)
+        file.path is not None and disk.resolved(file.path).is_relative_to(folder)
+        for run in runs
+        for file in files_of(run)
     )
 
 
 def _whole(target: Path) -> bool:
     """Whether all runs that a target takes part in are read: a file brings its whole repository along, a folder within
     a repository does not."""
-    if not target.is_dir():
+    if not disk.is_dir(target):
         return True
-    folder = target.resolve()
-    return not any((above / ".git").exists() for above in folder.parents) or (folder / ".git").exists()
+    folder = disk.resolved(target)
+    return not any(disk.exists(above / ".git") for above in folder.parents) or disk.exists(folder / ".git")

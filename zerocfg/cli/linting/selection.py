@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import click
-
 from zerocfg.cli.settings import Settings
+from zerocfg.cli.usage import usage_error
 from zerocfg.linter.selection import Selection
 from zerocfg.rules.codes import REMOVED
 
@@ -39,7 +38,7 @@ def checked(words: Iterable[str], where: str = "") -> tuple[str, ...]:
     for word in found:
         complaint = _complaint(word)
         if complaint:
-            raise click.UsageError(f"{where}{complaint}")
+            raise usage_error(f"{where}{complaint}")
     return found
 
 

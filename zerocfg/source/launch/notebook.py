@@ -84,7 +84,7 @@ def cell_at(source: SourceText, offset: int) -> tuple[int, int] | None:
     return None
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=8)  # asked several times in a row; in an editor more would be old versions of one notebook
 def _cells(source: SourceText) -> tuple[tuple[int, Chars], ...]:
     """The text of every cell of code, with its number among all cells. Most of a notebook is output, which is passed
     over: by the scanner of `json` itself, which tells no places, so that they are kept on the way to the cells alone.

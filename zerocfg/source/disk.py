@@ -1,0 +1,200 @@
+"""What linting asks the file system, in one place, so that it can be known what an outcome rests on.
+
+Within `looking` every question gets the answer it got first, and the questions are kept with their answers: a later
+process may ask them again (`repeats`) instead of linting. Elsewhere each question goes to the disk.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+TYPE_CHECKING = (
+    False  # importing `typing` and `pathlib` would take a quarter of the time in which a kept lint is printed
+)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    Target = str | os.PathLike[str]
+
+Notes = dict[str, dict[str, str]]
+"""Answers by question and path, as text."""
+
+_looking: Notes | None = None
+_UNREACHABLE = (OSError, ValueError)
+"""ValueError: a NUL in the name."""
+
+
+@contextmanager
+def looking() -> Iterator[Notes]:
+    """Note what is asked. One at a time: the notes of a process are about its one lint."""
+    global _looking
+    notes: Notes = {}
+    before, _looking = _looking, notes
+    try:
+        yield notes
+    finally:
+        _looking = before
+
+
+def repeats(notes: Mapping[str, Mapping[str, str]]) -> bool:
+    """Whether every question is answered as it was."""
+    with looking() as now:
+        return all(
+            _again(question, path) and now.get(question, {}).get(path) == answer
+            for question, answers in notes.items()
+            for path, answer in answers.items()
+        )
+
+
+def is_file(path: Target) -> bool:
+    """Whether there is a regular file; no error is raised for what cannot be reached."""
+    return _kind(os.fspath(path)) == "file"
+
+
+def is_dir(path: Target) -> bool:
+    return _kind(os.fspath(path)) == "folder"
+
+
+def exists(path: Target) -> bool:
+    return bool(_kind(os.fspath(path)))
+
+
+def real(path: Target) -> str:
+    """The absolute path without links. Raises ValueError for a NUL in it."""
+    name = os.fspath(path)
+    if _looking is None:
+        return os.path.realpath(name)
+    answers = _looking.setdefault("real", {})
+    found = answers.get(name)
+    if found is None:
+        folder, last = os.path.split(name)
+        if last in ("", ".", "..") or not folder or folder == name:
+            found = os.path.realpath(name)
+        else:  # the folders above are followed once for all that lies in them
+            found = os.path.join(real(folder), last)  # noqa: PTH118
+            if os.path.islink(found):  # noqa: PTH114
+                found = os.path.realpath(found)
+        answers[name] = found
+    return found
+
+
+def resolved(path: Path) -> Path:
+    """The same as a path."""
+    return path.resolve() if _looking is None else type(path)(real(path))
+
+
+def names(folder: Target) -> tuple[list[str], list[str]]:
+    """What lies in a folder, sorted: the names of folders that are no links, and of everything else. Raises OSError."""
+    path = os.fspath(folder)
+    inner: list[str] = []
+    others: list[str] = []
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                (inner if entry.is_dir(follow_symlinks=False) else others).append(entry.name)
+    except OSError as error:
+        _note("names", path, _refused(error))
+        raise
+    inner.sort()
+    others.sort()
+    if _looking is not None:
+        _note("names", path, digest("\0".join((*inner, "", *others)).encode("utf-8", "surrogateescape")))
+    return inner, others
+
+
+def content(path: Target, most: int, head: int) -> tuple[int, bytes]:
+    """The size of a regular file in bytes, and what it holds: all of it, or its first ``head`` bytes where the size is
+    above ``most``. Raises OSError, ValueError, and NotAFileError.
+    """
+    name, question = os.fspath(path), f"content {most} {head}"
+    try:
+        about = os.stat(name)  # noqa: PTH116
+        if not stat.S_ISREG(about.st_mode):
+            raise NotAFileError(name)
+        # O_NONBLOCK: were the file replaced by a pipe just now, opening it would wait for a writer.
+        descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123
+            # room for 10 MiB takes longer to get than a config to read
+            data = _read(file, head) if about.st_size > most else _read(file, about.st_size + 1)
+            if about.st_size < len(data) <= most:
+                data += _read(file, most + 1 - len(data))  # it has grown
+    except OSError as error:
+        _note(question, name, _refused(error))
+        raise
+    size = max(about.st_size, len(data))
+    if _looking is not None:
+        _note(question, name, f"{size} {digest(data)}")
+    return size, data
+
+
+class NotAFileError(OSError):
+    """A folder, a pipe or a device: nothing that is read."""
+
+
+def _read(file: io.FileIO, most: int) -> bytes:
+    """What a file holds from here on, up to a number of bytes."""
+    data = file.read(most)
+    while data and len(data) < most and (more := file.read(most - len(data))):
+        data += more
+    return data
+
+
+def _kind(path: str) -> str:
+    """What a path leads to; empty where it leads nowhere."""
+    known = _looking.get("kind", {}).get(path) if _looking is not None else None
+    if known is not None:
+        return known
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116
+    except _UNREACHABLE:
+        found = ""
+    else:
+        found = "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
+    _note("kind", path, found)
+    return found
+
+
+def _note(question: str, path: str, answer: str) -> None:
+    """Keep an answer. What the disk has answered in two ways is kept as neither, and never repeats."""
+    if _looking is not None and _looking.setdefault(question, {}).setdefault(path, answer) != answer:
+        _looking[question][path] = ""
+
+
+def digest(data: bytes) -> str:
+    """By which contents are told apart; nobody makes two that share one."""
+    try:
+        from _blake2 import blake2b  # hashlib itself also loads OpenSSL: 2 ms of a lint that takes 90
+    except ImportError:
+        from hashlib import blake2b
+
+    return blake2b(data, digest_size=20).hexdigest()
+
+
+def _refused(error: OSError) -> str:
+    return f"errno {error.errno}"
+
+
+def _again(question: str, path: str) -> bool:
+    """Ask a question anew, for its answer to be noted. False where there is no such question."""
+    words = question.split()
+    try:
+        if words == ["kind"]:
+            _kind(path)
+        elif words == ["real"]:
+            real(path)
+        elif words == ["names"]:
+            names(path)
+        elif len(words) == 3 and words[0] == "content":
+            content(path, int(words[1]), int(words[2]))
+        else:
+            return False
+    except OSError:
+        pass  # an answer, too
+    except ValueError:
+        return False
+    return True
