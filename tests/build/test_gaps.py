@@ -105,24 +105,74 @@ def test_the_batch_of_context_parallelism_is_that_of_the_trainer(sizes: dict[str
 # -- what is trained ---------------------------------------------------------------------------------------------------
 
 
+SIGHTED = {
+    "model_type": "qwen2_5_vl",
+    "text_config": {
+        "model_type": "qwen2_5_vl_text",
+        "hidden_size": 3584,
+        "intermediate_size": 18944,
+        "num_attention_heads": 28,
+        "num_hidden_layers": 28,
+        "num_key_value_heads": 4,
+        "vocab_size": 152064,
+    },
+    "vision_config": {"depth": 32, "hidden_size": 1280, "out_hidden_size": 3584},
+}
+
+
 def test_a_model_with_eyes_is_not_its_language_part(tmp_path: Path) -> None:
-    model = {
-        "model_type": "qwen2_5_vl",
-        "text_config": {
-            "model_type": "qwen2_5_vl_text",
-            "hidden_size": 3584,
-            "intermediate_size": 18944,
-            "num_attention_heads": 28,
-            "num_hidden_layers": 28,
-            "num_key_value_heads": 4,
-            "vocab_size": 152064,
-        },
-        "vision_config": {"depth": 32, "hidden_size": 1280, "out_hidden_size": 3584},
-    }
+    model = {**SIGHTED, "model_type": "llava_onevision", "vision_config": {"hidden_size": 1152}}
+    model["text_config"] = {**SIGHTED["text_config"], "model_type": "qwen2"}  # type: ignore[dict-item]
     _, data, text = planned(tmp_path, replace(zero(3), model=model))
     assert data["complete"] is False and data["verdict"] == "unknown"
-    assert "not modelled: `vision_config: {3 keys}` (only the language part of the model is counted)\n" in text
+    assert "not modelled: `vision_config: {1 keys}` (only the language part of the model is counted)\n" in text
     assert "  verdict    not known without `vision_config`: needs at least " in text
+
+
+def sighted(**images: Any) -> Job:
+    return replace(zero(3), model=SIGHTED, run={"sequence_length": 2048, "images": images or None})
+
+
+def test_of_a_known_tower_only_the_images_are_missing(tmp_path: Path) -> None:
+    built, data, text = planned(tmp_path, sighted())
+    assert built.inputs.facts.parameters == 8_292_166_656 and not data["not_modelled"]
+    assert data["complete"] is False and data["verdict"] == "unknown"
+    assert "add `images: {per_sample: 1, pixels: 1003520}` to the run in the spec" in text
+    assert "activations and temporaries" not in text and "logits and loss" not in text
+
+
+def test_with_its_images_a_verdict_is_given(tmp_path: Path) -> None:
+    """An image of 1,280 tokens in each of two samples; every change of tower and images is in the figures."""
+    jobs = {
+        "one": sighted(per_sample=1, pixels=1003520),
+        "none": sighted(per_sample=0),
+        "small": sighted(per_sample=1, pixels=501760),
+        "two small": sighted(per_sample=2, pixels=501760),
+        "shallow": replace(
+            sighted(per_sample=1, pixels=1003520),
+            model={**SIGHTED, "vision_config": {"depth": 16, "hidden_size": 1280}},
+        ),
+    }
+    peaks, times = {}, {}
+    for name, job in jobs.items():
+        _, data, _ = planned(tmp_path / name, job)
+        assert data["complete"] and data["verdict"] == "fits" and data["not_modelled"] == []
+        peaks[name], times[name] = data["allocated"]["expected"], data["time"]["seconds"]["expected"]
+    assert peaks["none"] < peaks["small"] < peaks["two small"] and peaks["shallow"] < peaks["one"]
+    assert abs(peaks["two small"] / peaks["one"] - 1) < 0.01, "as many patches"
+    assert times["none"] < times["small"] < times["one"] and times["shallow"] < times["one"]
+
+
+@pytest.mark.parametrize(
+    ("images", "says"),
+    [
+        ({"per_sample": 1}, "add `pixels:` to `images:`"),
+        ({"per_sample": 2, "pixels": 1003520}, "2,560 tokens, more than its 2,048"),
+    ],
+)
+def test_images_that_cannot_be_counted_give_no_figure(tmp_path: Path, images: dict[str, int], says: str) -> None:
+    _, data, text = planned(tmp_path, sighted(**images))
+    assert data["complete"] is False and data["verdict"] == "unknown" and says in text
 
 
 @pytest.mark.parametrize(

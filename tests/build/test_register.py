@@ -107,7 +107,7 @@ EVALUATED = Job(deepspeed={"zero_optimization": {"stage": 3}}, recipe={**RECIPE,
 VISION = Job(
     deepspeed={"zero_optimization": {"stage": 3}},
     model={
-        "model_type": "llava",
+        "model_type": "llava_next",
         "text_config": {**MODEL},
     },
 )

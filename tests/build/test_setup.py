@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from zerocfg.memory.activations.tracing import Adapters
 from zerocfg.memory.lora import Quantisation
 from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.models.spec import RunSpec
-from zerocfg.resolve.model.setup import Setup, is_size, setup_of
+from zerocfg.resolve.model.setup import Setup, is_size, setup_of, setup_of_run
 from zerocfg.resolve.model.trl_trainer import trainer_of_arguments
-from zerocfg.run.model import UNKNOWN
+from zerocfg.run.facts import ModelSummary
+from zerocfg.run.model import UNKNOWN, Run, Script, SourceFile
 from zerocfg.run.stages.fsdp import PARALLEL
+from zerocfg.source.text import SourceText
 
 ZERO = "zero_optimization."
 DEEPSPEED = {"engine": "deepspeed", "train_micro_batch_size_per_gpu": 2, "bf16.enabled": True, ZERO + "stage": 2}
@@ -563,3 +566,40 @@ def test_the_optimizer_of_a_release_of_transformers(versions: dict[str, str], op
     entry = RunSpec.model_validate({"consumer": "transformers", "script": "train.py", "sequence_length": 512})
     found = setup_of(DEEPSPEED.get, {}, entry, 4, None, versions)
     assert isinstance(found.options, Options) and found.options.optimizer == optimizer
+
+
+@pytest.mark.parametrize(
+    ("parsed", "recipe", "trl", "master"),
+    [
+        ("trl.ModelConfig", {}, "==1.16.0", True),
+        ("trl.ModelConfig", {}, "", True),
+        ("trl.ModelConfig", {}, "==0.26.0", False),
+        ("trl.ModelConfig", {}, ">=0.26.0", False),
+        ("trl.ModelConfig", {"dtype": "bfloat16"}, "==1.16.0", False),
+        ("trl.ModelConfig", {"dtype": "auto"}, "==1.16.0", False),
+        ("trl.ScriptArguments", {}, "==1.16.0", False),
+    ],
+)
+def test_the_dtype_that_model_config_loads(parsed: str, recipe: dict[str, Any], trl: str, master: bool) -> None:
+    """Of a model whose config.json says bfloat16: fp32 where TRL's ModelConfig fills the dtype with its default."""
+    source = SourceText("train.py", "")
+    script = Script(SourceFile("train.py", "script", source), parsed=frozenset({parsed}))
+    versions = {"trl": trl} if trl else {}
+    facts = ModelSummary("m", dtype="bfloat16")
+    run = Run("r", consumer="trl", script=script, model=facts, versions=versions)
+    settings = {"engine": "ddp", "mixed_precision": "bf16", "train_micro_batch_size_per_gpu": 1}
+    spec = RunSpec.model_validate({"consumer": "trl", "script": "train.py", "sequence_length": 512})
+    found = setup_of_run(run, settings.get, spec, 4, recipe)
+    assert isinstance(found.options, TorchOptions) and found.options.master is master
+
+
+@pytest.mark.libs
+def test_what_trl_loads(tmp_path: Path) -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+    from trl import ModelConfig
+    from trl.trainer.utils import create_model_from_path
+
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    LlamaForCausalLM(LlamaConfig(vocab_size=8, **sizes)).bfloat16().save_pretrained(tmp_path)
+    assert str(create_model_from_path(str(tmp_path), dtype=ModelConfig().dtype).dtype) == "torch.float32"
+    assert str(create_model_from_path(str(tmp_path), dtype="auto").dtype) == "torch.bfloat16"

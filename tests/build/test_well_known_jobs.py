@@ -7,12 +7,12 @@ import pytest
 from tests.build.well_known_jobs import JOBS, PAGE, Job, jobs, page
 from zerocfg.memory.overhead import GIB
 
-PUBLISHED = {"8B": 8.03e9, "70B": 70.55e9, "405B": 405.85e9, "Mixtral": 46.70e9, "13B": 13.02e9}
+PUBLISHED = {"8B": 8.03e9, "70B": 70.55e9, "405B": 405.85e9, "Mixtral": 46.70e9, "13B": 13.02e9, "vision": 8.29e9}
 """Parameters, as the hub shows them."""
 FULL = 16
 """Bytes that mixed precision with Adam keeps of a parameter: weights and gradients of 2, fp32 weights and moments of 4
 (Rajbhandari et al., ZeRO, 2020, section 3.1)."""
-UNKNOWN = {"GRPO, 1.5B": {"activations", "`use_vllm`"}, "vision, 7B": {"`vision_config`"}}
+UNKNOWN = {"GRPO, 1.5B": {"activations", "`use_vllm`"}}
 
 
 def job(title: str) -> Job:

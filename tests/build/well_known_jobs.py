@@ -43,7 +43,7 @@ JOBS = {
     "13B in fp16 on V100": "zerocfg plan meta-llama/Llama-2-13b-hf --hardware 8xV100-32GB",
     "LoRA, 8B on one card of 24 GB": "zerocfg plan meta-llama/Llama-3.1-8B --hardware 1xRTX4090 --lora",
     "GRPO, 1.5B": "zerocfg plan grpo --no-trace",
-    "vision, 7B": "zerocfg plan qwen2.5-vl-7b.json --hardware 8xA100-80GB",
+    "vision, 7B": "zerocfg plan vision --no-trace",
     "8B, 32k tokens": "zerocfg plan meta-llama/Llama-3.1-8B --hardware 8xH100-80GB --seq 32768 --batch 8",
     "FSDP 2 with LoRA, 70B": "zerocfg plan lora --no-trace",
     "70B on MI300X": "zerocfg plan meta-llama/Llama-3.1-70B --hardware 8xMI300X",
@@ -103,12 +103,32 @@ use_peft: true
 lora_r: 16
 max_length: 4096
 """
+SIGHTED = """\
+version: 1
+runs:
+  vision:
+    consumer: transformers
+    script: train.py
+    model: qwen2.5-vl-7b.json
+    recipe: recipe.yaml
+    hardware: 8xA100-80GB
+    sequence_length: 2048
+    images: {per_sample: 1, pixels: 1003520}
+    goals: {global_batch_size: 64}
+"""
+SIGHTED_RECIPE = """\
+output_dir: out
+max_steps: 1000
+bf16: true
+"""
 SHOWN = {
     "grpo/zerocfg.yaml": GRPO,
     "grpo/recipe.yaml": GRPO_RECIPE,
     "lora/zerocfg.yaml": LORA,
     "lora/recipe.yaml": LORA_RECIPE,
-    "qwen2.5-vl-7b.json": json.dumps(VISION, indent=2) + "\n",
+    "vision/zerocfg.yaml": SIGHTED,
+    "vision/recipe.yaml": SIGHTED_RECIPE,
+    "vision/qwen2.5-vl-7b.json": json.dumps(VISION, indent=2) + "\n",
 }
 """The files that the page shows; beside them lie the empty scripts, and ``nodes.json``."""
 CACHED = ("Qwen/Qwen2.5-1.5B", "meta-llama/Llama-3.1-70B")
@@ -159,7 +179,7 @@ def _write(folder: Path) -> None:
     for name, text in SHOWN.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    for name in ("grpo", "lora"):
+    for name in ("grpo", "lora", "vision"):
         (folder / name / "train.py").write_text("")
     nodes = load_hardware("2x8xA100-80GB").model_copy(update={"link_between_nodes": INFINIBAND})
     (folder / "nodes.json").write_text(write_text(nodes))

@@ -67,7 +67,7 @@ def translated(name: str, value: object, to: Format) -> Translation:
     return Translation(tuple(places), tuple(lost))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)  # in an editor most names are asked for once: halves of words
 def homes(name: str) -> tuple[Names, ...]:
     """The sections of DeepSpeed's config that have a key of this name; none for names that many have."""
     if name in _COMMON:

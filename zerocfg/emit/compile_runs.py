@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class CompiledBuild:
-    """``emitted`` are the files of all runs; empty when something speaks against them: ``problems`` of the runs
-    (`BuildResult.problems`) or ``errors`` of lint. ``warnings`` counts those of lint about the sources.
-    ``broken``: the problems are errors of zerocfg itself."""
+    """``emitted`` are the files of the runs that may be built. Against the others speak `BuildResult.problems`, or
+    ``errors`` of lint. ``warnings`` counts those of lint about the sources. ``broken``: among the problems are errors
+    of zerocfg itself."""
 
     built: list[BuildResult]
     emitted: list[Emitted] = field(default_factory=list)
@@ -44,6 +44,12 @@ class CompiledBuild:
     def has_problems(self) -> bool:
         return any(one.problems for one in self.built)
 
+    @property
+    def failed(self) -> list[str]:
+        """The names of the runs without files."""
+        emitted = {one.plan.name for one in self.emitted}
+        return [one.name for one in self.built if one.name not in emitted]
+
 
 def compile_runs(
     read: SpecFile, built: list[BuildResult], out: Path, selection: Selection | None = None
@@ -53,25 +59,28 @@ def compile_runs(
     for one in built:
         if one.plan is not None:
             one.problems += locate_problems(emit_problems(one.plan), read, one.run)
-    if any(problem.key == "goals" for one in built for problem in one.problems):
-        return found  # lint would judge a run that was not chosen to its end
-    linted = lint_runs([with_newest_releases(one.run) for one in built], selection)
+    # Lint would judge a run that was not chosen to its end.
+    judged = [one for one in built if all(problem.key != "goals" for problem in one.problems)]
+    linted = lint_runs([with_newest_releases(one.run) for one in judged], selection)
     found.warnings = sum(one.severity is Severity.WARNING for one in linted.diagnostics)
     found.errors = _errors(linted, moved={place for one in built for place in one.moved_from})
-    if found.errors is not None or found.has_problems:
-        return found
-    emitted = [file for one in built if (file := _emitted(one, out)) is not None]
-    if found.has_problems:
-        found.broken = True
-        return found
-    runs = [emitted_run(one, source.run) for one, source in zip(emitted, built, strict=True)]
-    found.broken = not _as_meant(emitted, runs, built, read)
-    if found.broken:
-        return found
-    found.errors = _read_back(runs, linted, selection)
-    if found.errors is None:
-        found.emitted = emitted
+    rest = [one for one in judged if not one.problems and one.name not in _runs_of(found.errors)]
+    made = {one.name: files for one in rest if (files := _emitted(one, out)) is not None}
+    runs = {one.name: emitted_run(made[one.name], one.run) for one in rest if one.name in made}
+    for one in rest:
+        if one.name in made:
+            one.problems += locate_problems(_unlike(made[one.name], runs[one.name], one.source), read, one.source)
+    found.broken = any(one.problems for one in rest)
+    good = [one.name for one in rest if not one.problems]
+    again = _read_back([runs[name] for name in good], linted, selection)
+    found.emitted = [made[name] for name in good if name not in _runs_of(again)]
+    found.errors = found.errors or again
     return found
+
+
+def _runs_of(errors: Result | None) -> set[str]:
+    """The names of the runs that errors are met in."""
+    return set() if errors is None else {name for one in errors.diagnostics for name in (one.run, *one.met_in)}
 
 
 def _errors(linted: Result, *, moved: Set[Where] | None = None) -> Result | None:
@@ -114,13 +123,9 @@ def _emitted(one: BuildResult, out: Path) -> Emitted | None:
         return None
 
 
-def _as_meant(emitted: list[Emitted], runs: list[Run], built: list[BuildResult], read: SpecFile) -> bool:
-    """Whether the files mean what was planned, and what the sources mean where no reason is given for more; what they
-    do not is a problem of the run."""
-    for one, run, source in zip(emitted, runs, built, strict=True):
-        wrong = [*differences(one, run), *unexplained(one, source.source, run)]
-        source.problems += locate_problems(wrong, read, source.run)
-    return not any(one.problems for one in built)
+def _unlike(emitted: Emitted, run: Run, source: Run) -> list[Problem]:
+    """Where the files mean something else than what was planned, or, without a reason, than the sources."""
+    return [*differences(emitted, run), *unexplained(emitted, source, run)]
 
 
 def _read_back(runs: list[Run], sources: Result, selection: Selection | None) -> Result | None:

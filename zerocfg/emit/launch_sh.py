@@ -60,7 +60,8 @@ def render(plan: Plan, folder: str, here: str, arguments: list[str]) -> str:
     text = "\n".join(lines) + "\n"
     if plan.num_machines > 1:
         text += _nodes(plan, here)
-    script = " ".join([quote(plan.script), *_words(arguments)])
+    started = f"--module {quote(plan.module)}" if plan.module else quote(plan.script)
+    script = " ".join([started, *_words(arguments)])
     command = {"accelerate": _accelerate, "torchrun": _torchrun, "deepspeed": _deepspeed}[plan.launcher]
     words = [*command(plan, here), f'{script}{_engine_words(plan, here)} "$@"']
     return text + "\nexec " + " \\\n  ".join(words) + "\n"

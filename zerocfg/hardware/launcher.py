@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PORT = "29500"  # torch.distributed's own default
+VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+"""What tells a rank its place, in torch's own names."""
+_MPI = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),  # Open MPI
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # MPICH and Intel MPI, started by Hydra
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class Place:
 
 
 def find(environment: Mapping[str, str]) -> Place | None:
-    """The place that torchrun (or a launcher that sets the same variables) or srun gave; None: no other ranks.
+    """The place that torchrun (or a launcher that sets the same variables), srun or mpirun gave; None: no other ranks.
 
     Raises ValueError with one line when the variables contradict each other or leave something out.
     """
@@ -38,6 +44,8 @@ def find(environment: Mapping[str, str]) -> Place | None:
         size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environment else "SLURM_NTASKS"
         names = ("SLURM_PROCID", size, "SLURM_LOCALID")
         node = environment.get("SLURM_NODEID") or socket.gethostname()
+    elif (mpi := next((names for names in _MPI if all(name in environment for name in names)), None)) is not None:
+        names, node = mpi, socket.gethostname()
     else:
         return None
     world = _count(environment, names[1])

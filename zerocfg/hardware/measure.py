@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.hardware import launcher
 from zerocfg.models.hardware import HardwareProfile, Host, Link
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ LIMIT = 300.0  # seconds for everything that the ranks do
 PATIENCE = 120.0  # seconds that a rank waits for the others
 GRACE = 10.0  # seconds that the other ranks get to say what they saw, once one has died
 VENDORS = {"cuda": ("nvidia", "amd"), "xpu": ("intel",), "cpu": ("cpu",)}
-_OWN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
 class MeasureError(Exception):
@@ -84,7 +84,7 @@ def ask(
 
     An environment is what to set (None: what to remove) beside this process's own. No process is left afterwards.
     """
-    with _heeding_sigterm(), tempfile.TemporaryDirectory(prefix="zerocfg-") as folder:
+    with heeding_sigterm(), tempfile.TemporaryDirectory(prefix="zerocfg-") as folder:
         started: list[tuple[subprocess.Popen[bytes], Path]] = []
         try:
             for number, changes in enumerate(environments):
@@ -116,8 +116,8 @@ def ask(
 
 
 @contextmanager
-def _heeding_sigterm() -> Iterator[None]:
-    """torchrun and Slurm end their ranks with SIGTERM, which would leave the measuring processes behind."""
+def heeding_sigterm() -> Iterator[None]:
+    """torchrun and Slurm end their ranks with SIGTERM, which would leave the processes that a rank started behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -185,7 +185,7 @@ def _request(profile: HardwareProfile | None) -> Request:
 
 def _own_ranks(count: int, profile: HardwareProfile) -> list[dict[str, str | None]]:
     """The environments of ranks on this machine alone, whatever launcher this process runs under."""
-    foreign = [name for name in os.environ if name in _OWN or name.startswith("TORCHELASTIC_")]
+    foreign = [name for name in os.environ if name in launcher.VARIABLES or name.startswith("TORCHELASTIC_")]
     nothing: dict[str, str | None] = dict.fromkeys(foreign)
     if count == 1:
         return [nothing]

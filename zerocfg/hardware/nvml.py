@@ -6,7 +6,7 @@ Nothing here raises: what cannot be read becomes a note.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.hardware.devices import Devices, ask, describe_error, described, imported, number, pcie_gb_s, rows, text
@@ -50,6 +50,31 @@ def read_devices(load: Callable[[], ModuleType] = load_nvml) -> Devices:
         ask(nvml, "nvmlShutdown")
 
 
+def free_memory(load: Callable[[], ModuleType] = load_nvml) -> list[tuple[float, float]]:
+    """Free and usable memory of each device in GiB; empty where NVML reads none."""
+    try:
+        nvml = load()
+        nvml.nvmlInit()
+    except Exception:  # as above
+        return []
+    try:
+        found = []
+        for index in range(nvml.nvmlDeviceGetCount()):
+            info = _memory(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
+            found.append((info.free / (1 << 30), (info.total - (getattr(info, "reserved", 0) or 0)) / (1 << 30)))
+        return found
+    except Exception:
+        return []
+    finally:
+        ask(nvml, "nvmlShutdown")
+
+
+def _memory(nvml: ModuleType, handle: object) -> Any:
+    """Memory of a device, with what the driver keeps for itself told apart where NVML can."""
+    info = ask(nvml, "nvmlDeviceGetMemoryInfo", handle, getattr(nvml, "nvmlMemory_v2", None))
+    return nvml.nvmlDeviceGetMemoryInfo(handle) if info is None else info
+
+
 def _read_all(nvml: ModuleType) -> Devices:
     accelerators: list[Accelerator] = []
     handles, notes = [], []
@@ -84,9 +109,7 @@ def _read_all(nvml: ModuleType) -> Devices:
 
 def _describe(nvml: ModuleType, handle: object) -> Accelerator:
     name = text(nvml.nvmlDeviceGetName(handle)) or "NVIDIA device"
-    info = ask(nvml, "nvmlDeviceGetMemoryInfo", handle, getattr(nvml, "nvmlMemory_v2", None))
-    if info is None:
-        info = nvml.nvmlDeviceGetMemoryInfo(handle)
+    info = _memory(nvml, handle)
     readable = info.total - (getattr(info, "reserved", 0) or 0)
     read: Read = {
         "usable_gib": round(readable / (1 << 30), 2),

@@ -15,7 +15,7 @@ from zerocfg.rules import line
 from zerocfg.rules.argument_reader import guessed, methods, reader
 from zerocfg.rules.arguments import Argument, arguments, own_option
 from zerocfg.rules.effects import recipe_data
-from zerocfg.rules.taken import names_recipe
+from zerocfg.rules.taken import dropped_silently, names_recipe
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.stages.arguments import converted
 
@@ -32,7 +32,15 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
             continue
         others = {name: value for name, value in values.items() if name != held.name}
         outcome = possible(successor(held.name, _value(held, absent), others, absent), plan)
+        if isinstance(outcome, Unclear) and _unread(run, held, plan):
+            outcome = Gone(f"TRL {plan.old['trl']} has none either, and TrlParser drops it without a word")
         yield _placed(run, held, outcome, said(held.name, absent, plan))
+
+
+def _unread(run: Run, held: Argument, plan: Plan) -> bool:
+    """Whether the old release passes over the argument, so that nothing is lost without it."""
+    known = "trl" in plan.source and lacking(run, held, plan.source) is not None
+    return known and dropped_silently(run, held)
 
 
 def lacking(run: Run, held: Argument, at: Mapping[str, Release]) -> Absent | None:

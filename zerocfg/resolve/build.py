@@ -71,19 +71,26 @@ def build_plans(
     built = []
     runs = [run for run in runs_from_spec(spec.path, files) if run.name in wanted]
     for run in with_versions(runs, versions or {}):
-        entry = spec.spec.runs[run.name]
         if progress is not None:
-            progress(f"{run.name}: {_activity(entry)}")
-        profile, problems = _hardware(hardware, entry, spec.folder)
-        inputs = collect_inputs(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
-        plan = None
-        if not problems:
-            inputs, plan = resolve(inputs)
-            problems = list(inputs.problems)
-        if plan is not None:
-            plan.inputs.update(_base_files(spec, run.name))
-        built.append(BuildResult(run.name, inputs, run, plan, locate_problems(problems, spec, inputs.run)))
+            progress(f"{run.name}: {_activity(spec.spec.runs[run.name])}")
+        built.append(build_run(spec, run, files, hardware))
     return built
+
+
+def build_run(spec: SpecFile, run: Run, files: Files, hardware: str | None = None) -> BuildResult:
+    """Resolve one run of a valid spec, with the releases that it states. Raises ValueError where ``hardware`` names
+    none."""
+    assert spec.spec is not None
+    entry = spec.spec.runs[run.name]
+    profile, problems = _hardware(hardware, entry, spec.folder)
+    inputs = collect_inputs(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
+    plan = None
+    if not problems:
+        inputs, plan = resolve(inputs)
+        problems = list(inputs.problems)
+    if plan is not None:
+        plan.inputs.update(_base_files(spec, run.name))
+    return BuildResult(run.name, inputs, run, plan, locate_problems(problems, spec, inputs.run))
 
 
 def _base_files(spec: SpecFile, run: str) -> dict[str, Path]:

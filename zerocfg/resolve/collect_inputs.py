@@ -12,18 +12,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.models.model_facts import ModelFacts, from_config
-from zerocfg.resolve.engine.engine_selection import engine_of, launch_of_ranks, select_engine
+from zerocfg.models.vision import vision_of
+from zerocfg.resolve.engine.engine_selection import (
+    EVERY_DEVICE,
+    engine_of,
+    launch_of_ranks,
+    launched_source,
+    select_engine,
+)
 from zerocfg.resolve.engine.open_engines import is_open
 from zerocfg.resolve.inputs import Inputs
-from zerocfg.resolve.line_arguments import line_arguments
+from zerocfg.resolve.line_arguments import lacking_configs, line_arguments, without_config
 from zerocfg.resolve.model.memory_summary import memory_summary
 from zerocfg.resolve.plan import Problem
 from zerocfg.run.facts import HardwareSummary
+from zerocfg.run.linking.entry_point import script_names
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.run.stages.process_counts import launch_of
 from zerocfg.source.node import Mapping
-from zerocfg.source.paths import relative
+from zerocfg.source.paths import is_file, relative
 from zerocfg.source.secrets import secret_words
 from zerocfg.source.text import Where
 
@@ -40,9 +48,22 @@ def collect_inputs(
     run: Run, spec: RunSpec, folder: Path, profile: HardwareProfile | None, model_file: SourceFile | None
 ) -> Inputs:
     """The inputs of one run; what is missing or contradictory goes to ``problems``."""
-    found = Inputs(run, spec, folder, engine_of(run, spec), profile, _facts(spec, model_file), model_file)
+    facts = _facts(spec, model_file)
+    config = model_file.data() if model_file else None
+    if run.model is not None and facts.vision_parameters and isinstance(config, dict):
+        run = replace(run, model=replace(run.model, vision=vision_of(config)))
+    found = Inputs(run, spec, folder, engine_of(run, spec), profile, facts, model_file)
+    found = _with_module(found)
     found = _with_secrets_told(_with_arguments(found))
-    problems = (*found.problems, *_missing(run), *_unread(run), *_without_script(found), *_engines_of_recipe(run))
+    problems = (
+        *found.problems,
+        *_missing(run),
+        *_unread(run),
+        *_own_config(run),
+        *_without_script(found),
+        *_lacking_configs(found),
+        *_engines_of_recipe(run),
+    )
     if problems:
         return replace(found, problems=problems)
     return _started(replace(found, before_engine=found) if is_open(found) else found)
@@ -91,7 +112,20 @@ def _with_arguments(found: Inputs) -> Inputs:
     if run.environment:
         names = ", ".join(sorted(run.environment))
         notes.append(f"variables that {file.name} sets for the job are not set by launch.sh: {names}")
-    return replace(found, arguments=tuple(word.text for word in words), notes=tuple(notes))
+    run = replace(run, arguments=without_config(run))
+    return replace(found, run=run, arguments=tuple(word.text for word in words), notes=tuple(notes))
+
+
+def _with_module(found: Inputs) -> Inputs:
+    """A line that starts a module starts it under its name, which relative imports need; where it changes the folder
+    before, launch.sh can only start the file."""
+    line = found.run.launch
+    if line is None or not line.module or line.script is None or not line.script.value:
+        return found
+    if found.spec.script in script_names(line):
+        return replace(found, module=line.script.value)
+    note = f"{found.spec.launch} starts the module {line.script.value} in another folder; launch.sh starts its file"
+    return replace(found, notes=(*found.notes, note))
 
 
 def _with_secrets_told(found: Inputs) -> Inputs:
@@ -117,6 +151,15 @@ def _unread(run: Run) -> Iterator[Problem]:
         yield Problem(key, message, "Correct it first.", Where(file.name, *file.document.source.place(start)))
 
 
+def _own_config(run: Run) -> Iterator[Problem]:
+    """A script that makes its DeepSpeed config by itself never opens the emitted one."""
+    file = run.deepspeed
+    if file is not None and file.path is not None and file.path.suffix == ".py":
+        message = f"{file.name} makes its DeepSpeed config by itself, so the emitted one would never be used"
+        help_ = "Let the script read a file: what `--deepspeed_config` names, or `deepspeed` of its TrainingArguments."
+        yield Problem("deepspeed", message, help_)
+
+
 def _place(origin: Origin) -> str:
     return origin.file.name if origin.file else "the launch line"
 
@@ -131,8 +174,20 @@ def _facts(spec: RunSpec, file: SourceFile | None) -> ModelFacts:
 
 
 def _without_script(found: Inputs) -> Iterator[Problem]:
-    if not (found.folder / found.spec.script).is_file():
+    if not is_file(found.folder / found.spec.script):
         yield Problem("script", f"there is no file {found.spec.script!r} beside the spec", "Name the script to launch.")
+
+
+def _lacking_configs(found: Inputs) -> Iterator[Problem]:
+    """Configs that the launch line names and that nobody can tell: without them it would be another job."""
+    if found.spec.engine is not None:
+        return  # the author decides it
+    for key, option in lacking_configs(found.run):
+        text = option.value.text if option.value is not None else ""
+        why = f"{found.spec.launch} names a config that is not known here: {option.name} {text}"
+        yield Problem(
+            key, why, f"Name the file in the spec (`{key}:`), or the engine that runs without it (`engine:`)."
+        )
 
 
 def _engines_of_recipe(run: Run) -> Iterator[Problem]:
@@ -186,6 +241,10 @@ def _with_hardware(found: Inputs) -> Inputs:
         if said is not None and said != value:
             notes.append(f"{name}: the accelerate config says {said}, {profile.name} has {value}: {value} is used")
     flags = {name: flag for name, flag in run.flags.items() if name != "multi_gpu" or profile.world_size > 1}
+    named = launched_source(run).get("gpu_ids")
+    if isinstance(named, str) and named != EVERY_DEVICE and len(named.split(",")) != each:
+        notes.append(f"gpu_ids: the sources say {named}, {profile.name} has {each} for a node: all of them are used")
+        flags["gpu_ids"] = Setting(EVERY_DEVICE, origin)
     if run.consumer == "deepspeed":
         launcher = found.spec.launcher
         _, started = launch_of_ranks("deepspeed" if launcher == "deepspeed" else "torchrun", profile.nodes, each)

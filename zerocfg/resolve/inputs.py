@@ -22,10 +22,10 @@ class Inputs:
 
     ``chosen`` are zerocfg's decisions by the names of settings; the run holds them already. ``before`` are the settings
     as they were before zerocfg chose anything. ``changes`` and ``considered`` are filled when zerocfg chooses; see
-    :class:`zerocfg.resolve.plan.Plan`. ``arguments`` are the words for the script, ``moved`` settings
-    that the sources state where their library does not read them. ``problems`` are why there is no
-    plan. ``before_engine`` are the inputs as they were before an engine was taken, where neither a source nor the spec
-    names one: other engines start from there.
+    :class:`zerocfg.resolve.plan.Plan`. ``arguments`` are the words for the script, ``module`` its name where it is
+    started as one, ``moved`` settings that the sources state where their library does not read them. ``problems`` are
+    why there is no plan. ``before_engine`` are the inputs as they were before an engine was taken, where neither a
+    source nor the spec names one: other engines start from there.
     """
 
     run: Run
@@ -42,5 +42,6 @@ class Inputs:
     considered: tuple[Considered, ...] = ()
     before: Effective | None = None
     arguments: tuple[str, ...] = ()
+    module: str = ""
     moved: Mapping[str, Decision] = field(default_factory=dict)
     before_engine: Inputs | None = None

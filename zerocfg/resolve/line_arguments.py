@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from zerocfg.run.model import Run
+    from zerocfg.run.model import Run, Setting
+    from zerocfg.source.launch.line import Option, Word
+
+CONFIG_OPTIONS = ("deepspeed", "deepspeed_config")
+"""Options of scripts that name a DeepSpeed config."""
 
 
 class HandedOn(NamedTuple):
@@ -32,7 +36,7 @@ def line_arguments(run: Run, consumer: str | None, recipe: str | None) -> list[H
             continue
         name, equals, _ = text.partition("=")
         valued = after is not None and not (after.value or after.text).startswith("-")
-        if name in ("--deepspeed", "--deepspeed_config") and (equals or valued):
+        if name.lstrip("-") in CONFIG_OPTIONS and (equals or valued):
             skip = not equals
         elif name == "--deepspeed" and consumer == "deepspeed":
             continue
@@ -41,6 +45,32 @@ def line_arguments(run: Run, consumer: str | None, recipe: str | None) -> list[H
         else:
             found.append(HandedOn(text, word.value is not None))
     return found
+
+
+def without_config(run: Run) -> dict[str, Setting]:
+    """The script's options by name without those that name the run's DeepSpeed config: the emitted job gets it by its
+    launcher. One that names a file that nobody can tell stays: the job would use it."""
+    if run.deepspeed is None:
+        return dict(run.arguments)
+    return {name: one for name, one in run.arguments.items() if name not in CONFIG_OPTIONS}
+
+
+def lacking_configs(run: Run) -> list[tuple[str, Option]]:
+    """Options of the run's launch line that name a config which the run does not have: by a variable, or in a folder
+    that nobody can tell. Each with the key of a spec that would name it; those of missing files are told as such."""
+    if run.launch is None:
+        return []
+    found = []
+    if run.deepspeed is None:
+        found += [("deepspeed", one) for one in run.launch.script_options if one.plain in CONFIG_OPTIONS]
+    if run.accelerate is None and run.launch.launcher == "accelerate":
+        found += [("accelerate", one) for one in run.launch.options if one.plain == "config_file"]
+    told = {origin.span for origin in run.missing} | {one.named.span for one in run.misplaced}
+    return [(key, one) for key, one in found if _is_file(one.value) and one.span not in told]
+
+
+def _is_file(word: Word | None) -> bool:
+    return word is not None and (word.value is None or word.value.endswith((".json", ".yaml", ".yml")))
 
 
 def _is_recipe(run: Run, value: str | None) -> bool:

@@ -89,6 +89,7 @@ class Plan:
     ``empty``      the dotted names of sections of that JSON that hold nothing; DeepSpeed asks for some of them
     ``dropped``    dotted names that the sources state there and that have no effect
     ``accelerate`` the keys of the accelerate YAML, empty when accelerate does not launch the run
+    ``module``     the name by which the script is started as a module; empty where it is started as a file
     ``launcher``   what launch.sh starts the job with; ``hosts`` names its nodes, where the spec does
     ``targets``    what is emitted beside the configs and launch.sh
     ``recipe``     the trainer's arguments with their values as the trainer reads them
@@ -114,6 +115,7 @@ class Plan:
     dropped: list[str] = field(default_factory=list)
     accelerate: dict[str, Decision] = field(default_factory=dict)
     launcher: Launcher = "accelerate"
+    module: str = ""
     hosts: list[str] = field(default_factory=list)
     targets: Targets | None = None
     recipe: dict[str, Any] = field(default_factory=dict)

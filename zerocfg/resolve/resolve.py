@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.catalog.schema import load_schema
 from zerocfg.hardware.profile import read_profile
 from zerocfg.resolve.collect_inputs import with_memory
 from zerocfg.resolve.engine.accelerate import accelerate_keys
@@ -17,7 +18,7 @@ from zerocfg.resolve.search.choose import with_open_values
 from zerocfg.run.config import AUTO, VERSIONS
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 from zerocfg.run.releases import training_libraries
-from zerocfg.run.resolve_settings import with_settings
+from zerocfg.run.resolve_settings import divides_ranks, with_settings
 from zerocfg.run.stages.admitted import guessed
 from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.run.stages.engine import current_name
@@ -135,6 +136,7 @@ class _Resolver:
             engine=inputs.engine,
             folder=inputs.folder,
             script=inputs.spec.script,
+            module=inputs.module,
             arguments=list(inputs.arguments),
             hardware=inputs.profile.name if inputs.profile else "the hardware that the accelerate config names",
             num_processes=processes,
@@ -239,7 +241,9 @@ class _Resolver:
         reads the config before DeepSpeed knows the other ranks, refuses a product that is not that of one.
         """
         if name == "train_batch_size":
-            return True
+            return not self._keeps_batch()
+        if _is_refused_key(name):
+            return True  # what the newest release stops at, those before it silently pass over
         if name == "steps_per_print" and self._value(name) == math.inf:
             return True  # accelerate puts infinity there, whatever the file says
         value = self._value(name)
@@ -254,6 +258,12 @@ class _Resolver:
         if name.startswith("fp16.") and not self._value("fp16.enabled"):
             return True
         return name.startswith("bf16.") and name != "bf16.enabled" and not self._value("bf16.enabled")
+
+    def _keeps_batch(self) -> bool:
+        """Whether the author's product is written: where the script divides its ranks by itself, nobody else knows."""
+        written = self.effective.get("train_batch_size")
+        own_ranks = self.run.consumer == "deepspeed" and divides_ranks(self.run)
+        return own_ranks and written is not None and written.origin.kind == "file"
 
     # -- the rest ----------------------------------------------------------------------------------
 
@@ -326,6 +336,16 @@ class _Resolver:
     def _reason(self, name: str) -> str:
         one = self.settings.get(name)
         return one.reason if one else "nobody sets it"
+
+
+def _is_refused_key(name: str) -> bool:
+    """Whether DeepSpeed's newest release knows no such key in a section that takes no other."""
+    schema = load_schema("deepspeed")
+    *parents, leaf = name.split(".")
+    holder = schema.find(tuple(parents)) if parents else None
+    section = holder.section(schema) if holder is not None else None
+    strict = section is not None and section.unknown == "error" and not section.open
+    return strict and schema.find((*parents, leaf)) is None
 
 
 def _profile_file(inputs: Inputs) -> dict[str, Path]:

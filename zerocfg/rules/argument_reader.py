@@ -58,7 +58,7 @@ def key_of(run: Run, name: str) -> Key | None:
     return load_schema("trl" if reader(run) == "trl" else "training-arguments").root.names.get(name)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _trainers_with(name: str) -> frozenset[str]:
     """TRL's trainer configs that have an argument of their own by this name."""
     key = load_schema("trl").root.names.get(name)

@@ -24,7 +24,7 @@ def among(versions: str, run: Run) -> str | None:
     return _among(library, versions, declared) if declared else ""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _among(library: str, versions: str, declared: str) -> str | None:
     admits, speaks = bounds(declared), bounds(versions.removeprefix(library))
     if admits is None or speaks is None:

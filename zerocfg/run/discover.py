@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from zerocfg.internal_errors import REPORT, Containment
 from zerocfg.run.kinds import MARKERS, guess_unread, is_hydra_fragment, sniff
 from zerocfg.run.model import Kind, SourceFile
 from zerocfg.run.remembered import remembered
+from zerocfg.source import disk
 from zerocfg.source.load import Format, decode, load_as, read_bytes
 from zerocfg.source.node import Document, Problem
 from zerocfg.source.text import SourceText, Span
@@ -27,6 +27,8 @@ SPEC_NAMES = ("zerocfg.yaml", "zerocfg.yml")
 SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
 LAUNCH_SUFFIXES = (*SHELL_SUFFIXES, ".md")
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
+ENVIRONMENT = "pyvenv.cfg"
+"""What lies in an environment of Python packages."""
 SKIPPED_FOLDERS = frozenset("node_modules site-packages __pycache__ wandb venv env dist build target".split())
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -55,35 +57,48 @@ def is_launch_file(path: Path) -> bool:
     return path.suffix in LAUNCH_SUFFIXES or path.name in MAKEFILES
 
 
-def is_environment(root: str, name: str) -> bool:
-    """Whether a folder is an environment of Python packages; one that may not be entered is taken for none."""
-    return os.path.exists(f"{root}/{name}/pyvenv.cfg")  # noqa: PTH110
-
-
 def walk(
     folder: Path, *, scripts: bool = False, not_entered: Callable[[OSError], None] | None = None
 ) -> Iterator[Path]:
     """Candidate files below a folder, in a stable order; hidden folders and environments are left out. ``scripts``:
     Python files, too. ``not_entered`` is told of each folder that cannot be listed; all others are walked."""
-    suffixes = (*CONFIG_SUFFIXES, *(SCRIPT_SUFFIXES if scripts else ()))
-    for root, folders, names in os.walk(folder, onerror=not_entered):
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".") and name not in SKIPPED_FOLDERS and not is_environment(root, name)
-        )
-        for name in sorted(names):
-            # most files of a tree are none of ours: texts are compared before a path is made
-            if name.endswith(suffixes) or name.endswith(LAUNCH_SUFFIXES) or name in MAKEFILES:
-                path = Path(root, name)
-                if path.suffix in suffixes or is_launch_file(path):
-                    yield path
+    wanted = (*CONFIG_SUFFIXES, *LAUNCH_SUFFIXES, *(SCRIPT_SUFFIXES if scripts else ()))
+    for inside, name in _below(os.fspath(folder), not_entered):
+        # most files of a tree are none of ours: texts are compared before a path is made
+        if name.endswith(wanted) or name in MAKEFILES:
+            path = Path(inside, name)
+            if path.suffix in wanted or path.name in MAKEFILES:
+                yield path
+
+
+def _below(top: str, not_entered: Callable[[OSError], None] | None) -> Iterator[tuple[str, str]]:
+    """Folder and name of each file, those of a folder before those of the folders in it."""
+    ahead = [top]
+    while ahead:
+        folder = ahead.pop()
+        try:
+            inner, names = disk.names(folder)
+        except OSError as error:
+            if not_entered is not None:
+                not_entered(error)
+            continue
+        if ENVIRONMENT in names and folder is not top:
+            continue
+        for name in names:
+            yield folder, name
+        wanted = (name for name in reversed(inner) if not name.startswith(".") and name not in SKIPPED_FOLDERS)
+        ahead += (os.path.join(folder, name) for name in wanted)  # noqa: PTH118
+
+
+def is_environment(root: str, name: str) -> bool:
+    """Whether a folder is an environment of Python packages; one that may not be entered is taken for none."""
+    return disk.exists(f"{root}/{name}/{ENVIRONMENT}")
 
 
 def display_name(path: Path) -> str:
     """The path as messages show it: relative to the current folder where it lies below it, with forward slashes."""
     try:
-        return path.resolve().relative_to(Path.cwd()).as_posix()
+        return disk.resolved(path).relative_to(Path.cwd()).as_posix()
     except (ValueError, OSError):
         return path.as_posix()
 
@@ -130,29 +145,28 @@ class Files:
 
     def open(self, path: Path, text: str | None = None) -> SourceFile:
         """Read one file; ``text`` replaces what is on disk (stdin). Never raises: problems are in the document."""
-        key = self._real(path)
+        return self._open(path, self.real(path), text)
+
+    def _open(self, path: Path, key: str, text: str | None = None, data: bytes | None = None) -> SourceFile:
+        """``data``: what the disk holds, where it was read just now."""
         found = self._read.get(key)
         if found is None:
             self._stamps[key] = stamp(key)
-            found = self._read[key] = _read_or_why(path, self._overlay.get(key, text))
+            found = self._read[key] = _read_or_why(path, self._overlay.get(key, text), data)
         return found
 
     def peek(self, path: Path) -> SourceFile | None:
         """The file when it was met while walking and looks like one of ours, else None."""
-        key = self._real(path)
+        key = self.real(path)
         if key in self._read or key in self._overlay:
-            return self.open(path)
+            return self._open(path, key)
         if key in self._others:
             return None
+        # outputs make a notebook large, and say nothing of its code
+        most = UNASKED_BYTES if path.suffix != ".ipynb" else FILE_BYTES
         try:
-            about = os.stat(key)  # noqa: PTH116
-            if not stat.S_ISREG(about.st_mode):
-                return None
-            large = about.st_size > UNASKED_BYTES
-            with open(key, "rb", buffering=0) as file:  # noqa: PTH123
-                # outputs make a notebook large, and say nothing of its code
-                data = file.read(HEAD_BYTES if large and path.suffix != ".ipynb" else FILE_BYTES)
-        except ValueError:  # a NUL in the name
+            size, data = disk.content(key, most, HEAD_BYTES if most == UNASKED_BYTES else FILE_BYTES)
+        except (disk.NotAFileError, ValueError):  # ValueError: a NUL in the name
             return None
         except OSError as error:
             if error.errno in _NOT_THERE:
@@ -160,36 +174,35 @@ class Files:
             message = f"it cannot be read: {(error.strerror or str(error)).lower()}"
             self._pass_over(path, key, Problem("unreadable", message, _NOWHERE, fatal=True))
             return None
-        if data.startswith(_UTF_16):
-            data = data.replace(b"\0", b"")
-        if path.name not in SPEC_NAMES and not _looks_like_ours(path, data):
+        words = data.replace(b"\0", b"") if data.startswith(_UTF_16) else data
+        if path.name not in SPEC_NAMES and not _looks_like_ours(path, words):
             self._others.add(key)
-            self._stamps[key] = about.st_mtime_ns, about.st_size
+            self._stamps[key] = stamp(key)
             return None
-        if large and path.suffix not in SCRIPT_SUFFIXES:
-            size = UNASKED_BYTES >> 20
-            message = f"it is larger than {size} MiB, and neither a launch line nor the command names it"
+        if size > UNASKED_BYTES and path.suffix not in SCRIPT_SUFFIXES:
+            large = UNASKED_BYTES >> 20
+            message = f"it is larger than {large} MiB, and neither a launch line nor the command names it"
             self._pass_over(path, key, Problem("too-large", message, _NOWHERE, fatal=True))
             return None
-        return self.open(path)
+        return self._open(path, key, data=data if size <= most else None)
 
     def not_entered(self, error: OSError) -> None:
         """A folder that could not be listed while walking: what lies in it was not looked at."""
         path = Path(error.filename)
         if error.errno not in _NOT_THERE:
             message = f"this folder cannot be entered: {(error.strerror or str(error)).lower()}"
-            self._pass_over(path, self._real(path), Problem("unreadable", message, _NOWHERE, fatal=True))
+            self._pass_over(path, self.real(path), Problem("unreadable", message, _NOWHERE, fatal=True))
 
-    def _real(self, path: Path) -> str:
+    def real(self, path: Path) -> str:
         """The real path of a file; the folders above it are followed once for all that lies in them."""
         folder, name = os.path.split(path)
         if name in ("", ".", ".."):
-            return os.path.realpath(path)
+            return disk.real(path)
         real = self._folders.get(folder)
         if real is None:
-            real = self._folders[folder] = os.path.realpath(folder)
+            real = self._folders[folder] = disk.real(folder)
         whole = os.path.join(real, name)  # noqa: PTH118
-        return os.path.realpath(whole) if os.path.islink(whole) else whole  # noqa: PTH114
+        return disk.real(whole) if os.path.islink(whole) else whole  # noqa: PTH114
 
     def _pass_over(self, path: Path, key: str, problem: Problem) -> None:
         self._others.add(key)
@@ -229,19 +242,19 @@ def stamp(path: str) -> Stamp:
     return about.st_mtime_ns, about.st_size
 
 
-def _read_or_why(path: Path, text: str | None) -> SourceFile:
+def _read_or_why(path: Path, text: str | None, data: bytes | None) -> SourceFile:
     bugs = Containment()
     with bugs.of("read this file"):
-        return _read(path, text)
+        return _read(path, text, data)
     problem = Problem("internal", f"{next(iter(bugs.met))}. {REPORT}", _NOWHERE, fatal=True)
     return _without_text(display_name(path), path, "other", problem)
 
 
-def _read(path: Path, text: str | None) -> SourceFile:
+def _read(path: Path, text: str | None, there: bytes | None) -> SourceFile:
     name = display_name(path)
     readable = ""
     if text is None:
-        data = read_bytes(path)
+        data = there if there is not None else read_bytes(path)
         source = data if isinstance(data, Problem) else decode(name, data)
         readable = "" if isinstance(data, Problem) else data.replace(b"\0", b"").decode("utf-8", "replace")
     else:

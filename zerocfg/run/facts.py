@@ -12,6 +12,8 @@ class ModelSummary:
     """What rules and effective settings need of a model. Counts are elements.
 
     ``width_known`` False: a hidden size that is None may only stand somewhere else, in a class that nobody knows.
+    ``vision``: the vision part that is among the parameters, a ``Vision`` of ``zerocfg.models``, which linting does not
+    import.
     ``too_large``: it has more tensors than the memory of a model is predicted with.
     """
 
@@ -29,6 +31,7 @@ class ModelSummary:
     foreign_classes: frozenset[str] = frozenset()
     largest_block: int | None = None
     vocab_size: int | None = None
+    vision: object | None = None
     too_large: bool = False
 
 

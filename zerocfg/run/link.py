@@ -6,7 +6,6 @@ in `specified`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from zerocfg.run.discover import Files, launch_lines, walk
 from zerocfg.run.linking.follow import Find, Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
 from zerocfg.run.resolve_settings import with_settings
+from zerocfg.source import disk
 
 
 def find_runs(
@@ -41,7 +41,7 @@ def find_runs(
     asked: dict[int, SourceFile] = {}
     single = False
     for path in paths:
-        if path.is_dir():
+        if disk.is_dir(path):
             below = walk(path, scripts=scripts, not_entered=files.not_entered)
             found: Iterable[SourceFile] = filter(None, map(files.peek, below))
         else:
@@ -67,12 +67,12 @@ def find_runs(
 
         with contain(contained, "read the scripts that no launch line starts"):
             runs += standalone_runs(followed, known, runs)
-    named = {os.path.realpath(file.path) for file in asked.values() if file.kind == "script" and file.path}
+    named = {disk.real(file.path) for file in asked.values() if file.kind == "script" and file.path}
     wanted = [
         run
         for run in runs
         if any(id(original(file)) in asked for file in files_of(run))
-        or (named and run.entry_point is not None and os.path.realpath(run.entry_point) in named)
+        or (named and run.entry_point is not None and disk.real(run.entry_point) in named)
     ]
     settled = []
     for run in wanted:
@@ -86,7 +86,7 @@ def runs_from_spec(path: Path, files: Files | None = None) -> list[Run]:
     files = files or Files()
     from zerocfg.run.linking.spec_runs import from_spec
 
-    return [with_settings(run) for run in from_spec(Paths(files, path.resolve().parent), files.open(path))]
+    return [with_settings(run) for run in from_spec(Paths(files, disk.resolved(path).parent), files.open(path))]
 
 
 def run_of_file(path: Path, files: Files, written: Find | None = None) -> Run | None:
@@ -119,10 +119,10 @@ def _called(file: SourceFile) -> str:
 def _tops(paths: Sequence[Path], root: Path | None) -> list[Path]:
     tops = []
     for path in paths:
-        if path.is_dir():
+        if disk.is_dir(path):
             continue
-        folder = path.resolve().parent
-        top = root or next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
+        folder = disk.resolved(path).parent
+        top = root or next((above for above in (folder, *folder.parents) if disk.exists(above / ".git")), None)
         if top is None:
             cwd = Path.cwd()
             top = cwd if folder.is_relative_to(cwd) and cwd != Path.home() else folder
@@ -188,7 +188,7 @@ def _like_its_siblings(paths: Paths, run: Run, known: Sequence[Run]) -> Run:
 def _alone(paths: Paths, file: SourceFile) -> Run | None:
     """The run of one file by itself, with what it points at."""
     if file.kind == "accelerate":
-        return paths.with_accelerate(Run(file.name), file, [])
+        return paths.with_accelerate(Run(file.name, accelerate=file), file, [])
     if file.kind == "recipe":
         run = paths.with_recipe(Run(file.name), file, [])
         read = run.deepspeed is not None or isinstance(get(file, "deepspeed"), dict)

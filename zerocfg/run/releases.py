@@ -9,7 +9,6 @@ zerocfg's settings win over all of these, the run's spec over both.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from zerocfg.run.origins import ASSUMED
 from zerocfg.run.requirements.companions import limited_releases
 from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, all_of, any_of, installs_of
 from zerocfg.run.resolve_settings import with_releases, with_settings
+from zerocfg.source import disk
 
 
 def with_newest_releases(run: Run) -> Run:
@@ -143,7 +143,7 @@ def _folder(file: SourceFile | None) -> Path | None:
 
 
 def _parent(path: Path | None) -> Path | None:
-    return Path(os.path.realpath(path)).parent if path is not None else None
+    return Path(disk.real(path)).parent if path is not None else None
 
 
 def _python(run: Run, base: Declared, projects: Projects) -> Declared | None:
@@ -154,7 +154,7 @@ def _python(run: Run, base: Declared, projects: Projects) -> Declared | None:
     own = installed_python(run.launch_file) if run.launch_file is not None and _installs(run) else None
     if own is not None:
         return own
-    stated = [Path(os.path.realpath(place.file.path)) for place in base.places if place.file and place.file.path]
+    stated = [Path(disk.real(place.file.path)) for place in base.places if place.file and place.file.path]
     folders = dict.fromkeys(filter(None, (_start(run), *map(_folder, run.files))))
     return next(filter(None, (required_python(folder, stated, projects.pythons) for folder in folders)), None)
 

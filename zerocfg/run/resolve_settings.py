@@ -51,6 +51,11 @@ def resolve_settings(run: Run) -> Effective:
     return _Resolution(run).walk()
 
 
+def divides_ranks(run: Run) -> bool:
+    """Whether options tell the script to split its model over ranks by itself, as Megatron's do."""
+    return any(name.endswith(("model_parallel_size", "pipe_parallel_size")) for name in run.arguments)
+
+
 def with_settings(run: Run) -> Run:
     """The run with the settings that follow from the rest of it."""
     return replace(run, effective=resolve_settings(run))
@@ -259,7 +264,7 @@ class _Resolution:
         """The ranks that batches are counted over: those of the ``shared`` dimensions of a parallelism_config get the
         same samples, and a script that splits the model over ranks by itself, as Megatron's options tell it to, gives
         the engine fewer."""
-        if any(name.endswith(("model_parallel_size", "pipe_parallel_size")) for name in self.run.arguments):
+        if divides_ranks(self.run):
             return Setting(UNKNOWN, Origin("computed", "the script's own model parallelism"))
         sizes = {f"{one}_size": self.settings.get(f"{PARALLEL}{one}_size") for one in shared}
         divided = {name: size.value for name, size in sizes.items() if size is not None and size.value != 1}

@@ -11,6 +11,7 @@ from zerocfg.record import record
 from zerocfg.run.discover import Files, display_name, is_launch_file, launch_lines, launches
 from zerocfg.run.model import Kind, Run, SourceFile, files_of, original
 from zerocfg.run.origins import place_of
+from zerocfg.source import disk
 from zerocfg.source.text import Where
 
 Why = Literal["not-read", "not-recognised", "no-launch-line", "not-started", "not-checked-kind", "missing"]
@@ -72,7 +73,7 @@ def _fatal(file: SourceFile) -> str | None:
 def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterator[UncheckedFile]:
     """The named files that are no part of a run."""
     used = {id(original(file)) for run in runs for file in files_of(run)}
-    scripts = {run.entry_point.resolve() for run in runs if run.entry_point is not None}
+    scripts = {disk.resolved(run.entry_point) for run in runs if run.entry_point is not None}
     for path in named:
         file = files.open(path)
         if id(file) in used:
@@ -81,7 +82,7 @@ def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterat
         if trouble is not None:
             yield UncheckedFile(file.name, "not-read", trouble, True)
         elif file.kind == "script":
-            if path.resolve() not in scripts:
+            if disk.resolved(path) not in scripts:
                 yield UncheckedFile(file.name, "not-started", "no launch line or spec that was found starts it", True)
         elif file.kind == "launch":
             if not launch_lines(file):
@@ -101,22 +102,22 @@ def _met(
     of_runs = [file for run in runs for file in files_of(run)]
     used = {id(original(file)) for file in of_runs}
     seen: set[str] = set()
-    exactly = {path.resolve() for path in named}
+    exactly = {disk.resolved(path) for path in named}
     for file in of_runs:
         trouble = _fatal(file)
         if trouble is not None and file.name not in found and file.name not in seen:
             seen.add(file.name)
             yield UncheckedFile(
-                file.name, "not-read", trouble, file.path is not None and file.path.resolve() in exactly
+                file.name, "not-read", trouble, file.path is not None and disk.resolved(file.path) in exactly
             )
-    tops = [folder.resolve() for folder in folders]
+    tops = [disk.resolved(folder) for folder in folders]
     for file in files.met():
         trouble = _fatal(file)
         if trouble is None and id(file) not in used and is_launch_file(file.path or Path()):
             trouble = next((one.message for one in launches(file).exhausted), None)
         if trouble is None or id(file) in used or file.path is None:
             continue
-        path = file.path.resolve()
+        path = disk.resolved(file.path)
         if path not in exactly and any(path.is_relative_to(top) for top in tops):
             yield UncheckedFile(file.name, "not-read", trouble)
 

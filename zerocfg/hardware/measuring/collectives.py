@@ -5,9 +5,12 @@ from __future__ import annotations
 import datetime
 import time
 from types import ModuleType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from zerocfg.hardware.measuring.library import GB, MIB, Device, torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIZES = {"cpu": 16 * MIB, "cuda": 256 * MIB, "xpu": 256 * MIB}
 BUDGET = 1.0  # seconds for each figure
@@ -16,13 +19,19 @@ Found = TypeVar("Found")
 
 
 class Ranks:
-    """All ranks of the job. Raises what torch.distributed raises, after ``patience`` seconds at the latest."""
+    """All ranks of the job. Raises what torch.distributed raises, after ``patience`` seconds at the latest.
 
-    def __init__(self, device: Device, patience: float) -> None:
+    They meet as the environment says, or in ``store`` as number ``rank`` of ``size``.
+    """
+
+    def __init__(
+        self, device: Device, patience: float, store: object | None = None, rank: int = -1, size: int = -1
+    ) -> None:
         self.dist: ModuleType = torch.distributed
         self.device = device
         backend = {"cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}.get(device.kind, "gloo")
-        self.dist.init_process_group(backend, timeout=datetime.timedelta(seconds=patience))
+        limit = datetime.timedelta(seconds=patience)
+        self.dist.init_process_group(backend, timeout=limit, store=store, rank=rank, world_size=size)
 
     def gather(self, mine: Found) -> list[Found]:
         """``mine`` of every rank, in their order."""
@@ -58,7 +67,7 @@ class Ranks:
                     found[name] = {"ranks": len(members)} | self._all_reduce(group, len(members))
         if len(set(nodes)) > 1:
             self.meet()
-            latency = round(self._seconds(1, None) * 1e6, 1)
+            latency = round(self.seconds(self.all_reduce(1), None) * 1e6, 1)
             if "between" in found:
                 found["between"]["latency_us"] = latency
         return found
@@ -69,26 +78,31 @@ class Ranks:
 
     def _all_reduce(self, group: object, members: int) -> dict[str, float]:
         size = min(SIZES[self.device.kind], self.device.free_bytes(1 << 62) // 8)
-        seconds = self._seconds(size // 4, group)
+        seconds = self.seconds(self.all_reduce(size // 4, group), group)
         return {
             "busbw_gb_s": round(2 * (members - 1) / members * size / seconds / GB, 3),
-            "latency_us": round(self._seconds(1, group) * 1e6, 1),
+            "latency_us": round(self.seconds(self.all_reduce(1, group), group) * 1e6, 1),
         }
 
-    def _seconds(self, elements: int, group: object) -> float:
-        """Seconds of one all-reduce of fp32 elements. All members do the same number of calls, set by the slowest."""
+    def all_reduce(self, elements: int, group: object = None) -> Callable[[], object]:
+        """An all-reduce of fp32 elements; None is the group of all ranks."""
         data = torch.zeros(elements, device=self.device.torch)
+        return lambda: self.dist.all_reduce(data, group=group)
+
+    def seconds(self, run: Callable[[], object], group: object, budget: float = BUDGET) -> float:
+        """Seconds of one call that every member of the group makes, as many as fit into ``budget`` seconds; two warm
+        up. All members make the same number of calls, set by the slowest."""
         for _ in range(2):
-            self.dist.all_reduce(data, group=group)
+            run()
         self.device.wait()
         start = time.perf_counter()
-        self.dist.all_reduce(data, group=group)
+        run()
         self.device.wait()
         one = torch.tensor([time.perf_counter() - start], device=self.device.torch)
         self.dist.all_reduce(one, op=self.dist.ReduceOp.MAX, group=group)
-        calls = max(3, min(200, int(BUDGET / max(float(one), 1e-7))))
+        calls = max(3, min(200, int(budget / max(float(one), 1e-7))))
         start = time.perf_counter()
         for _ in range(calls):
-            self.dist.all_reduce(data, group=group)
+            run()
         self.device.wait()
         return (time.perf_counter() - start) / calls

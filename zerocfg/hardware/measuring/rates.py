@@ -29,18 +29,25 @@ def products(device: Device, notes: list[str]) -> dict[str, float]:
     return found
 
 
+def product(device: Device, dtype: object, size: int) -> tuple[Callable[[], object], float]:
+    """A product of two square matrices of ``size`` rows, and the operations that it takes."""
+    one, other = (torch.randn(size, size, dtype=dtype, device=device.torch) for _ in range(2))
+    result = torch.empty(size, size, dtype=dtype, device=device.torch)
+    return lambda: torch.mm(one, other, out=result), 2.0 * size**3
+
+
+def rows(device: Device, most: int) -> int:
+    """Rows of square matrices for which the device has the memory, ``most`` at most."""
+    while most > 512 and 8 * most * most * 4 > device.free_bytes(1 << 62):
+        most //= 2
+    return most
+
+
 def _products(device: Device) -> Iterator[tuple[str, Callable[[], tuple[Callable[[], object], float]]]]:
-    size = SIZES[device.kind]
-    while size > 512 and 8 * size * size * 4 > device.free_bytes(1 << 62):
-        size //= 2
+    size = rows(device, SIZES[device.kind])
 
     def plain(dtype: object) -> Callable[[], tuple[Callable[[], object], float]]:
-        def make() -> tuple[Callable[[], object], float]:
-            one, other = (torch.randn(size, size, dtype=dtype, device=device.torch) for _ in range(2))
-            result = torch.empty(size, size, dtype=dtype, device=device.torch)
-            return lambda: torch.mm(one, other, out=result), 2.0 * size**3
-
-        return make
+        return lambda: product(device, dtype, size)
 
     def scaled() -> tuple[Callable[[], object], float]:
         # MI300 has a format of its own.
@@ -69,20 +76,29 @@ def _has_fp8(device: Device) -> bool:
 def memory(device: Device) -> float:
     """GB/s through a memory, bytes read and bytes written, by a large copy. Raises what torch raises."""
     size = 256 * MIB if device.kind == "cpu" else min(1024 * MIB, device.free_bytes(0) // 4)
+    return round(2 * size / seconds_of(copy(device, size), device, BUDGET) / GB, 2)
+
+
+def copy(device: Device, size: int) -> Callable[[], object]:
+    """A copy of ``size`` bytes from one place in a memory to another."""
     source = torch.ones(size // 4, dtype=torch.float32, device=device.torch)
     target = torch.empty_like(source)
     target.copy_(source)
-    return round(2 * size / seconds_of(lambda: target.copy_(source), device, BUDGET) / GB, 2)
+    return lambda: target.copy_(source)
 
 
 def pinned(device: Device) -> float:
     """GB/s between page-locked memory of the host and the device, the slower of the two directions."""
     size = min(256 * MIB, device.free_bytes(0) // 4)
+    forth, back = (seconds_of(one, device, BUDGET) for one in pinned_copies(device, size))
+    return round(size / max(forth, back) / GB, 2)
+
+
+def pinned_copies(device: Device, size: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Copies of ``size`` bytes from page-locked memory of the host to the device, and back."""
     host = torch.empty(size, dtype=torch.uint8, pin_memory=True)
     there = torch.empty(size, dtype=torch.uint8, device=device.torch)
-    forth = seconds_of(lambda: there.copy_(host, non_blocking=True), device, BUDGET)
-    back = seconds_of(lambda: host.copy_(there, non_blocking=True), device, BUDGET)
-    return round(size / max(forth, back) / GB, 2)
+    return lambda: there.copy_(host, non_blocking=True), lambda: host.copy_(there, non_blocking=True)
 
 
 def _line(error: Exception) -> str:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from zerocfg.run.model import Route
 
 NO_SPAN = Span(0, 0)
+EVERY_DEVICE = "all"
+"""What `gpu_ids` says where it chooses none."""
 PLAIN = ("NO", "MULTI_GPU", False, None)
 """Values of `distributed_type` that ask for no engine."""
 ELSEWHERE = {
@@ -61,7 +63,11 @@ def engine_of(run: Run, spec: RunSpec) -> Engine:
     if spec.engine is not None:
         return spec.engine
     kind = launched_source(run).get("distributed_type")
-    if kind == "DEEPSPEED" or run.deepspeed is not None or run.consumer == "deepspeed":
+    if kind == "DEEPSPEED" or run.consumer == "deepspeed":
+        return "deepspeed"
+    # A launch line may name a config and start without the engine.
+    unused = spec.deepspeed is None and run.effective.value("engine") in ("ddp", "single", "fsdp")
+    if run.deepspeed is not None and not unused:
         return "deepspeed"
     return "fsdp" if kind == "FSDP" else "ddp"
 
@@ -101,8 +107,8 @@ def launched_source(run: Run) -> dict[str, Any]:
     """What accelerate's launcher is told: its config file, and the options of the launch line in the form of one."""
     data = run.accelerate.data() if run.accelerate else None
     found = dict(data) if isinstance(data, dict) else {}
-    given = {name: flag for name, flag in run.flags.items() if flag.known and flag.origin.kind == "flag"}
-    known = {ALIASES.get(name, name): flag.value for name, flag in given.items()}
+    given = {name: flag for name, flag in run.flags.items() if flag.known and _is_told(name, flag)}
+    known = {ALIASES.get(name, name): _converted(ALIASES.get(name, name), flag.value) for name, flag in given.items()}
     for name, kind in _KINDS.items():
         if known.get(name) is True:
             found["distributed_type"] = kind
@@ -114,6 +120,17 @@ def launched_source(run: Run) -> dict[str, Any]:
         elif name in _TOP:
             found[name] = value
     return found
+
+
+def _is_told(option: str, flag: Setting) -> bool:
+    """Whether the sources say it, or the hardware has overruled what they say."""
+    return flag.origin.kind == "flag" or (option == "gpu_ids" and flag.value == EVERY_DEVICE)
+
+
+def _converted(name: str, value: Any) -> Any:
+    """An option's value as its parser converts it, where a config file may not hold the text."""
+    number = name == "main_process_port" and isinstance(value, str) and value.isdecimal()
+    return int(value) if number else value
 
 
 def reaches_the_job(option: str) -> bool:
@@ -179,7 +196,7 @@ def _lost(run: Run, launcher: str) -> Iterator[Problem]:
     """Settings of the accelerate config that no other launcher passes on. Its DeepSpeed settings do reach the job."""
     source = launched_source(run)
     for key, instead in ELSEWHERE.items():
-        if source.get(key) not in (None, {}, "all"):
+        if source.get(key) not in (None, {}, EVERY_DEVICE):
             yield _lost_key(run, launcher, key, key, instead)
     section = source.get("deepspeed_config")
     if isinstance(section, dict) and section.get(MOE):

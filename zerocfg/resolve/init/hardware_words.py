@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from zerocfg.hardware.profile import load_hardware
+from zerocfg.resolve.engine.engine_selection import launched_source
 
 if TYPE_CHECKING:
     from zerocfg.resolve.init.draft import How
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 _SBATCH = re.compile(r"^#SBATCH\s+(\S.*)$", re.M)
 _GPUS = re.compile(r"--(?:gres=gpu|gpus-per-node=?)\s*[:=]?\s*(?:(?P<kind>[A-Za-z][\w-]*):)?(?P<count>\d{1,4})\b")
 _NODES = re.compile(r"(?:--nodes[= ]|-N\s*)(\d{1,5})\b")
+_LISTED = re.compile(r"\d+(,\d+)*")
+_INCLUDED = re.compile(r"localhost:(\d+(?:,\d+)*)")
 _UNNAMED = "A100-80GB"
 
 
@@ -68,8 +71,16 @@ def _on_this_node(run: Run) -> tuple[int | None, str]:
         count = _number(run, "num_gpus")
         if count is not None:
             return count, "--num_gpus"
+        included = run.flags.get("include")
+        named = _INCLUDED.fullmatch(str(included.value)) if included is not None and included.known else None
+        if named is not None:
+            return len(named[1].split(",")), "--include"
+    if run.launch is not None and run.launch.launcher == "accelerate":
+        ids = launched_source(run).get("gpu_ids")
+        if isinstance(ids, str) and _LISTED.fullmatch(ids):
+            return len(ids.split(",")), "gpu_ids"
     visible = run.environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None and visible.known and re.fullmatch(r"\d+(,\d+)*", str(visible.value)):
+    if visible is not None and visible.known and _LISTED.fullmatch(str(visible.value)):
         return len(str(visible.value).split(",")), "CUDA_VISIBLE_DEVICES"
     return None, ""
 

@@ -12,15 +12,16 @@ from zerocfg.resolve.engine.engine_selection import reaches_the_job
 from zerocfg.resolve.init.draft import Draft, How, run_name, with_unique_names, without_duplicates
 from zerocfg.resolve.init.hardware_words import asked_hardware
 from zerocfg.resolve.init.repository import SEEN, calls_of, model_configs, nearest, scripts
-from zerocfg.resolve.line_arguments import line_arguments
+from zerocfg.resolve.line_arguments import lacking_configs, line_arguments
 from zerocfg.run.discover import Files
 from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.hub import CONFIG, find_config, is_hub_name
 from zerocfg.run.kinds import sniff
 from zerocfg.run.link import find_runs
+from zerocfg.run.linking.entry_point import script_names
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.reader import TRL_KEYS
-from zerocfg.source.paths import relative
+from zerocfg.source.paths import is_file, relative
 from zerocfg.source.secrets import secret_words
 
 if TYPE_CHECKING:
@@ -31,37 +32,46 @@ if TYPE_CHECKING:
 FILES = ("script", "recipe", "accelerate", "deepspeed")
 
 
-def draft_runs(folder: Path, given: Mapping[str, Any], probe: Callable[[], HardwareProfile]) -> list[Draft]:
+def draft_runs(
+    folder: Path, given: Mapping[str, Any], probe: Callable[[], HardwareProfile], files: Files | None = None
+) -> list[Draft]:
     """The runs of a repository; ``given`` are keys of a run that the user states. Empty when there is nothing to go by.
 
-    Naming a script or a config asks for one run with it.
+    Naming a script or a config asks for one run with it. ``files``: what was read of the repository before.
     """
-    return _Guesser(folder.resolve(), {key: value for key, value in given.items() if value is not None}, probe).runs()
+    stated = {key: value for key, value in given.items() if value is not None}
+    return _Guesser(folder.resolve(), stated, probe, files or Files()).runs()
 
 
 class _Guesser:
-    def __init__(self, folder: Path, given: Mapping[str, Any], probe: Callable[[], HardwareProfile]) -> None:
+    def __init__(
+        self, folder: Path, given: Mapping[str, Any], probe: Callable[[], HardwareProfile], files: Files
+    ) -> None:
         self.folder = folder
         self.given = given
         self.probe = probe
         self.here: HardwareProfile | None = None
-        self.files = Files()
+        self.found: list[Run] = []
+        self.files = files
         self.scripts = dict(scripts(folder))
         self.models = [path for path in model_configs(folder) if self._is_model(path)]
 
     def runs(self) -> list[Draft]:
         """One draft for each launch line; without any, for what recipes, scripts and configs there are."""
         found, _ = find_runs([self.folder], self.files, root=self.folder, skip=_is_own)
+        self.found = found
         if any(key in self.given for key in FILES):
             drafts = [self._alone(found, None)]
         else:
             lines = [run for run in found if run.launch is not None]
             real = [run for run in lines if run.launch_file and not run.launch_file.name.endswith(".md")]
-            drafts = [draft for run in real or lines if (draft := self._from_line(run)) is not None]
-            drafts = drafts or self._from_files(found)
+            drafts = self._from_lines(real) or self._from_lines(lines) or self._from_files(found)
         return with_unique_names(without_duplicates(drafts)[:DRAFTED_RUNS])
 
     # -- from a launch line ------------------------------------------------------------------------------------
+
+    def _from_lines(self, runs: Iterable[Run]) -> list[Draft]:
+        return [draft for run in runs if (draft := self._from_line(run)) is not None]
 
     def _from_line(self, run: Run) -> Draft | None:
         line, file = run.launch, run.launch_file
@@ -69,8 +79,9 @@ class _Guesser:
         if line.script is None or line.script.value is None or run.consumer in FRAMEWORKS:
             return None  # a framework with recipes of its own is started by its own program
         where = f"{_short_name(file, self.folder)}:{file.source.place(line.span.start).line}"
-        named = line.script.value.replace(".", "/") + ".py" if line.module else line.script.value
-        script = self._beside(named, file, line.directory)
+        names = script_names(line)
+        named = names[0] if names else line.script.value
+        script = next(filter(None, (self._beside(name, file, line.directory) for name in names)), None)
         if script is None and (line.launcher == "python" or not named.endswith(".py")):
             return None
         draft = Draft(run_name(Path(file.name).stem, script or Path(named), self.folder))
@@ -83,6 +94,7 @@ class _Guesser:
         draft.started = repr([(option.name, option.value and option.value.text) for option in line.options])
         draft.started += repr([word.text for word in line.arguments])
         self._take_sources(draft, run, where)
+        self._take_lacking_configs(draft, run, where)
         self._take_consumer(draft, run, script, where)
         self._take_arguments(draft, run, where)
         if line.launcher in ("torchrun", "deepspeed") and draft.value("consumer") != "accelerate":
@@ -104,7 +116,10 @@ class _Guesser:
         inside = section.get("deepspeed_config_file") if isinstance(section, dict) else None
         named = Path(str(inside)).name if inside is not None else None
         own = run.deepspeed is not None and not _by_its_script(run, run.deepspeed)
-        if run.deepspeed is not None and own and named != Path(run.deepspeed.name).name:
+        used = run.effective.value("engine") not in ("ddp", "single", "fsdp")
+        if run.deepspeed is not None and own and not used:
+            draft.remarks.append(f"{where} names {run.deepspeed.name} and starts without DeepSpeed")
+        elif run.deepspeed is not None and own and named != Path(run.deepspeed.name).name:
             draft.add("deepspeed", self._name(run.deepspeed), "found", where)
         for engine in ("deepspeed", "fsdp"):
             if f"use_{engine}" in run.flags and run.accelerate is None:
@@ -114,6 +129,21 @@ class _Guesser:
         lost = sorted(f"--{name}" for name in run.flags if not reaches_the_job(name))
         if lost:
             draft.remarks.append(f"{where} passes {', '.join(lost)} to its launcher, which launch.sh does not")
+
+    def _take_lacking_configs(self, draft: Draft, run: Run, where: str) -> None:
+        """A config that the line names and nobody can tell: the nearest one of its kind, to be checked."""
+        for key, option in lacking_configs(run):
+            text = f"{where} says {option.name} {option.value.text if option.value is not None else ''}"
+            named = [one.accelerate if key == "accelerate" else one.deepspeed for one in self.found]
+            paths = sorted({file.path.resolve() for file in named if file is not None and file.path is not None})
+            assert run.launch_file is not None
+            called = Path(option.value.value or "").name if option.value is not None else ""
+            paths = [path for path in paths if path.name == called] or paths
+            near = nearest(run.launch_file.path.resolve().parent, paths) if run.launch_file.path is not None else paths
+            if near:
+                draft.add(key, self._relative(near[0]), "guessed", f"{text}: the nearest one; which is it?")
+            else:
+                draft.add(key, None, "open", f"{text}: which file is it?", "config.json")
 
     def _take_arguments(self, draft: Draft, run: Run, where: str) -> None:
         """The script's arguments where the line does not tell them; else the line stands for them."""
@@ -139,7 +169,7 @@ class _Guesser:
             bases = [base / directory for base in bases] + bases
         for base in bases:
             try:
-                if (base / text).is_file():
+                if is_file(base / text):
                     return base / text
             except (OSError, ValueError):
                 return None
@@ -320,7 +350,7 @@ class _Guesser:
         if not isinstance(name, str):
             return None
         path = self.folder / name
-        return self.files.open(path).data() if path.is_file() else None
+        return self.files.open(path).data() if is_file(path) else None
 
     def _is_model(self, path: Path) -> bool:
         return sniff(self.files.open(path).data(), path.name) == "model"

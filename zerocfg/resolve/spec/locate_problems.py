@@ -46,9 +46,18 @@ def _explained(problems: Iterable[Problem], spec: SpecFile, run: Run) -> list[Pr
             message, help = not_found(one.key)
             found.append(replace(one, message=message, help=help, key=key, place=place))
         else:
-            help = one.help or f"Correct the path, or leave `{key or origin.path[-1]}` out."
-            found.append(replace(one, key=key or str(origin.path[-1]), help=help, place=place))
+            key = key or _named_by(origin, run)
+            help = one.help or f"Correct the path, or leave `{key}` out."
+            found.append(replace(one, key=key, help=help, place=place))
     return found
+
+
+def _named_by(origin: Origin, run: Run) -> str:
+    """The key, or the option of the launch line, that names a file."""
+    if origin.path:
+        return str(origin.path[-1])
+    option = run.launch.options_at.get(origin.span) if run.launch is not None and origin.span is not None else None
+    return option.name if option is not None else "launch"
 
 
 _FILES = ("model", "recipe", "deepspeed", "accelerate")

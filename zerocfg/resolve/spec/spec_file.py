@@ -24,6 +24,7 @@ from zerocfg.run.expand import ExpandedRun, Trouble, Written, expand
 from zerocfg.source import node as source
 from zerocfg.source.load import load
 from zerocfg.source.node import Document, Mapping, Sequence, plain
+from zerocfg.source.paths import is_file
 from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _check(found: SpecFile, root: Mapping) -> None:
     """Expand the runs, check their keys, and those of bases that nobody extends."""
 
     def open_file(path: Path) -> Document | None:
-        return load(path, display_name(path), "yaml") if path.is_file() else None
+        return load(path, display_name(path), "yaml") if is_file(path) else None
 
     expanded = expand(found.document, found.folder, open_file)
     problems = [_problem_of(trouble) for trouble in expanded.troubles]

@@ -29,7 +29,8 @@ def merge_errors(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:
     found: dict[tuple[Any, ...], ErrorDetails] = {}
     for error in errors:
         loc = error["loc"]
-        if loc and loc[-1] in ("str", "int", "float", "bool"):
+        # The key of an unknown one may be named as pydantic names its alternatives.
+        if loc and loc[-1] in ("str", "int", "float", "bool") and error["type"] != "extra_forbidden":
             loc = loc[:-1]
         earlier = found.get(loc)
         if earlier is None:
@@ -68,7 +69,7 @@ def problem_of_error(error: SpecError) -> Problem:
     document = error.where.document
     path = _known(document.root, error.where.path)
     text = text.removeprefix("Value error, ")
-    if loc[-1:] == ("[key]",):
+    if loc[-1:] == ("[key]",) and kind != "extra_forbidden":
         return problem_at(error.owner, f"'{loc[1]}' cannot name a run: {text}", "A run's name becomes a folder.", True)
     # Facts of a model are checked as a whole; the text names the key.
     inner = re.match(r"(\w+): (.*)", text)

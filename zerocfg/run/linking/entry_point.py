@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from zerocfg.source import disk
 from zerocfg.source.launch.line import LaunchLine
 
 
 def find_entry_point(line: LaunchLine, bases: Iterable[Path]) -> tuple[Path, Path] | None:
     """The script or module of a launch line, and the first of the folders that holds it; None where none does."""
+    return _first(script_names(line), bases)
+
+
+def script_names(line: LaunchLine) -> list[str]:
+    """The paths that the script or module of a launch line may have, from the folder that it is started in; none where
+    the line does not tell it."""
     name = line.script.value if line.script is not None else None
     if not name or "\n" in name:
-        return None
-    names = [name]
-    if line.module:
-        stem = name.replace(".", "/")
-        names = [f"{stem}.py", f"{stem}/__main__.py"]
-    return _first(names, bases)
+        return []
+    stem = name.replace(".", "/")
+    return [f"{stem}.py", f"{stem}/__main__.py"] if line.module else [name]
 
 
 def handed_script(line: LaunchLine) -> str | None:
@@ -39,7 +43,7 @@ def _first(names: Iterable[str], bases: Iterable[Path]) -> tuple[Path, Path] | N
         for one in names:
             try:
                 path = base / one
-                if path.is_file():
+                if disk.is_file(path):
                     return path, base
             except (OSError, ValueError):
                 continue

@@ -7,6 +7,7 @@ that exists is taken, and one that is nowhere is noted in ``Run.missing``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from zerocfg.run.kinds import named_recipe
 from zerocfg.run.model import Consumer, MisplacedFile, Origin, Route, Run, Setting, SourceFile
 from zerocfg.run.reader import TRL_KEYS
 from zerocfg.run.templates import CODE
+from zerocfg.source import disk
 from zerocfg.source.load import load_as
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ class Paths:
         self.files = files
         self.root = root
         self.rereads: dict[int, SourceFile] = {}
+        self.bases_of: dict[str, list[Path]] = {}
+        """By the folder of a file."""
         self.written: Find = _nothing
         self.shown: Find = _nothing
 
@@ -45,11 +49,12 @@ class Paths:
         """The same where a script has written some files by itself, whatever lies on the disk, or a page shows some,
         which count where none lies there."""
         paths = Paths(self.files, self.root)
-        paths.rereads, paths.written, paths.shown = self.rereads, written, shown or _nothing
+        paths.rereads, paths.bases_of = self.rereads, self.bases_of
+        paths.written, paths.shown = written, shown or _nothing
         return paths
 
     def with_accelerate(self, run: Run, file: SourceFile, bases: list[Path]) -> Run:
-        run = replace(run, accelerate=file)
+        run = run if run.accelerate is file else replace(run, accelerate=file)
         section = get(file, "deepspeed_config")
         value = section.get("deepspeed_config_file") if isinstance(section, dict) else None
         if isinstance(value, (str, int, float)) and value != "none":
@@ -80,15 +85,17 @@ class Paths:
         return around
 
     def around(self, file: SourceFile) -> list[Path]:
-        bases = [self.root]
-        if file.path is not None:
-            folder = file.path.resolve().parent
-            bases.append(folder)
-            if folder.is_relative_to(self.root):
-                bases += [above for above in folder.parents if above.is_relative_to(self.root)]
-            else:
-                bases += list(folder.parents)[:4]
-        return bases
+        if file.path is None:
+            return [self.root]
+        folder = os.path.dirname(self.files.real(file.path))  # noqa: PTH120
+        if folder not in self.bases_of:  # of many files in one folder only the first makes paths
+            self.bases_of[folder] = self._around(Path(folder))
+        return list(self.bases_of[folder])
+
+    def _around(self, folder: Path) -> list[Path]:
+        if folder.is_relative_to(self.root):
+            return [self.root, folder, *(above for above in folder.parents if above.is_relative_to(self.root))]
+        return [self.root, folder, *list(folder.parents)[:4]]
 
     def followed(self, run: Run, setting: Setting | None, bases: list[Path]) -> tuple[Run, SourceFile | None]:
         """The file that a setting names; the run lacks one that is nowhere."""
@@ -121,9 +128,9 @@ class Paths:
             return made
         for base in bases:
             try:
-                path = base / setting.value
-                if path.is_file():
-                    return self.files.open(path)
+                path = os.path.join(base, setting.value)  # noqa: PTH118 - most lead nowhere
+                if disk.is_file(path):
+                    return self.files.open(Path(path))
             except (OSError, ValueError):
                 continue
         return self.shown(setting.value)

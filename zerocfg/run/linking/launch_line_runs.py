@@ -12,6 +12,7 @@ from zerocfg.run.linking.entry_point import find_entry_point, find_handed_script
 from zerocfg.run.linking.follow import Paths, with_framework_recipe, with_misplaced
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.reader import reader_of
+from zerocfg.source import disk
 from zerocfg.source.launch.line import LaunchLine, Option
 
 
@@ -42,8 +43,8 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
         script, here = found
         run = replace(run, entry_point=script)
         # The job is started where the script is: a file of that name further up is another one.
-        above = () if line.module else here.resolve().parents
-        bases = [here, *(base for base in bases if base != here and base.resolve() not in above)]
+        above = () if line.module else disk.resolved(here).parents
+        bases = [here, *(base for base in bases if base != here and disk.resolved(base) not in above)]
     if line.launcher == "accelerate":
         run, accelerate = paths.followed(run, run.flags.get("config_file"), bases)
         if accelerate is not None and accelerate.kind in ("deepspeed", "recipe", "neighbour"):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from zerocfg.budgets import WRITER_BYTES
 from zerocfg.run.model import Run
+from zerocfg.source import disk
+from zerocfg.source.paths import entries
 
 MOST_SCRIPTS = 50
 _MAKES = re.compile(r">|\b(?:tee|cp|mv|ln|wget|curl|rsync|open|dump|dumps|write|write_text|sed -i)\b")
@@ -56,7 +58,10 @@ def has_similar_files(pointing: Path, name: str) -> bool:
     suffix = base.rpartition(".")[2]
     if not folder or not suffix.isalnum() or "\0" in folder:
         return False
-    return any(next((above / folder).glob(f"*.{suffix}"), None) for above in pointing.resolve().parents[:3])
+    ending = f".{suffix}"
+    return any(
+        one.name.endswith(ending) for above in disk.resolved(pointing).parents[:3] for one in entries(above / folder)
+    )
 
 
 def _makes(text: str, base: str) -> bool:
@@ -79,18 +84,20 @@ def _makes(text: str, base: str) -> bool:
 def _around(path: Path | None, directory: str) -> bool:
     """Whether a folder exists in the tree of the file: a script may derive it from its own location."""
     folder = Path(directory)
-    if path is None or not any(folder.is_relative_to(above) for above in path.resolve().parents[:4] if above.name):
+    if path is None or not any(folder.is_relative_to(above) for above in disk.resolved(path).parents[:4] if above.name):
         return False
-    return folder.is_dir()
+    return disk.is_dir(folder)
 
 
 def _beside(path: Path) -> list[str]:
     found: list[str] = []
     try:
-        beside = sorted(one for one in path.resolve().parent.iterdir() if one.suffix in (".py", ".sh"))
+        beside = [one for one in entries(disk.resolved(path).parent) if one.suffix in (".py", ".sh")]
         for one in beside[:MOST_SCRIPTS]:
-            if one.resolve() != path.resolve() and one.stat().st_size <= WRITER_BYTES:
-                found.append(one.read_text(encoding="utf-8", errors="replace"))
+            if disk.real(one) != disk.real(path):
+                size, data = disk.content(one, WRITER_BYTES, 0)
+                if size <= WRITER_BYTES:
+                    found.append(data.decode("utf-8", "replace"))
     except OSError:
         pass
     return found

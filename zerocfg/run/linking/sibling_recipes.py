@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from zerocfg.run.model import Origin, ReaderEvidence, Run, Script, SourceFile, original
+from zerocfg.source import disk
 
 FEWEST = 2
 """The least number of recipes in the tree that lines must name."""
@@ -53,6 +54,6 @@ def _top(recipe: SourceFile | None, root: Path) -> str | None:
     """The folder below the root that holds a recipe; None where it lies in the root itself, or outside."""
     if recipe is None or recipe.path is None:
         return None
-    path, root = recipe.path.resolve(), root.resolve()
+    path, root = disk.resolved(recipe.path), disk.resolved(root)
     parts = path.relative_to(root).parts if path.is_relative_to(root) else ()
     return parts[0] if len(parts) > 1 else None

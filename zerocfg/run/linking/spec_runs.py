@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from zerocfg.run.model import (
 )
 from zerocfg.run.resolve_settings import with_consumer
 from zerocfg.run.widths import model_summary
+from zerocfg.source import disk
 from zerocfg.source.launch.launchers import read_options
 from zerocfg.source.launch.line import LaunchLine, Word
 from zerocfg.source.node import Document
@@ -43,13 +43,13 @@ def from_spec(paths: Paths, file: SourceFile) -> list[Run]:
     sources = {id(file.document): file}
 
     def open_file(path: Path) -> Document | None:
-        other = paths.files.open(path) if path.is_file() else None
+        other = paths.files.open(path) if disk.is_file(path) else None
         if other is None or other.document is None:
             return None
         sources[id(other.document)] = other
         return other.document
 
-    folder = file.path.resolve().parent if file.path else paths.root
+    folder = disk.resolved(file.path).parent if file.path else paths.root
     expanded = expand(file.document, folder, open_file)
     runs = [_run(paths, file, entry, folder, sources) for entry in expanded.runs] or [Run(file.name, spec=file)]
     troubles = []
@@ -95,7 +95,7 @@ def _run(paths: Paths, file: SourceFile, entry: ExpandedRun, folder: Path, sourc
         arguments=run.arguments if entry.data.get("arguments") is None else _spec_arguments(entry, sources),
         versions={str(key): str(value) for key, value in versions.items()} if isinstance(versions, dict) else {},
     )
-    if run.entry_point is None or run.entry_point.suffix != ".py" or not run.entry_point.is_file():
+    if run.entry_point is None or run.entry_point.suffix != ".py" or not disk.is_file(run.entry_point):
         return run
     from zerocfg.run.linking.script_runs import open_script, with_script_arguments  # with them, all that reads Python
     from zerocfg.run.script.arguments import shows_arguments
@@ -189,4 +189,4 @@ def _same_job(spec: Run, run: Run) -> bool:
     if spec.entry_point is None or run.entry_point is None:
         script = run.launch.script if run.launch is not None else None
         return spec.entry_point is None or script is None or Path(script.value or "").name == spec.entry_point.name
-    return os.path.realpath(spec.entry_point) == os.path.realpath(run.entry_point)
+    return disk.real(spec.entry_point) == disk.real(run.entry_point)

@@ -5,7 +5,6 @@ How such a script is started is unknown, so only its own text counts.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -14,14 +13,15 @@ from zerocfg.run.linking.follow import Paths
 from zerocfg.run.linking.script_runs import open_script, with_code, with_config_of
 from zerocfg.run.model import Run, Script, SourceFile
 from zerocfg.run.script.reading import is_stated
+from zerocfg.source import disk
 
 
 def standalone_runs(paths: Paths, known: Sequence[SourceFile], runs: Sequence[Run]) -> list[Run]:
     """The runs of scripts that no line starts, and those of the configs that any script writes out in parts."""
-    started = {os.path.realpath(run.entry_point) for run in runs if run.entry_point is not None}
+    started = {disk.real(run.entry_point) for run in runs if run.entry_point is not None}
     found = []
     for file in known:
-        if file.kind == "script" and file.path is not None and os.path.realpath(file.path) not in started:
+        if file.kind == "script" and file.path is not None and disk.real(file.path) not in started:
             script = open_script(paths, file.path)
             run = standalone_run(script) if script is not None else None
             if script is not None and run is not None:

@@ -22,9 +22,10 @@ from zerocfg.record import record
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import Origin, SourceFile
 from zerocfg.run.remembered import remembered
+from zerocfg.source import disk
 from zerocfg.source.load import decode, load_as, read_bytes
 from zerocfg.source.node import Problem
-from zerocfg.source.paths import entries
+from zerocfg.source.paths import entries, names
 
 if TYPE_CHECKING:
     from zerocfg.source.requirements.pip import Requirement
@@ -80,7 +81,7 @@ class Projects:
 def upwards(folder: Path) -> Iterator[Path]:
     """From a folder to the root of its repository; outside of one, to the current folder, else no further."""
     chain = [folder, *folder.parents]
-    top = next((above for above in chain if os.path.lexists(above / ".git")), None)
+    top = next((above for above in chain if disk.exists(above / ".git")), None)
     if top is None:
         here = Path.cwd()
         top = here if here in chain and here != Path.home() else folder
@@ -110,9 +111,8 @@ def _places(stated: Iterable[Declared]) -> tuple[Origin, ...]:
 
 
 def _of_folder(folder: Path) -> dict[str, Declared]:
-    names = [path.name for path in entries(folder)]
     stated: dict[str, list[Items]] = {"lock": [], "firm": [], "loose": [], "image": []}
-    for name in names:
+    for name in names(folder):
         for kind, path in _files(folder, name):
             items = _read_file(path)
             if items or kind == "image":
@@ -133,8 +133,8 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
     elif name in _FIRM:
         yield "firm", path
     elif name == "requirements":
-        yield from (("loose", inner) for inner in sorted(path.glob("*.txt")))
-    elif name in _IMAGES and path.is_dir():
+        yield from (("loose", inner) for inner in entries(path) if inner.name.endswith(".txt"))
+    elif name in _IMAGES and disk.is_dir(path):
         yield from (("image", inner) for inner in entries(path) if is_image(inner.name))
     elif is_image(name):
         yield "image", path
@@ -222,7 +222,7 @@ def _read_once(path: Path, changed: int, size: int) -> Items:
 
 def _read(path: Path, included: str, seen: set[str]) -> Iterator[tuple[Requirement, SourceFile]]:
     """The requirements of a file and of those that it takes in. ``included``: what took it in."""
-    real = os.path.realpath(path)
+    real = disk.real(path)
     if real in seen:
         return
     seen.add(real)

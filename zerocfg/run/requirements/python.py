@@ -7,7 +7,6 @@ says something counts, as for the libraries (`declared`), up to the one that sta
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +16,8 @@ from zerocfg.catalog.versions import TOP, Release, both, bounds
 from zerocfg.run.model import SourceFile
 from zerocfg.run.remembered import remembered
 from zerocfg.run.requirements.declared import Declared, all_of, form_of, is_image, one_of, read_text, upwards
-from zerocfg.source.paths import entries
+from zerocfg.source import disk
+from zerocfg.source.paths import names
 from zerocfg.source.requirements.pip import Requirement
 from zerocfg.source.requirements.python import PYTHON, read_image, read_setup, read_version_file
 
@@ -48,12 +48,12 @@ def installed_python(file: SourceFile) -> Declared | None:
 def _of_folder(folder: Path) -> Declared | None:
     required: list[Declared] = []
     chosen: list[Declared] = []
-    for path in entries(folder):
-        if not _speaks(path.name):
+    for name in names(folder):
+        if not _speaks(name):
             continue
-        file = read_text(os.path.realpath(path))
-        items = [one_of(item, file) for item in _stated(file, path.name)] if file is not None else []
-        (required if path.name in _REQUIRES else chosen).extend(items)
+        file = read_text(disk.real(folder / name))
+        items = [one_of(item, file) for item in _stated(file, name)] if file is not None else []
+        (required if name in _REQUIRES else chosen).extend(items)
     newest = _newest(chosen)
     bound = all_of(required) if required else None
     if newest is None or bound is None or not newest.clauses or not bound.clauses:

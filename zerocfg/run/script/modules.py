@@ -18,6 +18,7 @@ from zerocfg.record import record
 from zerocfg.run.model import SourceFile
 from zerocfg.run.remembered import remembered
 from zerocfg.run.script.code import Code, code_of
+from zerocfg.source import disk
 from zerocfg.source.python_spans import PythonSpans
 from zerocfg.source.text import BOM, Span
 
@@ -118,7 +119,7 @@ class Module:
             found = self.heads[key] = tuple(
                 base
                 for base in _above(self.path.parent, root)
-                if os.path.isdir(f"{base}/{head}") or os.path.isfile(f"{base}/{head}.py")  # noqa: PTH112, PTH113
+                if disk.is_dir(f"{base}/{head}") or disk.is_file(f"{base}/{head}.py")
             )
         return found
 
@@ -205,7 +206,7 @@ def _located(module: Module, imported: Imported, root: Path) -> Iterator[tuple[P
     """Looked for as texts: to make a path of each takes several times as long as to look for it."""
     head, *inner = imported.module.split(".")
     if imported.level:
-        bases: tuple[str, ...] = (str(module.path.parent.joinpath(*[".."] * (imported.level - 1)).resolve()),)
+        bases: tuple[str, ...] = (disk.real(module.path.parent.joinpath(*[".."] * (imported.level - 1))),)
     elif head in LIBRARIES:
         return
     else:
@@ -225,7 +226,7 @@ def _located(module: Module, imported: Imported, root: Path) -> Iterator[tuple[P
 
 def _file(module: str) -> str | None:
     """The file of a module or package of this path without its suffix."""
-    return next(filter(os.path.isfile, (f"{module}.py", f"{module}/__init__.py")), None)
+    return next(filter(disk.is_file, (f"{module}.py", f"{module}/__init__.py")), None)
 
 
 def span_of(module: Module, node: ast.expr) -> Span:
