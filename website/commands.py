@@ -28,6 +28,7 @@ MORE = {
     "convert": ("converting.md",),
     "rules": ("rules/index.md", "life-cycle.md"),
     "probe": ("hardware.md",),
+    "preflight": ("preflight.md", "hardware.md"),
     "info": (),
     "schema": ("editors.md",),
     "lsp": ("lsp.md", "editors.md"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import field
@@ -69,6 +68,8 @@ def _in_a_line(error: Exception) -> str:
 
 def _where(error: Exception) -> str:
     """The innermost place within zerocfg."""
+    import traceback  # there is none to tell of, mostly
+
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
         if path.is_relative_to(_PACKAGE):

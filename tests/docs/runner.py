@@ -30,7 +30,7 @@ from tests.docs.blocks import File, Scenario, Step, read
 
 BIN = Path(sys.executable).parent
 _PLAIN = re.compile(r"zerocfg [^|&;<>$`*?~(){}\\#\n]*")
-_OWN_PROCESS = {"smoke", "probe"}
+_OWN_PROCESS = {"smoke", "probe", "preflight"}
 """Commands that start ranks or read the machine: with processes and signals of their own."""
 _ANY = re.compile(r"(?<!\.)\.\.\.(?!\.)")
 """Three dots, not the leaders of a table."""

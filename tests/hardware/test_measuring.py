@@ -67,6 +67,23 @@ class TestLauncher:
         assert alone and alone.node == socket.gethostname()
 
     @pytest.mark.parametrize(
+        "names",
+        [
+            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+            ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+        ],
+    )
+    def test_mpirun(self, names: tuple[str, str, str]) -> None:
+        environment = dict(zip(names, ("5", "8", "1"), strict=True))
+        found = launcher.find({**environment, "MASTER_ADDR": "node01"})
+        assert found and (found.rank, found.world, found.local_rank) == (5, 8, 1)
+        assert found.node == socket.gethostname()
+        with pytest.raises(ValueError, match=f"{names[1]} is 8, but MASTER_ADDR"):
+            launcher.find(environment)
+        del environment[names[2]]
+        assert launcher.find(environment) is None, "what srun's PMI leaves out as well"
+
+    @pytest.mark.parametrize(
         ("environment", "words"),
         [
             ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, "WORLD_SIZE is 2, but MASTER_ADDR is not set"),

@@ -29,6 +29,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "tests/memory": ("zerocfg/memory", "zerocfg/tracer", "zerocfg/models/model_facts.py", "benchmarks/memory"),
     "tests/models": ("zerocfg/models", "zerocfg/run", "schemas"),
     "tests/parity": ("zerocfg/run", "zerocfg/catalog", "zerocfg/rules", "zerocfg/linter", "schemas"),
+    "tests/preflight": ("zerocfg/preflight", "zerocfg/hardware", "zerocfg/models/hardware.py"),
     "tests/proofs": ("zerocfg/rulebook/proof.py",),
     "tests/real_files": ("zerocfg/run", "zerocfg/catalog", "zerocfg/rules", "zerocfg/linter", "schemas"),
     "tests/resume": ("zerocfg/resume",),
