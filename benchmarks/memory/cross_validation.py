@@ -35,8 +35,8 @@ SAME_RUN = (("A03", "A11"), ("A04", "A12"))
 
 NO_VERDICT = {
     "LitGPT's adapters": (
-        "LitGPT wraps whole blocks under FSDP 1 (litgpt/finetune/lora.py: auto_wrap_policy={Block}), adapters and frozen "
-        "weights together; zerocfg predicts PEFT's policy, which the Trainer uses"
+        "LitGPT wraps whole blocks under FSDP 1 (litgpt/finetune/lora.py: auto_wrap_policy={Block}), adapters and "
+        "frozen weights together; zerocfg predicts PEFT's policy, which the Trainer uses"
     ),
     "InternEvo": (
         "its optimizer keeps fp32 weights and gradients beside those of FSDP "
