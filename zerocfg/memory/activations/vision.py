@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zerocfg.models.vision import Vision
 
 ERROR = 0.08
-"""Of the peak; against real tensors the tower's part is within 3 % (``tests/memory/test_vision.py``)."""
+"""Of the peak; against real tensors the tower's part is within 3 % (``tests/memory/test_images.py``)."""
 
 
 def with_images(text: Timeline, trainable: int, workload: Workload, precision: Precision) -> Timeline:
