@@ -48,6 +48,24 @@ def test_schedulers(tmp_path: Path, hardware: str, snapshot: SnapshotAssertion) 
     assert files["jobset.yaml"] == snapshot(name="jobset.yaml")
 
 
+@pytest.mark.parametrize("hardware", ["8xH100-80GB", "2x8xH100-80GB", "2x1xcpu"])
+def test_a_preflight_goes_before_the_training(tmp_path: Path, hardware: str) -> None:
+    """With the node's setup, once on each node, and only where it is asked for."""
+    without, text = (
+        texts(make(tmp_path, hardware, {"slurm": {"setup": ["source venv/bin/activate"], "preflight": asked}}))[
+            "job.sbatch"
+        ]
+        for asked in (False, True)
+    )
+    assert "preflight" not in without
+    step = text[text.index("\nsrun ") : text.index(" || code=$?")].split(" bash \\\n")[1]
+    words = ["zerocfg", "preflight", "--on", "node", "--expect", '"${script%/*}"']
+    words += ["--device", "cpu"] if "cpu" in hardware else []
+    words += ["--hosts", "\"${hosts//$'\\n'/,}\""] if hardware.startswith("2x") else []
+    assert step.split() == words
+    assert text.index("zerocfg preflight") < text.index('exit "$code"') < text.index('bash "$script"')
+
+
 def test_hosts_are_the_hostfile_and_the_first_is_the_address(tmp_path: Path) -> None:
     files = texts(make(tmp_path, "2x4xA100", launcher="deepspeed", hosts=["alpha", "beta"]))
     assert files["hostfile"] == "alpha slots=4\nbeta slots=4\n"
@@ -91,7 +109,7 @@ def test_options_of_slurm_are_quoted_and_may_name_the_devices(tmp_path: Path) ->
 @pytest.mark.parametrize("hardware", ["8xA100", "3x8xA100"])
 @pytest.mark.parametrize("hosts", [False, True])
 def test_scripts_are_sound(tmp_path: Path, launcher: str, hardware: str, hosts: bool) -> None:
-    slurm = {"slurm": {"setup": ["module load cuda"], "options": ["--exclusive"]}}
+    slurm = {"slurm": {"setup": ["module load cuda"], "options": ["--exclusive"], "preflight": True}}
     names = [f"n{index}" for index in range(3 if hardware.startswith("3") else 1)] if hosts else []
     folder = written(make(tmp_path, hardware, slurm, launcher=launcher, hosts=names, script="a 'b' $c.py"))
     for name in ("launch.sh", "job.sbatch"):

@@ -228,6 +228,38 @@ def test_under_torchrun(tmp_path: Path) -> None:
     assert done.returncode == 0 and told["passed"] and told["nodes"][0]["ranks"] == [0, 1]
 
 
+def test_called_once_on_each_node(tmp_path: Path) -> None:
+    """As launch.sh is: each call starts the ranks of its node, and the first tells the verdict."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    words = ["--on", "node", "--nodes", "2", "--ranks", "2", "--device", "cpu", "--hosts", "n1,n2", "--wait", "40"]
+    place = {"MAIN_PROCESS_IP": "127.0.0.1", "MAIN_PROCESS_PORT": port}
+    calls = [
+        subprocess.Popen(
+            [sys.executable, "-m", "zerocfg", "preflight", *words, "--output-format", "json"],
+            env={**os.environ, **place, "MACHINE_RANK": str(number), "SLURMD_NODENAME": f"n{number + 1}"},
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    said = [call.communicate(timeout=300)[0] for call in calls]
+    told: dict[str, Any] = json.loads(said[0])
+    assert [call.returncode for call in calls] == [0, 0] and said[1] == "", said
+    assert told["nodes"] == [{"name": "n1", "ranks": [0, 1]}, {"name": "n2", "ranks": [2, 3]}]
+
+
+def test_a_node_that_never_calls_is_named() -> None:
+    words = ["--on", "node", "--nodes", "2", "--device", "cpu", "--hosts", "n1,n2", "--wait", "2"]
+    done = command(
+        *words, "--output-format", "json", MACHINE_RANK="0", MAIN_PROCESS_IP="127.0.0.1", SLURMD_NODENAME="n1"
+    )
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["failing"]) == (1, ["n2"])
+
+
 class TestWrongUse:
     def test_no_rank_of_a_job(self) -> None:
         done = command()
@@ -241,3 +273,22 @@ class TestWrongUse:
     def test_no_address(self) -> None:
         done = command(RANK="0", LOCAL_RANK="0", WORLD_SIZE="2")
         assert done.returncode == 2 and "MASTER_ADDR is not set" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("words", "place", "said"),
+        [
+            ([], {}, "MACHINE_RANK is not set: the number of this node, 0 to 1"),
+            ([], {"MACHINE_RANK": "2"}, "MACHINE_RANK is '2': a number from 0 to 1 was expected"),
+            ([], {"MACHINE_RANK": "one"}, "MACHINE_RANK is 'one': a number from 0 to 1 was expected"),
+            ([], {"MACHINE_RANK": "1"}, "MAIN_PROCESS_IP is not set"),
+            ([], {"MACHINE_RANK": "1", "MAIN_PROCESS_IP": "a", "MAIN_PROCESS_PORT": "b"}, "MAIN_PROCESS_PORT is 'b'"),
+            (["--hosts", "a"], {"MACHINE_RANK": "1"}, "--hosts names 1, the job has 2 node(s)"),
+        ],
+    )
+    def test_a_node_that_does_not_know_its_place(self, words: list[str], place: dict[str, str], said: str) -> None:
+        done = command("--on", "node", "--nodes", "2", *words, **place)
+        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+
+    def test_hosts_are_for_nodes_that_call_themselves(self) -> None:
+        done = command("--on", "local", "--hosts", "a,b")
+        assert done.returncode == 2 and "--hosts is for --on node" in done.stderr

@@ -29,16 +29,32 @@ fi
 %(network)s
 on_node() {
   set -e
-%(setup)s%(rank)s  exec bash "$@"
+%(setup)s%(rank)s  exec "$@"
 }
 
 # Since Slurm 22.05 a step does not get the job's --cpus-per-task by itself.
 if [ -n "${SLURM_CPUS_PER_TASK:-}" ]; then
   export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 fi
-# A node that fails ends all others. --export=ALL: also where the job was submitted with --export=NONE.
-srun --nodes=%(nodes)d --ntasks=%(nodes)d --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL \\
-  bash -c "$(declare -f on_node)"$'\\n''on_node "$@"' bash "$script" "$@"
+%(preflight)s# A node that fails ends all others. --export=ALL: also where the job was submitted with --export=NONE.
+%(srun)s --kill-on-bad-exit=1 --export=ALL \\
+  bash -c "$(declare -f on_node)"$'\\n''on_node "$@"' bash bash "$script" "$@"
+"""
+_SRUN = "srun --nodes=%(nodes)d --ntasks=%(nodes)d --ntasks-per-node=1"
+# No node is killed for another's failure: then the verdict names it.
+_PREFLIGHT = """# Is a node slow, broken or unlike what this run was built for? Then the training does not start.
+code=0
+%(srun)s --kill-on-bad-exit=0 --export=ALL \\
+  bash -c "$(declare -f on_node)"$'\\n''on_node "$@"' bash \\
+  zerocfg preflight %(words)s || code=$?
+if [ "$code" -eq 127 ]; then
+  echo "zerocfg is not on the PATH of a node: install it there, or let targets.slurm.setup lead to it" >&2
+fi
+if [ "$code" -ne 0 ]; then
+  echo "the preflight failed (exit code $code): the training was not started" >&2
+  exit "$code"
+fi
+
 """
 _PORT = """# A port of this job's own, below those that Linux hands out.
 export MAIN_PROCESS_PORT=${MAIN_PROCESS_PORT:-$((20000 + SLURM_JOB_ID % 10000))}
@@ -58,15 +74,27 @@ def render(plan: Plan, slurm: Slurm, here: str) -> str:
         f"# Starts the run {plan.name} on {one_line(plan.hardware)}. Written by zerocfg.",
         "# Submit it from the folder of the spec; words behind its name are handed on to the training script.",
     ]
+    srun = _SRUN % {"nodes": plan.num_machines}
+    preflight = _PREFLIGHT % {"srun": srun, "words": _preflight(plan)} if slurm.preflight else ""
     body = _BODY % {
         "launch": quote(f"{here}/launch.sh"),
         "job": quote(f"{here}/{NAME}"),
         "network": _PORT + (_ADDRESS if several else ""),
         "setup": "".join(f"  {line}\n" for line in slurm.setup),
         "rank": '  export MACHINE_RANK="$SLURM_NODEID"\n' if several else "",
-        "nodes": plan.num_machines,
+        "srun": srun,
+        "preflight": preflight,
     }
     return "\n".join(lines) + "\n" + body
+
+
+def _preflight(plan: Plan) -> str:
+    words = '--on node --expect "${script%/*}"'
+    if plan.vendor == "cpu":
+        words += " --device cpu"
+    if plan.num_machines > 1:
+        words += """ --hosts "${hosts//$'\\n'/,}\""""
+    return words
 
 
 def _options(plan: Plan, slurm: Slurm) -> list[str]:

@@ -145,6 +145,11 @@ class Slurm(Section):
     options: list[str] = key([], "Further lines behind `#SBATCH`, e.g. `--exclusive`.")
     setup: list[str] = key([], "Shell lines to run on every node before the launch, e.g. `source venv/bin/activate`.")
 
+    preflight: bool = key(
+        False,
+        "Run `zerocfg preflight` on the job's nodes first; a node that fails it keeps the training from starting.",
+    )
+
     @field_validator("partition", "account", "time", "qos")
     @classmethod
     def _one_line(cls, value: str | None) -> str | None:

@@ -16,17 +16,21 @@ from zerocfg.cluster.engines import NAMES
 if TYPE_CHECKING:
     from zerocfg.cluster.wait import Progress
     from zerocfg.preflight.expectations import Expectations
+    from zerocfg.preflight.node import Request
     from zerocfg.preflight.start import Start
     from zerocfg.preflight.verdict import Verdict
 
+NODE = "node"
+"""As --on: this process starts the ranks of one node, and others those of the others."""
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
 @click.option(
     "--on",
-    type=click.Choice(NAMES),
-    help="Start the ranks: as a job of that scheduler, or (local) as processes of this machine.",
+    type=click.Choice([*NAMES, NODE]),
+    help="Start the ranks: as a job of that scheduler, as processes of this machine (local), or those of this node, "
+    "when it is called once on every node of a job (node).",
 )
 @click.option(
     "--on-option",
@@ -38,12 +42,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--nodes",
     type=click.IntRange(1, 10_000),
-    help="Nodes to ask for, or (local) to play on this machine; 1, or as many as the build of --expect plans.",
+    help="Nodes of the job, or (local) to play on this machine; 1, or as many as the build of --expect plans.",
 )
 @click.option(
     "--ranks",
     type=click.IntRange(1, 64),
-    help="Ranks on each of them. In a job 1, or as the build of --expect plans; local one for each device, else 2.",
+    help="Ranks on each of them; as the build of --expect plans, else 1. Local: one for each device, else 2.",
 )
 @click.option(
     "--device", type=click.Choice(["auto", "cpu"]), default="auto", show_default=True, help="What to measure."
@@ -53,6 +57,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     type=click.Path(exists=True, path_type=Path),
     metavar="RUN",
     help="What the nodes must be like: the folder of a build, its zerocfg.lock, or a profile of `zerocfg probe`.",
+)
+@click.option(
+    "--hosts",
+    metavar="NAME,...",
+    help="With --on node: all nodes in the order of their numbers, so that one that never answers has a name.",
 )
 @click.option("--wait", type=click.FloatRange(1, 600), default=45.0, show_default=True, help="Seconds for all to come.")
 @click.option("--passing", type=_FILE, metavar="FILE", help="Write the names of the nodes that pass, one a line.")
@@ -66,6 +75,7 @@ def command(
     ranks: int | None,
     device: str,
     expect: Path | None,
+    hosts: str | None,
     wait: float,
     passing: Path | None,
     exclude_file: Path | None,
@@ -77,7 +87,9 @@ def command(
     Compares releases, hardware, limits and variables of all nodes, looks for room, and measures what each rank does by
     itself, exchanges of pairs and collectives, for up to a minute. Started on every rank by torchrun, srun or mpirun
     (which need MASTER_ADDR) the first rank tells the verdict. With --on slurm or ray it is a job of its own, which
-    needs no shared folder; with --on local the ranks are processes of this machine.
+    needs no shared folder; with --on local the ranks are processes of this machine. With --on node it is called once
+    on every node, as launch.sh is: MACHINE_RANK, MAIN_PROCESS_IP and MAIN_PROCESS_PORT say which one this is and where
+    the ranks meet, and the first node tells the verdict.
 
     Exit codes: 0 all nodes pass, 1 one fails, 2 nothing could be tried.
     """
@@ -88,12 +100,16 @@ def command(
         expected = expectations.read(expect) if expect is not None else expectations.Expectations()
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    if words and on in (None, "local"):
+    if words and on in (None, "local", NODE):
         raise click.UsageError("--on-option is for a scheduler: give --on slurm as well")
-    if on not in (None, "local"):
+    if hosts is not None and on != NODE:
+        raise click.UsageError(f"--hosts is for --on {NODE}: the others know the names of their nodes")
+    if on in NAMES and on != "local":
         verdict: Verdict | None = _job(on, nodes, ranks, device, wait, expected, words)
     elif not has_torch():
         raise click.ClickException("torch is not installed in this Python, and the ranks meet through it")
+    elif on == NODE:
+        verdict = _node(_request(nodes, ranks, ["--relay", *_measured(wait, device)], expected), expected, hosts)
     elif on is not None:
         if nodes is not None and nodes > 64:
             raise click.UsageError("--on local plays at most 64 nodes on this machine")
@@ -120,11 +136,8 @@ def _job(
     from zerocfg.cluster.job import ClusterError
     from zerocfg.preflight import remote
     from zerocfg.preflight.judge import judge
-    from zerocfg.preflight.node import Request
 
-    request = Request(
-        nodes or expected.nodes or 1, ranks or expected.ranks or 1, ["--wait", str(wait), "--device", device]
-    )
+    request = _request(nodes, ranks, _measured(wait, device), expected)
     with Working("submitting the job") as working:
 
         def look(seen: Progress, away: str) -> None:
@@ -145,6 +158,34 @@ def _job(
     return judge(found.lines, request.nodes * request.ranks, expected, found.hosts)
 
 
+def _measured(wait: float, device: str) -> list[str]:
+    """Arguments of the rank program."""
+    return ["--wait", str(wait), "--device", device]
+
+
+def _request(nodes: int | None, ranks: int | None, arguments: list[str], expected: Expectations) -> Request:
+    from zerocfg.preflight.node import Request
+
+    return Request(nodes or expected.nodes or 1, ranks or expected.ranks or 1, arguments)
+
+
+def _node(request: Request, expected: Expectations, hosts: str | None) -> Verdict | None:
+    """The verdict of all nodes on the first one, None on the others."""
+    from zerocfg.preflight.judge import judge
+    from zerocfg.preflight.node import starts
+
+    names = [name.strip() for name in hosts.split(",")] if hosts else []
+    if names and len(names) != request.nodes:
+        raise click.UsageError(f"--hosts names {len(names)}, the job has {request.nodes} node(s)")
+    try:
+        ranks = starts(request, os.environ)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    first = ranks[0].environment["GROUP_RANK"] == "0"
+    lines = _follow(ranks, first)
+    return judge(lines, request.nodes * request.ranks, expected, names) if first else None
+
+
 class _NotTriedError(click.ClickException):
     exit_code = 2
 
@@ -158,7 +199,7 @@ def _local(nodes: int, ranks: int | None, device: str, wait: float, expected: Ex
     cards = profile.accelerators_per_node if profile.accelerator.vendor != "cpu" else 0
     each = ranks or cards or 2
     # Two ranks cannot share a card: nodes that are only played measure the processor.
-    arguments = ["--wait", str(wait), "--device", "cpu" if nodes > 1 or each > cards else device]
+    arguments = _measured(wait, "cpu" if nodes > 1 or each > cards else device)
     return judge(_follow(start.fake_nodes(nodes, each, arguments)), nodes * each, expected)
 
 
@@ -176,7 +217,7 @@ def _launched(device: str, wait: float, expected: Expectations) -> Verdict | Non
         raise click.UsageError(
             "this is no rank of a job: start it with torchrun, srun or mpirun, or with --on local on this machine alone"
         )
-    arguments = ["--relay", "--wait", str(wait), "--device", device]
+    arguments = ["--relay", *_measured(wait, device)]
     lines = _follow([start.Start({**os.environ, **place.environment}, arguments)], place.rank == 0)
     return None if place.rank else judge(lines, place.world, expected)
 
