@@ -125,10 +125,13 @@ schemas: setup
 docs: setup
 	$(BIN)/mkdocs build --strict
 
-# Builds every example again; a change of any built value shows in review
+# Builds every example again; a change of any built value shows in review. In a copy, because here the requirements of
+# zerocfg itself would be taken for theirs
 examples: setup
-	for spec in $$(ls examples/*/zerocfg.yaml | grep -v pitfalls); do \
-	  folder=$$(dirname $$spec); $(BIN)/zerocfg build $$folder -o $$folder/built >/dev/null || exit 1; done
+	copy=$$(mktemp -d) && trap "rm -rf $$copy" EXIT && cp -R examples $$copy && \
+	for spec in $$(ls examples/*/zerocfg.yaml | grep -v pitfalls); do folder=$$(dirname $$spec); \
+	  (cd $$copy && $(abspath $(BIN))/zerocfg build $$folder -o $$folder/built >/dev/null) && \
+	  cp -R $$copy/$$folder/built $$folder || exit 1; done
 
 slurm-demo: setup $(OPERATORS)
 	$(BIN)/zerocfg build examples/two-nodes-cpu -o out/slurm-demo

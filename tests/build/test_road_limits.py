@@ -863,8 +863,9 @@ class TestResolver:
             ("fp16.loss_scale", {"fp16.loss_scale": 0}, True),
             ("fp16.loss_scale", {"fp16.loss_scale": 0, "fp16.enabled": True}, False),
             ("bf16.enabled", {"bf16.enabled": False}, False),
-            ("bf16.other", {"bf16.other": 1, "bf16.enabled": False}, True),
-            ("bf16.other", {"bf16.other": 1, "bf16.enabled": True}, False),
+            ("bf16.immediate_grad_update", {"bf16.immediate_grad_update": True, "bf16.enabled": False}, True),
+            ("bf16.immediate_grad_update", {"bf16.immediate_grad_update": True, "bf16.enabled": True}, False),
+            ("bf16.other", {"bf16.other": 1, "bf16.enabled": True}, True),
         ],
     )
     def test_values_that_say_nothing(self, name: str, settings: dict[str, Any], dropped: bool) -> None:

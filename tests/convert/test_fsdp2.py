@@ -15,6 +15,7 @@ import yaml
 from tests import warm
 from tests.cli.conftest import Outcome
 from tests.conftest import ROOT
+from tests.proofs import zygote
 
 Cli = Callable[..., Outcome]
 HEAD = "compute_environment: LOCAL_MACHINE\nnum_machines: 1\nnum_processes: 8\n"
@@ -364,7 +365,7 @@ def test_right_where_accelerate_is_not(zerocfg: Cli, tmp_path: Path) -> None:
         assert "error" not in one and one["fsdp_version"] == 2 and one[name] == value
         assert error in other["error"] if error else other[name] != value
     hybrid = FSDP.replace("machines: 1", "machines: 2") + (
-        f"machine_rank: 0\nmain_process_ip: h\nmain_process_port: 29500\nfsdp_config:\n  {policy}\n"
+        f"machine_rank: 0\nmain_process_ip: h\nmain_process_port: {zygote.free_port()}\nfsdp_config:\n  {policy}\n"
         "  fsdp_sharding_strategy: HYBRID_SHARD\n"
     )
     (one,) = read(tmp_path, [converted(zerocfg, tmp_path, hybrid)])

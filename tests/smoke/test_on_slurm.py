@@ -43,6 +43,7 @@ def command(cluster: SlurmNodes, folder: Path, *words: str) -> subprocess.Popen[
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored below a shell's `&`
     )
 
 

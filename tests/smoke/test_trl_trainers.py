@@ -40,6 +40,7 @@ GRPO = {
     "beta": 0.04,
     "loss_type": "dr_grpo",
     "scale_rewards": False,
+    "reward_weights": [1.0, 0.1],
 }
 DPO: dict[str, Any] = {"beta": 0.3, "loss_type": "ipo", "max_length": 512}
 

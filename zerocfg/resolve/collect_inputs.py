@@ -30,8 +30,9 @@ from zerocfg.run.linking.entry_point import script_names
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.run.stages.process_counts import launch_of
+from zerocfg.source.disk import is_file
 from zerocfg.source.node import Mapping
-from zerocfg.source.paths import is_file, relative
+from zerocfg.source.paths import relative
 from zerocfg.source.secrets import secret_words
 from zerocfg.source.text import Where
 

@@ -171,7 +171,7 @@ class Files:
         except OSError as error:
             if error.errno in _NOT_THERE:
                 return None
-            message = f"it cannot be read: {(error.strerror or str(error)).lower()}"
+            message = f"cannot be read: {(error.strerror or str(error)).lower()}"
             self._pass_over(path, key, Problem("unreadable", message, _NOWHERE, fatal=True))
             return None
         words = data.replace(b"\0", b"") if data.startswith(_UTF_16) else data

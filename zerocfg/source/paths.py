@@ -17,15 +17,6 @@ def relative(path: PurePath, folder: PurePath) -> str:
     return found.replace(system.sep, "/")
 
 
-def is_file(path: Path) -> bool:
-    """Whether a file is there. A name that a config gives may be one that no file can have, too long or with a NUL:
-    `Path.is_file` raises for some of them."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
-
-
 def entries(folder: Path) -> list[Path]:
     """What lies in a folder, sorted by name; nothing where it cannot be listed (it is none, or belongs to somebody
     else: a volume of a container)."""

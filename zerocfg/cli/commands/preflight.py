@@ -56,7 +56,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--expect",
     type=click.Path(exists=True, path_type=Path),
     metavar="RUN",
-    help="What the nodes must be like: the folder of a build, its zerocfg.lock, or a profile of `zerocfg probe`.",
+    help="What the nodes must be like: the folder of a build, its zerocfg.lock, or a profile of zerocfg probe.",
 )
 @click.option(
     "--hosts",

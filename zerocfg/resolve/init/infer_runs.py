@@ -21,7 +21,8 @@ from zerocfg.run.link import find_runs
 from zerocfg.run.linking.entry_point import script_names
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.reader import TRL_KEYS
-from zerocfg.source.paths import is_file, relative
+from zerocfg.source.disk import is_file
+from zerocfg.source.paths import relative
 from zerocfg.source.secrets import secret_words
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from zerocfg.resolve.spec.validation_errors import (
 from zerocfg.run.discover import display_name
 from zerocfg.run.expand import ExpandedRun, Trouble, Written, expand
 from zerocfg.source import node as source
+from zerocfg.source.disk import is_file
 from zerocfg.source.load import load
 from zerocfg.source.node import Document, Mapping, Sequence, plain
-from zerocfg.source.paths import is_file
 from zerocfg.source.text import Where
 
 if TYPE_CHECKING:

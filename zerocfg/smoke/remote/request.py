@@ -11,7 +11,7 @@ from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import LOCK
 from zerocfg.smoke.remote.node import Request
-from zerocfg.source.paths import is_file
+from zerocfg.source.disk import is_file
 
 if TYPE_CHECKING:
     from pathlib import Path
