@@ -170,3 +170,28 @@ def test_names_on_a_line(
     }
     _, diagnostics = linted(tmp_path, files, monkeypatch)
     assert [one.help for one in diagnostics if one.code == "ZC841"] == expected
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        # alignment's src/alignment/configs.py: a YAML file as the first word, options after it override its keys
+        ("from alignment import H4ArgumentParser\nparser = H4ArgumentParser((DPOConfig,))\nargs = parser.parse()\n",
+         {"per_device_train_batch_size": "4", "beta": "0.5", "prompt": "alpaca"}),
+        ("from trl import DPOConfig\nargs = DPOConfig(output_dir='out', per_device_train_batch_size=2)\n",
+         {"per_device_train_batch_size": 2, "output_dir": "out", "prompt": "alpaca"}),
+    ],
+)  # fmt: skip
+def test_options_beside_a_recipe_that_an_unknown_parser_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: dict[str, object]
+) -> None:
+    """The recipe lacks `max_steps`: whose option that is nobody knows."""
+    words = "--per_device_train_batch_size=4 --beta=0.5 --prompt=alpaca --max_steps=7"
+    files = {
+        "train.py": f"from trl import DPOTrainer\n{script}DPOTrainer(args=args)\n",
+        "recipe.yaml": RECIPE,
+        "run.sh": f"accelerate launch --num_processes 2 train.py recipe.yaml {words}\n",
+    }
+    (run, *_), _ = linted(tmp_path, files, monkeypatch)
+    assert run.recipe is not None
+    assert {name: one.value for name, one in run.arguments.items()} == said

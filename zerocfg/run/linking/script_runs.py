@@ -47,7 +47,8 @@ def with_script_arguments(run: Run) -> Run:
     script = run.script
     if script is None or script.reader not in ("transformers", "trl"):
         return run
-    found = script_arguments(script, run.arguments)
+    recipe = run.recipe.data() if run.recipe is not None else None
+    found = script_arguments(script, run.arguments, recipe if isinstance(recipe, dict) else ())
     return replace(run, arguments=found.arguments, arguments_whole=found.whole)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from zerocfg.catalog.schema import load_schema
@@ -49,10 +49,14 @@ def shows_arguments(script: Script) -> bool:
     return any(is_arguments(name) for name in (*script.parsed, *(call.name for call in script.calls)))
 
 
-def script_arguments(script: Script, line: Mapping[str, Setting]) -> ScriptArguments:
+def script_arguments(
+    script: Script, line: Mapping[str, Setting], recipe: Collection[object] = frozenset()
+) -> ScriptArguments:
     """The arguments of the script's Trainer, from its code and from the options of a launch line.
 
     Arguments that the code gives a class itself leave nothing to the line, except where they are options of its own.
+    ``recipe``: the keys of the run's recipe. Where the code shows no parser (H4ArgumentParser, which many copied from
+    the alignment handbook) an option of the line is the Trainer's if the recipe has a key of that name, and wins.
     """
     made = [call for call in script.calls if is_arguments(call.name)]
     fields = _fields()
@@ -65,7 +69,7 @@ def script_arguments(script: Script, line: Mapping[str, Setting]) -> ScriptArgum
         found = {**own, **{name: resolve_option(setting, line) for name, setting in made[0].arguments.items()}}
         whole = made[0].complete
     else:
-        found, whole = own, False
+        found, whole = {name: one for name, one in line.items() if name in own or (name in recipe and not made)}, False
     unknown = Setting(UNKNOWN, Origin("computed", "set in the script"))
     found |= {name: unknown for name in sorted(script.assigned & fields) if name in found or whole}
     return ScriptArguments(found, whole)
