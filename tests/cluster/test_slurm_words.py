@@ -144,3 +144,11 @@ def test_tasks_that_wait_are_one_line(programs: Path) -> None:
     line = LINE.format(state="PENDING", reason="Priority", code="0:0").replace("TaskId=0", "TaskId=1-2%4")
     stand_in(programs, "scontrol", f"echo '{line}'")
     assert [one.state for one in Slurm().states("2", 3)] == [State.GONE, State.QUEUED, State.QUEUED]
+
+
+def test_tasks_that_were_cancelled_before_they_began(programs: Path) -> None:
+    """As Slurm 22.05 prints them: 2^32 - 2 for the number of the task."""
+    line = LINE.format(state="CANCELLED", reason="None", code="0:0").replace("TaskId=0", "TaskId=4294967294")
+    began = LINE.format(state="COMPLETED", reason="None", code="0:0")
+    stand_in(programs, "scontrol", f"echo '{line}'; echo '{began}'")
+    assert [one.state for one in Slurm().states("2", 2)] == [State.ENDED, State.CANCELLED]

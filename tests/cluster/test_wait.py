@@ -12,6 +12,7 @@ from zerocfg.cluster.job import AwayError, ClusterError, Job, State, TaskState
 from zerocfg.cluster.wait import Progress, follow
 
 QUEUED, RUNNING, ENDED = TaskState(State.QUEUED, "Resources"), TaskState(State.RUNNING), TaskState(State.ENDED)
+CANCELLED = TaskState(State.CANCELLED)
 AWAY = "away"
 
 
@@ -87,7 +88,19 @@ def test_a_task_that_ended_without_a_word_is_waited_for_a_while(monkeypatch: pyt
     engine = Played(([TaskState(State.FAILED, "a node failed")], [b""]))
     (task,), ended, words = play(engine)
     assert ended == [0] and task.code is None and task.state.reason == "a node failed"
-    assert len(words) == wait.LAST + 2  # the first look, and those until the patience is over
+    assert len(words) == wait.LAST + 1  # the first look, and those until the patience is over
+
+
+def test_a_launch_that_failed_is_asked_for_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`scancel` ends the launch before the scheduler says that the job was cancelled."""
+    now = [0.0]
+    monkeypatch.setattr("zerocfg.cluster.wait.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("zerocfg.cluster.wait.time.sleep", lambda _: now.__setitem__(0, now[0] + 1))
+    failed = said("*", event="step", code=143, log="")
+    (task,), _, words = play(Played(([RUNNING], [failed]), ([RUNNING], [failed]), ([CANCELLED], [failed])))
+    assert task.state is CANCELLED and len(words) == 3
+    (task,), _, words = play(Played(([RUNNING], [failed])))
+    assert task.state is RUNNING and len(words) == wait.SETTLE + 1  # one that waits to be collected
 
 
 def test_a_scheduler_that_comes_back() -> None:

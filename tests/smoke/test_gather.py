@@ -36,10 +36,17 @@ HOSTS = said("*", event="hosts", names="n1 n2")
 BEGAN = said(0, event="began") + said(1, event="began")
 
 
-def verdict(node: int, passed: bool = True, rank: int | None = None, certificate: str | None = None) -> bytes:
+def verdict(
+    node: int,
+    passed: bool = True,
+    rank: int | None = None,
+    certificate: str | None = None,
+    interrupted: bool = False,
+) -> bytes:
     failure = None if passed else {"message": f"told by {node}", "rank": rank}
     data = {"run": "nodes", "passed": passed, "failure": failure}
-    return said(node, event="verdict", passed=passed, text=f"node {node}\n", data=data, certificate=certificate)
+    more = {"certificate": certificate, "interrupted": interrupted}
+    return said(node, event="verdict", passed=passed, text=f"node {node}\n", data=data, **more)
 
 
 def step(code: int = 0, log: str = "") -> bytes:
@@ -67,12 +74,16 @@ def test_all_nodes_passed(run: RunFolder) -> None:
         (verdict(0, False), verdict(1, False, 1), "told by 1"),  # node 0 waited for a rank of node 1
         (verdict(0, False, 0), verdict(1, False, None), "told by 0"),
         (verdict(0, False), verdict(1, False), "told by 0"),
+        # Node 0 was asked to end after node 1 had: the disk of node 1 was full.
+        (verdict(0, False, interrupted=True), verdict(1, False), "told by 1"),
     ],
 )
 def test_the_node_where_it_began_tells_the_failure(run: RunFolder, first: bytes, second: bytes, told: str) -> None:
     found = gather(run, progress(HOSTS, BEGAN, first, second, step()), 2)
     assert not found.passed and found.problem is None
-    assert found.data["failure"] == {"message": told, "rank": 1 if "1" in told else found.data["failure"]["rank"]}  # type: ignore[index]
+    assert found.notes == (f"this is what n{int(told[-1]) + 1} says",)
+    failure = found.data["failure"]
+    assert isinstance(failure, dict) and failure["message"] == told
 
 
 @pytest.mark.parametrize(

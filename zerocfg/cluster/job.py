@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+REST = 60
+"""Seconds that the other nodes of a task get once the first has ended, before they are asked to end."""
+REST_AFTER_FAILURE = 15
+"""The same where its program failed: what the others wait for will not come. They may still say where it began."""
+
 
 class ClusterError(Exception):
     """The job cannot be submitted, or nothing more can be learnt about it: a sentence for the user."""

@@ -15,15 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from zerocfg.cluster.job import ClusterError, Job, State, Task, TaskState
+from zerocfg.cluster.job import REST, REST_AFTER_FAILURE, ClusterError, Job, State, Task, TaskState
 from zerocfg.cluster.on_node import packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _STATE = "state"
-REST = 60
-"""Seconds that the other processes of a task get once the first has ended."""
 KILL = 10
 """Seconds that the processes of a cancelled task have to clean up."""
 
@@ -157,15 +155,17 @@ class _Supervisor:
 
     def _wait(self, processes: list[subprocess.Popen[bytes]]) -> list[int]:
         """Wait until all have ended, or the time that they have left is over; their exit codes."""
-        until, asked = None, False
-        while any(process.poll() is None for process in processes):
-            if self.ending.is_set() and not asked:
-                asked, until = True, time.monotonic() + KILL
+        first = kill = float("inf")
+        while None in (codes := [process.poll() for process in processes]):
+            now = time.monotonic()
+            if any(code is not None for code in codes):
+                first = min(first, now)
+            patience = REST_AFTER_FAILURE if any(codes) else REST
+            if kill == float("inf") and (self.ending.is_set() or now > first + patience):
+                kill = now + KILL
                 for process in processes:
                     process.terminate()
-            if until is None and any(process.poll() is not None for process in processes):
-                until = time.monotonic() + REST
-            if until is not None and time.monotonic() > until:
+            if now > kill:
                 for process in processes:
                     process.kill()
             time.sleep(0.1)

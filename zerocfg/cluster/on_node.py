@@ -1,7 +1,8 @@
 """``python -m zerocfg.cluster.on_node MODULE ARG...``: run one program on a node, in a folder of its own with the job's
 files, which come through standard input.
 
-The program is ``MODULE.run(arguments, tell)``; ``tell`` writes its events. Whatever goes wrong here is one, too.
+The program is ``MODULE.run(arguments, tell)``; ``tell`` writes its events. It returns False where what it tried failed,
+so that the other nodes need not wait for this one. Whatever goes wrong here is an event, too.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ def host() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program; 0 when it came to its end, whatever it found."""
+    """Run the program; 0 when it came to its end and nothing failed."""
     tell = Channel()
     tell("began", host=host(), process=os.getpid())
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         with _unpacked(sys.stdin.buffer.read()):
-            importlib.import_module(arguments[0]).run(arguments[1:], tell)
+            return int(importlib.import_module(arguments[0]).run(arguments[1:], tell) is False)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         tell("problem", text=f"{where}{error.strerror or error}")
@@ -62,7 +63,6 @@ def main(arguments: list[str]) -> int:
         traceback.print_exc()
         tell("problem", text=f"{type(error).__name__}: {' '.join(str(error).split())[:500]}")
         return 1
-    return 0
 
 
 def _end_with(parent: int) -> None:

@@ -15,7 +15,7 @@ import sys
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
-from zerocfg.cluster.job import AwayError, ClusterError, Job, State, TaskState
+from zerocfg.cluster.job import REST, REST_AFTER_FAILURE, AwayError, ClusterError, Job, State, TaskState
 from zerocfg.cluster.on_node import packed
 
 if TYPE_CHECKING:
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 TOKEN = "token"
 LINGER = 900
 """Seconds that a task without a shared folder waits to be collected."""
-REST = 60
-"""Seconds that the other nodes of a task get once the first has ended."""
 START = 300
 """Seconds of a task's time limit for starting it, and to collect what it says."""
+_NO_TASK = str(2**32 - 2)
 _PATIENCE = 30
 """Seconds for one call of a program of Slurm."""
 
@@ -81,14 +80,30 @@ on_node() {
     return 1
   fi
   "$python" -m zerocfg.cluster.on_node "$@"
+  set -- $?
+  printf '{"event": "ended", "code": %%d}\x1e\n' "$1"
+  return "$1"
 }
 case $task in
 %(tasks)s
 esac
-srun --label --input=all --wait=%(rest)d --export=ALL --nodes=%(nodes)d --ntasks=%(nodes)d --ntasks-per-node=1 \
+srun --label --input=all --wait=%(last)d --export=ALL --nodes=%(nodes)d --ntasks=%(nodes)d --ntasks-per-node=1 \
   bash -c "$(declare -f on_node)"$'\n''on_node "$@"' bash "${program[@]}" \
-  >> "$out/$task.events" 2> "$out/$task.log" <<'END_OF_FILES'
+  >> "$out/$task.events" 2> "$out/$task.log" <<'END_OF_FILES' &
 %(files)sEND_OF_FILES
+launch=$!
+# Once a node has ended, the others are asked to end, so that they clean up; srun would kill them.
+for ((second = 0; second < %(rest)d; )); do
+  sleep 1
+  kill -0 "$launch" 2>/dev/null || break
+  case $(grep -aoE '"event": "ended", "code": [0-9]+' "$out/$task.events") in
+    '') ;;
+    *' '[1-9]*) second=$((second + %(rest)d / %(rest_after_failure)d)) ;;
+    *) second=$((second + 1)) ;;
+  esac
+done
+kill -0 "$launch" 2>/dev/null && scancel --quiet --signal=TERM "${SLURM_ARRAY_JOB_ID}_$task"
+wait "$launch"
 code=$?
 printf '*: {"event": "step", "code": %%d, "log": "%%s"}\x1e\n' "$code" "$(tail -c 6000 "$out/$task.log" | base64 -w0)" \
   >> "$out/$task.events"
@@ -139,9 +154,11 @@ class Slurm:
             return [one if one.state.over else TaskState(State.GONE) for one in before] or [
                 TaskState(State.GONE) for _ in range(tasks)
             ]
-        found = [TaskState(State.GONE)] * tasks
-        for line in done.stdout.splitlines():
-            facts = _facts(line)
+        jobs = [_facts(line) for line in done.stdout.splitlines()]
+        # Of tasks that were cancelled before they began, Slurm keeps one job without their numbers.
+        rest = next((_state(facts) for facts in jobs if facts.get("ArrayTaskId") == _NO_TASK), TaskState(State.GONE))
+        found = [rest] * tasks
+        for facts in jobs:
             for task in _numbers(facts.get("ArrayTaskId", ""), tasks):
                 found[task] = _state(facts)
                 self._jobs[identity, task] = (facts.get("JobId", identity), facts.get("BatchHost", ""))
@@ -206,6 +223,8 @@ def render(job: Job, folder: Path, token: str, python: str) -> str:
         "tasks": "\n".join(tasks),
         "nodes": job.nodes,
         "rest": REST,
+        "rest_after_failure": REST_AFTER_FAILURE,
+        "last": REST * 3,
         "linger": LINGER,
         "files": packed(job.files).decode("ascii"),
     }

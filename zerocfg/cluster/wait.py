@@ -20,6 +20,8 @@ AWAY = 900
 """Seconds of a scheduler that does not answer, before it is given up."""
 LAST = 20
 """Seconds to wait for the last words of a task that ended by itself: file servers are slow."""
+SETTLE = 5
+"""Seconds to wait for the scheduler's word on a task whose launch failed: somebody may have cancelled it."""
 
 
 @dataclass
@@ -70,6 +72,13 @@ class Progress:
         return [names[number] for number in range(nodes) if number not in self.events]
 
 
+def _patience(task: Progress) -> float:
+    """Seconds to wait for more about a task that is over."""
+    if task.code is None:
+        return LAST if task.state.state in (State.ENDED, State.FAILED) else 0
+    return SETTLE if task.code and not task.state.state.over else 0
+
+
 def _decoded(text: str) -> str:
     try:
         return base64.b64decode(text).decode("utf-8", "replace")
@@ -111,10 +120,9 @@ def follow(
             if task.state.state is State.QUEUED:
                 continue
             task.feed(engine.output(identity, number, folder, task.offset))
-            if task.code is None and task.state.state.over:
+            if task.over:
                 since.setdefault(number, time.monotonic())
-            patience = LAST if task.state.state in (State.ENDED, State.FAILED) else 0
-            if task.code is not None or time.monotonic() - since.get(number, time.monotonic()) > patience:
+            if task.over and time.monotonic() - since[number] >= _patience(task):
                 engine.collected(identity, number, folder)
                 told.add(number)
                 ended(number)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -316,7 +315,11 @@ def program(scratch: Path) -> Path:
     From there a training process finds this package alone, and neither zerocfg nor what is installed beside it.
     """
     folder = scratch / "program"
-    shutil.copytree(WORKER, folder / PROGRAM, ignore=shutil.ignore_patterns("__pycache__"))
+    # One by one: shutil.copytree makes a full disk an error without its number.
+    for path in sorted(WORKER.rglob("*.py")):
+        target = folder / PROGRAM / path.relative_to(WORKER)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
     return folder
 
 

@@ -52,7 +52,7 @@ def scratch() -> Iterator[Path]:
     except OSError as error:
         if error.errno not in FULL and not str(error.filename or "").startswith(str(folder)):
             raise
-        raise SmokeError(_refused(error)) from None
+        raise SmokeError(_refused(error, folder)) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if guard is not None:
@@ -73,8 +73,8 @@ def temporary(folder: Path, sockets: bool = False) -> dict[str, str]:
     return dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder / "tmp"))
 
 
-def _refused(error: OSError) -> str:
-    where = f" ({error.filename})" if error.filename else ""
+def _refused(error: OSError, folder: Path | None = None) -> str:
+    where = f" ({error.filename or folder})" if error.filename or folder else ""
     return (
         f"a smoke-run works in a temporary folder, and that cannot be written: {error.strerror or error}{where}; "
         "make room, or name another place by TMPDIR"

@@ -45,11 +45,12 @@ def gather(run: RunFolder, seen: Progress, nodes: int, key: Path | None = None) 
     if problem is not None:
         return RemoteResult(run.path, run.name, problem=problem)
     verdicts = [event for node in range(nodes) if (event := seen.last(node, "verdict")) is not None]
-    told = next((one for one in verdicts if one.get("passed") is not True and _own(one)), None) or next(
-        (one for one in verdicts if one.get("passed") is not True), verdicts[0]
-    )
+    failed = [one for one in verdicts if one.get("passed") is not True]
+    told = min(failed, key=_remoteness, default=verdicts[0])
     text, data = told.get("text"), told.get("data")
     notes = _certified(run, verdicts[0].get("certificate"), key) if told is verdicts[0] else ()
+    if failed and nodes > 1:
+        notes = (f"this is what {_names(seen, nodes)[verdicts.index(told)]} says", *notes)
     return RemoteResult(
         run.path,
         run.name,
@@ -61,18 +62,24 @@ def gather(run: RunFolder, seen: Progress, nodes: int, key: Path | None = None) 
     )
 
 
-def _own(verdict: Event) -> bool:
-    """Whether a failure began at a rank of this node, rather than at one that its ranks waited for."""
+def _names(seen: Progress, nodes: int) -> list[str]:
+    return [*seen.hosts, *(f"node {number}" for number in range(len(seen.hosts), nodes))]
+
+
+def _remoteness(verdict: Event) -> int:
+    """How far from a node its failure began: at one of its ranks, on it, or elsewhere, so that it was asked to end."""
     data = verdict.get("data")
     failure = data.get("failure") if isinstance(data, dict) else None
-    return isinstance(failure, dict) and failure.get("rank") is not None
+    if isinstance(failure, dict) and failure.get("rank") is not None:
+        return 0
+    return 2 if verdict.get("interrupted") is True else 1
 
 
 def _problem(seen: Progress, nodes: int) -> str | None:
     """Why there is no verdict of all nodes; None where there is."""
     if seen.state.state is State.CANCELLED:
         return "the job was cancelled"
-    names = [*seen.hosts, *(f"node {number}" for number in range(len(seen.hosts), nodes))]
+    names = _names(seen, nodes)
     for node in range(nodes):
         problem = seen.last(node, "problem")
         if problem is not None:

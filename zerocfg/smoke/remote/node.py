@@ -42,14 +42,15 @@ class Request:
         )
 
 
-def run(arguments: list[str], tell: Channel) -> None:
-    """Try it. Events: "phase" with its ``text``, then "verdict", or "problem" where it could not be tried."""
+def run(arguments: list[str], tell: Channel) -> bool:
+    """Try it, and whether it passed. Events: "phase" with its ``text``, then "verdict", or "problem" where it could not
+    be tried."""
     request = Request(**json.loads(arguments[0]))
     try:
         verdict = smoke(Path(request.folder), request.options(), lambda text: tell("phase", text=text))
     except SmokeError as error:
         tell("problem", text=str(error))
-        return
+        return False
     written, verdict.certificate = verdict.certificate, None
     tell(
         "verdict",
@@ -59,3 +60,4 @@ def run(arguments: list[str], tell: Channel) -> None:
         data=data(verdict),
         certificate=written.read_text(encoding="utf-8") if written is not None else None,
     )
+    return verdict.passed
