@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from zerocfg.preflight import answers, differences, slow
 from zerocfg.preflight.expectations import Expectations
 from zerocfg.preflight.messages import Clock, Collective, Local, Message, Pair
+from zerocfg.preflight.reports import Reports, sort
 from zerocfg.preflight.slow import Excess, Suspect
-from zerocfg.preflight.told import Told, sort
 from zerocfg.preflight.verdict import Figure, Finding, Together, Verdict
 
 LEAST_CPU = 0.5  # of a processor, that the ranks have as a rule where they can be measured
@@ -31,68 +31,66 @@ def judge(
         hosts: the nodes of the job in the order of their ranks, so that one that never answered has a name.
     """
     wanted = expected or Expectations()
-    told = sort(lines, ranks, hosts)
+    reports = sort(lines, ranks, hosts)
     findings = [
-        *answers.check(told),
-        *differences.check(told.described, wanted),
-        *_clocks(told, wanted.limits.clock_s),
-        *_slow(told),
-        *_shared(told),
+        *answers.check(reports),
+        *differences.check(reports.described, wanted),
+        *_clocks(reports, wanted.limits.clock_s),
+        *_slow(reports),
+        *_shared(reports),
     ]
     return Verdict(
-        nodes=told.nodes,
-        ranks=told.ranks,
+        nodes=reports.nodes,
+        ranks=reports.ranks,
         findings=tuple(findings),
-        figures=tuple(_figures(told)),
-        together=tuple(_together(told)),
-        seconds=max((one.seconds for one in told.done.values()), default=None),
+        figures=tuple(_figures(reports)),
+        together=tuple(_together(reports)),
+        seconds=max((one.seconds for one in reports.done.values()), default=None),
     )
 
 
-def _clocks(told: Told, limit: float) -> Iterator[Finding]:
-    for one in told.messages:
+def _clocks(reports: Reports, limit: float) -> Iterator[Finding]:
+    for one in reports.messages:
         if isinstance(one, Clock) and abs(one.ahead_s) - one.within_s > limit:
             way = "ahead of" if one.ahead_s > 0 else "behind"
-            node = told.names.get(one.rank, f"the node of rank {one.rank}")
+            node = reports.names.get(one.rank, f"the node of rank {one.rank}")
             yield Finding(
                 "clock",
                 "clock",
                 f"{one.ahead_s:+.3f} s",
                 f"the clock of {node} is {abs(one.ahead_s):.3f} s {way} that of rank 0 (exact to {one.within_s:.3f} "
                 "s): synchronize it (chrony, ntpd), or times of its files and logs mislead",
-                told.at(one.rank),
+                reports.at(one.rank),
                 (one.rank,),
                 others=f"<= {limit:g} s",
             )
 
 
-def _slow(told: Told) -> Iterator[Finding]:
-    found = slow.accused(told.messages)
-    if _processors(told) < LEAST_CPU:
+def _slow(reports: Reports) -> Iterator[Finding]:
+    found = slow.accused(reports.messages)
+    if _processors(reports) < LEAST_CPU:
         # What takes several ranks then shows when the scheduler has both of them run, and no link.
         found = {suspect: excess for suspect, excess in found.items() if suspect.kind == "rank"}
-    units = {one.what: one.unit for one in told.messages if isinstance(one, Local)}
+    units = {one.what: one.unit for one in reports.messages if isinstance(one, Local)}
     accused = {suspect.ranks for suspect in found if suspect.kind == "rank"}
     for suspect, excess in found.items():
-        figure, others = _rates(told, suspect, excess, units)
+        figure, others = _rates(reports, suspect, excess, units)
         percent = f"{(excess.ratio - 1) * 100:.0f}%"
         if suspect.kind == "rank":
             rank = suspect.ranks[0]
-            message = f"{told.where(rank)} takes {percent} longer for {suspect.what} than the fleet's median"
-            message += _starved(told, rank) if suspect.what != "exchanges" else ""
+            message = f"{reports.where(rank)} takes {percent} longer for {suspect.what} than the fleet's median"
+            message += _starved(reports, rank) if suspect.what != "exchanges" else ""
             message += f" (alarm from {(excess.threshold - 1) * 100:.0f}% on): in a training step all wait for it"
-            yield Finding("slow", suspect.what, figure, message, told.at(rank), (rank,), others)
+            yield Finding("slow", suspect.what, figure, message, reports.at(rank), (rank,), others)
         elif suspect.kind == "link":
             one, other = suspect.ranks
-            nodes = tuple(dict.fromkeys([*told.at(one), *told.at(other)]))
-            message = (
-                f"{told.where(one)} and {told.where(other)} take {percent} longer to exchange data than the median "
-            )
-            message += "of such pairs, and neither is slow with others: look at the link between them"
+            nodes = tuple(dict.fromkeys([*reports.at(one), *reports.at(other)]))
+            message = f"{reports.where(one)} and {reports.where(other)} take {percent} longer to exchange data than "
+            message += "the median of such pairs, and neither is slow with others: look at the link between them"
             yield Finding("slow", suspect.what, figure, message, nodes, suspect.ranks, others)
         else:
-            names = tuple(dict.fromkeys(name for rank in _ranks(told, suspect.node) for name in told.at(rank)))
-            if any((rank,) in accused for rank in _ranks(told, suspect.node)):
+            names = tuple(dict.fromkeys(name for rank in _ranks(reports, suspect.node) for name in reports.at(rank)))
+            if any((rank,) in accused for rank in _ranks(reports, suspect.node)):
                 continue  # a slow rank slows the collectives of its node
             message = (
                 f"the ranks of {' '.join(names)} take {percent} longer for an all-reduce among themselves than those "
@@ -101,29 +99,29 @@ def _slow(told: Told) -> Iterator[Finding]:
             yield Finding("slow", "all-reduce in the node", figure, message, names, others=others)
 
 
-def _shared(told: Told) -> Iterator[Finding]:
+def _shared(reports: Reports) -> Iterator[Finding]:
     """Ranks that had little of their processors measured the scheduler."""
-    share = _processors(told)
+    share = _processors(reports)
     if share < LEAST_CPU:
         message = f"the ranks had {share:.2f} CPUs each while they measured: more runs than there are processors for, "
         message += "and a slow rank may go unseen; links are not judged"
         yield Finding("shared", "processors", f"{share:.2f} CPUs", message, others="1.00 CPUs", fails=False)
 
 
-def _processors(told: Told) -> float:
+def _processors(reports: Reports) -> float:
     """That a rank had as a rule while it measured; without end where it was a device that worked."""
-    had = [one.cpu for one in told.messages if isinstance(one, Local) and one.cpu is not None]
+    had = [one.cpu for one in reports.messages if isinstance(one, Local) and one.cpu is not None]
     return statistics.median(had) if had else math.inf
 
 
-def _ranks(told: Told, node: str) -> list[int]:
-    return [rank for rank, one in told.facts.items() if one.node == node]
+def _ranks(reports: Reports, node: str) -> list[int]:
+    return [rank for rank, one in reports.facts.items() if one.node == node]
 
 
-def _starved(told: Told, rank: int) -> str:
+def _starved(reports: Reports, rank: int) -> str:
     """What a rank on a CPU had of it, where that explains its rate."""
     shares: dict[bool, list[float]] = {True: [], False: []}
-    for one in told.messages:
+    for one in reports.messages:
         if isinstance(one, Local) and one.cpu is not None:
             shares[one.rank == rank].append(one.cpu)
     if not (shares[True] and shares[False]):
@@ -134,38 +132,38 @@ def _starved(told: Told, rank: int) -> str:
     return f"; it had {had:.2f} CPUs meanwhile, the others {others:.2f}: something else runs there, or a limit holds it"
 
 
-def _rates(told: Told, suspect: Suspect, excess: Excess, units: dict[str, str]) -> tuple[str, str]:
+def _rates(reports: Reports, suspect: Suspect, excess: Excess, units: dict[str, str]) -> tuple[str, str]:
     """The figure and the fleet's median as they are shown."""
     if suspect.kind == "rank" and suspect.what in units:
         unit, of_one, median = units[suspect.what], 1 / excess.time, 1 / excess.median
     elif suspect.kind == "rank":  # exchanges of different kinds have no rate in common
         return f"{excess.ratio:.2f} x the time", f"{excess.median:.2f} x"
     elif suspect.kind == "link":
-        sent = next(one.megabytes for one in told.messages if isinstance(one, Pair)) / 1e3
+        sent = next(one.megabytes for one in reports.messages if isinstance(one, Pair)) / 1e3
         unit, of_one, median = "GB/s", sent / excess.time, sent / excess.median
     else:
         unit, of_one, median = "GB/s", 1 / excess.time, 1 / excess.median
     return f"{of_one:.4g} {unit}", f"{median:.4g} {unit}"
 
 
-def _figures(told: Told) -> Iterator[Figure]:
+def _figures(reports: Reports) -> Iterator[Figure]:
     """Of each node the slowest rank's figures, in the last attempt."""
-    last = _last(told.messages)
+    last = _last(reports.messages)
     units = {one.what: one.unit for one in last if isinstance(one, Local)}
     worst: dict[tuple[str, str], tuple[Excess, str]] = {}
     for (what, _), ranks in slow.local_series(last).items():
         for rank, excess in slow.compare(ranks).items():
-            key = (told.names.get(rank, f"rank {rank}"), what)
+            key = (reports.names.get(rank, f"rank {rank}"), what)
             if key not in worst or excess.ratio > worst[key][0].ratio:
                 worst[key] = (excess, units[what])
-    order = {node.name: at for at, node in enumerate(told.nodes)}
+    order = {node.name: at for at, node in enumerate(reports.nodes)}
     for (node, what), (excess, unit) in sorted(worst.items(), key=lambda one: order.get(one[0][0], len(order))):
         yield Figure(node, what, unit, 1 / excess.time, 1 / excess.median, excess.ratio)
 
 
-def _together(told: Told) -> Iterator[Together]:
+def _together(reports: Reports) -> Iterator[Together]:
     found: dict[tuple[str, int], list[float]] = {}
-    for one in _last(told.messages):
+    for one in _last(reports.messages):
         if isinstance(one, Collective) and not one.node:
             found.setdefault((one.what, one.ranks), []).append(one.busbw_gb_s)
     for (what, ranks), rates in found.items():

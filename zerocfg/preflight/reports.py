@@ -11,8 +11,8 @@ from zerocfg.preflight.verdict import Node
 
 
 @dataclass
-class Told:
-    """``ranks``: how many were expected. ``silent``: the last line of each source that told nothing, by its name."""
+class Reports:
+    """``ranks``: how many were expected. ``silent``: the last line of each source that reports nothing, by its name."""
 
     ranks: int
     messages: list[Message]
@@ -35,7 +35,7 @@ class Told:
         return f"rank {rank} on {self.names[rank]}" if rank in self.names else f"rank {rank}"
 
 
-def sort(lines: Iterable[tuple[str, str]], ranks: int | None, hosts: Sequence[str]) -> Told:
+def sort(lines: Iterable[tuple[str, str]], ranks: int | None, hosts: Sequence[str]) -> Reports:
     """``lines`` with the name of whoever printed them; ``ranks`` None: as many as they say. ``hosts``: the nodes of the
     job in their order, each with as many ranks as the others; empty where nobody knows."""
     messages: list[Message] = []
@@ -54,7 +54,7 @@ def sort(lines: Iterable[tuple[str, str]], ranks: int | None, hosts: Sequence[st
     of_node: dict[str, list[int]] = defaultdict(list)
     for rank in sorted(facts):
         of_node[names[rank]].append(rank)
-    return Told(
+    return Reports(
         ranks=world,
         messages=messages,
         facts=facts,
