@@ -13,11 +13,11 @@ def rounds(ranks: int) -> list[list[tuple[int, int]]]:
     """
     if ranks < 2:
         return []
-    whole = _tournament(ranks)
+    turns = ranks + ranks % 2 - 1
     most = max(3, 2 * math.ceil(math.log2(ranks)))
-    if len(whole) <= most + 2:  # with the ring it would be as many
-        return whole
-    taken = [whole[at * len(whole) // most] for at in range(most)]
+    if turns <= most + 2:  # with the ring it would be as many
+        return [_turn(ranks, turn) for turn in range(turns)]
+    taken = [_turn(ranks, at * turns // most) for at in range(most)]
     seen = {pair for one in taken for pair in one}
     neighbours = [tuple(sorted((rank, (rank + 1) % ranks))) for rank in range(ranks)]
     ring: list[list[tuple[int, int]]] = [[], [], []]
@@ -28,12 +28,9 @@ def rounds(ranks: int) -> list[list[tuple[int, int]]]:
     return [one for one in ring if one] + taken
 
 
-def _tournament(ranks: int) -> list[list[tuple[int, int]]]:
-    """The circle method: the last one stays where it is, the others move on by one each round."""
+def _turn(ranks: int, turn: int) -> list[tuple[int, int]]:
+    """One round by the circle method: the last one stays where it is, the others move on by one each round."""
     players = ranks + ranks % 2
-    found = []
-    for turn in range(players - 1):
-        pairs = [(players - 1, turn)]
-        pairs += [((turn + at) % (players - 1), (turn - at) % (players - 1)) for at in range(1, players // 2)]
-        found.append(sorted((min(pair), max(pair)) for pair in pairs if max(pair) < ranks))
-    return found
+    pairs = [(players - 1, turn)]
+    pairs += [((turn + at) % (players - 1), (turn - at) % (players - 1)) for at in range(1, players // 2)]
+    return sorted((min(pair), max(pair)) for pair in pairs if max(pair) < ranks)
