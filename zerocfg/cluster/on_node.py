@@ -47,6 +47,8 @@ def host() -> str:
 
 def main(arguments: list[str]) -> int:
     """Run the program; 0 when it came to its end and nothing failed."""
+    # Asked to end before the program heeds it by itself: the folder goes away all the same.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     tell = Channel()
     tell("began", host=host(), process=os.getpid())
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
