@@ -44,6 +44,7 @@ UNSET = {
     "ACCELERATE_DYNAMO_MODE": "default",
     "ACCELERATE_DYNAMO_USE_FULLGRAPH": "false",
     "ACCELERATE_DYNAMO_USE_DYNAMIC": "false",
+    "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION": "false",
 }
 """What accelerate takes where the variable is not set, in small letters (of the shapes: where nothing is compiled): to
 export it is to leave it out. Its launcher exports these for plain jobs alone."""
