@@ -633,7 +633,7 @@ def test_a_script_that_makes_its_own_config(zerocfg: Zerocfg) -> None:
     assert "train.py makes its DeepSpeed config by itself, so the emitted one would never be used" in built.err
 
 
-OPTIONS = (
+ASKING = (
     "import argparse\nimport json\nimport deepspeed\n\nparser = argparse.ArgumentParser()\n"
     "parser.add_argument('--ds_config')\nargs = parser.parse_args()\n"
 )
@@ -643,12 +643,13 @@ OPTIONS = (
     ("script", "words", "said"),
     [
         (
-            "import deepspeed\nimport json\nimport sys\n\ndeepspeed.initialize(model=None, config=json.loads(sys.argv[1]))\n",
+            "import deepspeed\nimport json\nimport sys\n\n"
+            "deepspeed.initialize(model=None, config=json.loads(sys.argv[1]))\n",
             "{}",
             "train.py gives deepspeed.initialize a config of its own, so the emitted one would never be used",
         ),
         (
-            f"{OPTIONS}deepspeed.initialize(model=None, config_params=json.load(open(args.ds_config)))\n",
+            f"{ASKING}deepspeed.initialize(model=None, config_params=json.load(open(args.ds_config)))\n",
             "--ds_config small.txt",
             "train.py gives deepspeed.initialize a config of its own, so the emitted one would never be used",
         ),
