@@ -43,7 +43,7 @@ def listing(rows: Sequence[Row]) -> str:
         kinds = ",".join(dict.fromkeys(kind for kind, _ in one.reasons))
         same = "yes" if one.compared and not one.differences else "no" if one.compared else ""
         name = one.repository.replace("+", "/", 1)
-        cells = (name, one.commit, one.launch, one.run, one.outcome, kinds, one.consumer, one.engine)
+        cells = (name, one.commit[:12], one.launch, one.run, one.outcome, kinds, one.consumer, one.engine)
         lines.append("\t".join((*cells, "yes" if one.older else "", same, str(len(one.explained) or ""))))
     return "\n".join(lines) + "\n"
 
