@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.run.resolve_settings import with_consumer
+from zerocfg.run.resolve_settings import with_consumer, with_settings
 from zerocfg.run.stages.engine import current_name
 
 if TYPE_CHECKING:
@@ -39,6 +39,15 @@ INTO_SETTINGS = (
     "FSDP_",
 )
 """Variables of which accelerate makes settings of the engine, which are compared."""
+UNSET = {
+    "ACCELERATE_DYNAMO_BACKEND": "no",
+    "ACCELERATE_DYNAMO_MODE": "default",
+    "ACCELERATE_DYNAMO_USE_FULLGRAPH": "false",
+    "ACCELERATE_DYNAMO_USE_DYNAMIC": "false",
+    "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION": "false",
+}
+"""What accelerate takes where the variable is not set, in small letters (of the shapes: where nothing is compiled): to
+export it is to leave it out. Its launcher exports these for plain jobs alone."""
 REASONED = ("chosen", "hardware", "computed")
 """Kinds of decisions that say in the lock why a value is another one than the sources'."""
 
@@ -85,7 +94,8 @@ def at_hardware(run: Run, plan: Plan) -> Run:
     if launcher == "accelerate" and nodes > 1:
         flags |= {"machine_rank": Setting("0", origin), "deepspeed_multinode_launcher": Setting("standard", origin)}
         flags |= {name: Setting(UNKNOWN, origin) for name in ("main_process_ip", "main_process_port")}
-    return with_consumer(replace(run, flags=flags, versions=dict(plan.versions), version_places={}), plan.consumer)
+    run = replace(run, flags=flags, versions=dict(plan.versions), version_places={})
+    return with_settings(run) if run.consumer == plan.consumer else with_consumer(run, plan.consumer)
 
 
 def _settings(plan: Plan, source: Run, emitted: Run) -> Iterator[Difference]:
@@ -120,11 +130,22 @@ def _environment(plan: Plan, source: Run, emitted: Run) -> Iterator[Difference]:
         read = emitted.effective.environment.get(name)
         if not setting.known or name == "OMP_NUM_THREADS" or name.startswith(INTO_SETTINGS):
             continue
-        if name == "ACCELERATE_MIXED_PRECISION" and source.effective.value("mixed_precision", UNKNOWN) is not UNKNOWN:
+        if name == "ACCELERATE_MIXED_PRECISION" and _has_precision(plan, source, str(setting.value)):
+            continue
+        if read is None and UNSET.get(name) == str(setting.value).lower():
             continue
         if read is None or (read.known and str(read.value).lower() != str(setting.value).lower()):
             gives = "nothing" if read is None else repr(read.value)
             yield Difference(f"${name}", repr(setting.value), gives, "")
+
+
+def _has_precision(plan: Plan, source: Run, handed: str) -> bool:
+    """Whether the variable decides nothing that is not compared as a setting: under DeepSpeed the sections of its
+    config decide, whatever the launcher exports, and the plan writes the one of this precision."""
+    if source.effective.value("mixed_precision", UNKNOWN) is not UNKNOWN:
+        return True
+    written = plan.settings.get(f"{handed}.enabled")
+    return plan.engine == "deepspeed" and written is not None and written.value is True
 
 
 def _why(plan: Plan, name: str) -> str:

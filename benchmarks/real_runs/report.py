@@ -20,6 +20,34 @@ def broken(rows: Iterable[Row]) -> bool:
     return any(one.outcome in WRONG or one.unexplained for one in rows)
 
 
+COLUMNS = (
+    "repository",
+    "commit",
+    "launch",
+    "run",
+    "outcome",
+    "kinds",
+    "consumer",
+    "engine",
+    "older",
+    "same",
+    "explained",
+)
+
+
+def listing(rows: Sequence[Row]) -> str:
+    """A line a run, with nothing of what the repositories' files hold: the kinds of its reasons where it was refused,
+    and how many of its settings differ for a reason."""
+    lines = ["\t".join(COLUMNS)]
+    for one in rows:
+        kinds = ",".join(dict.fromkeys(kind for kind, _ in one.reasons))
+        same = "yes" if one.compared and not one.differences else "no" if one.compared else ""
+        name = one.repository.replace("+", "/", 1)
+        cells = (name, one.commit[:12], one.launch, one.run, one.outcome, kinds, one.consumer, one.engine)
+        lines.append("\t".join((*cells, "yes" if one.older else "", same, str(len(one.explained) or ""))))
+    return "\n".join(lines) + "\n"
+
+
 def report(rows: Sequence[Row], repositories: int, seconds: float) -> str:
     runs = [one for one in rows if one.run]
     outcomes = Counter(one.outcome for one in rows)
@@ -35,6 +63,11 @@ def report(rows: Sequence[Row], repositories: int, seconds: float) -> str:
                 ("repositories with a run", len({one.repository for one in runs})),
                 ("runs that init drafts", len(runs)),
                 ("**built**", f"**{len(built)}**"),
+                ("repositories of these", len({one.repository for one in built})),
+                (
+                    "launch lines of these that are distinct, by their words",
+                    len({one.line for one in built if one.launch}),
+                ),
                 ("of these at the owner's older releases", sum(one.older for one in built)),
                 ("refused, with a reason", outcomes["refused"]),
                 ("compared with their own launch line", len(compared)),

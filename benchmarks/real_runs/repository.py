@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -51,7 +52,8 @@ ANY_WORDS = ' "$@"'
 class Row:
     """What became of a run. ``outcome``: built, refused, internal (zerocfg's own check failed), crash or timeout;
     ``reasons``: (kind, message) of why it was refused. ``older``: built at the owner's releases. ``answered``: configs
-    that its line names and nobody can tell."""
+    that its line names and nobody can tell. ``line``: a short hash of the words of its launch line, by which lines that
+    are the same in several repositories are known."""
 
     repository: str
     run: str
@@ -67,6 +69,8 @@ class Row:
     differences: list[Difference] = field(default_factory=list)
     compared: bool = False
     seconds: float = 0.0
+    commit: str = ""
+    line: str = ""
 
     @property
     def explained(self) -> list[Difference]:
@@ -168,6 +172,7 @@ class _Repository:
             row = Row(self.name, draft.name, draft.value("launch") or "", draft.value("consumer") or "")
             row.answered = [key for key in CONFIGS if key in draft.guesses and draft.guesses[key].how == "guessed"]
             row.hardware = str(draft.value("hardware"))
+            row.line = _hash(draft)
             self.rows_by_run[draft.name] = row
             began = time.monotonic()
             with _limited(row):
@@ -230,6 +235,11 @@ def _with_answers(source: Run, specified: Run) -> Run:
     if specified.deepspeed is not None and source.deepspeed is None:
         source = replace(source, deepspeed=specified.deepspeed, deepspeed_route=route)
     return source
+
+
+def _hash(draft: Draft) -> str:
+    words = f"{Path(str(draft.value('script'))).name} {draft.started or draft.value('recipe')}"
+    return hashlib.sha256(words.encode()).hexdigest()[:12]
 
 
 def _by_lint(row: Row) -> bool:

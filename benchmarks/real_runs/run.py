@@ -4,9 +4,9 @@
 
 FOLDER holds trees of repositories; nothing is written there. For each, `zerocfg init` drafts the runs, an owner's
 answers fill what it asks (``owner.py``), `zerocfg build` builds them one by one, and the settings of each built run are
-compared with those of the launch line that it comes from (``compare.py``). OUT gets results.md and results.json; with
---only, what they say of other repositories stays. Exit code 1 where there is a difference without a reason, an error of
-zerocfg, a crash or a timeout.
+compared with those of the launch line that it comes from (``compare.py``). OUT gets results.md, results.json and
+runs.tsv, a line a run; with --only, what they say of other repositories stays. Exit code 1 where there is a difference
+without a reason, an error of zerocfg, a crash or a timeout.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.real_runs.compare import Difference
-from benchmarks.real_runs.report import broken, report
+from benchmarks.real_runs.report import broken, listing, report
 from benchmarks.real_runs.repository import Row, rows_of
+from benchmarks.wild.repositories import commit_of
 
 
 def main() -> int:
@@ -46,6 +47,8 @@ def main() -> int:
             name = work[done].name
             error = done.exception()
             found = [Row(name, "", outcome="crash", reasons=[("crash", repr(error))])] if error else done.result()
+            for row in found:
+                row.commit = commit_of(work[done])
             rows += found
             told = ", ".join(f"{count} {word}" for word, count in Counter(one.outcome for one in found).most_common())
             lost = sum(len(one.unexplained) for one in found)
@@ -72,6 +75,7 @@ def _write(out: Path, rows: list[Row], repositories: int, seconds: float) -> Non
     (out / "results.md").write_text(report(rows, repositories, seconds), encoding="utf-8")
     data = json.dumps([asdict(one) for one in rows], indent=1)
     (out / "results.json").write_text(data + "\n", encoding="utf-8")
+    (out / "runs.tsv").write_text(listing(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

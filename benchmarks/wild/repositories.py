@@ -1,8 +1,9 @@
 """Brings the repositories of the study to a folder, each at its commit.
 
-    python -m benchmarks.wild.repositories FOLDER [--from TEMPLATE]
+    python -m benchmarks.wild.repositories FOLDER [--from TEMPLATE] [--also FILE]
 
-TEMPLATE says where they are cloned from, with `{owner}` and `{name}` in it. Files of more than one MiB are left out:
+TEMPLATE says where they are cloned from, with `{owner}` and `{name}` in it; FILE lists more of them in the same form,
+as `benchmarks/real_runs/repositories.yaml` does. Files of more than one MiB are left out:
 nothing that zerocfg reads is as large. What is there already at its commit stays as it is.
 """
 
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import subprocess
 from pathlib import Path
+
+import yaml
 
 from benchmarks.wild.data import Repository, repositories
 
@@ -50,12 +53,19 @@ def bring(repository: Repository, folder: Path, source: str) -> None:
             file.write_bytes(git(tree, "cat-file", "blob", blob.decode()))
 
 
+def listed(path: Path) -> list[Repository]:
+    """The repositories of another list."""
+    rows = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [Repository(str(row["repository"]), str(row["commit"]), "") for row in rows]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--from", dest="source", default="https://github.com/{owner}/{name}")
+    parser.add_argument("--also", type=Path)
     given = parser.parse_args()
-    for repository in repositories():
+    for repository in [*repositories(), *(listed(given.also) if given.also is not None else ())]:
         bring(repository, given.folder, given.source)
         print(repository.name)
 

@@ -96,6 +96,30 @@ def test_a_key_of_version_1_alone_means_version_1(workplace: Workplace) -> None:
     assert "fsdp_backward_prefetch" in lock["settings"]["fsdp_config.fsdp_version"]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("release", "version", "absent"),
+    [
+        ("0.20.3", None, {"fsdp_activation_checkpointing", "fsdp_cpu_ram_efficient_loading"}),
+        ("0.30.1", None, {"fsdp_activation_checkpointing"}),
+        ("0.33.0", None, set()),
+        ("1.5.2", None, set()),
+        ("1.6.0", 2, set()),
+    ],
+)
+def test_an_older_release_gets_what_it_reads(
+    workplace: Workplace, release: str, version: int | None, absent: set[str]
+) -> None:
+    """Its launcher has the options of the file's keys: activation_checkpointing came with 0.31.0, cpu_ram_efficient_
+    loading with 0.24.0, fsdp_version with 1.6.0."""
+    section = {"fsdp_offload_params": False}
+    files = sharded(section, consumer="accelerate", recipe=None, versions={"accelerate": f"=={release}"})
+    config, _ = emitted(workplace, files)
+    found = config["fsdp_config"]
+    assert found.get("fsdp_version") == version
+    optional = {"fsdp_activation_checkpointing", "fsdp_cpu_ram_efficient_loading"}
+    assert optional - set(found) == absent
+
+
 def test_a_model_that_is_not_known_names_its_own_layers(workplace: Workplace) -> None:
     files = sharded(engine="fsdp", model={"parameters": 7e9, "hidden_size": 4096})
     config, _ = emitted(workplace, files)

@@ -633,6 +633,54 @@ def test_a_script_that_makes_its_own_config(zerocfg: Zerocfg) -> None:
     assert "train.py makes its DeepSpeed config by itself, so the emitted one would never be used" in built.err
 
 
+ASKING = (
+    "import argparse\nimport json\nimport deepspeed\n\nparser = argparse.ArgumentParser()\n"
+    "parser.add_argument('--ds_config')\nargs = parser.parse_args()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "said"),
+    [
+        (
+            "import deepspeed\nimport json\nimport sys\n\n"
+            "deepspeed.initialize(model=None, config=json.loads(sys.argv[1]))\n",
+            "{}",
+            "train.py gives deepspeed.initialize a config of its own, so the emitted one would never be used",
+        ),
+        (
+            f"{ASKING}deepspeed.initialize(model=None, config_params=json.load(open(args.ds_config)))\n",
+            "--ds_config small.txt",
+            "train.py gives deepspeed.initialize a config of its own, so the emitted one would never be used",
+        ),
+        (
+            OWN_LOOP,
+            "$OPTIONS",
+            "train.sh:1 names no DeepSpeed config that is known here; a variable of the shell may hold it",
+        ),
+    ],
+)
+def test_a_config_that_nobody_can_tell(zerocfg: Zerocfg, script: str, words: str, said: str) -> None:
+    """The job runs, so that nothing is to be said of its batch size. A loop that takes what `--deepspeed_config` names
+    is another matter: there zerocfg writes the config, and says what it lacks."""
+    write(train=script)
+    Path("train.sh").write_text(f"deepspeed --num_gpus 2 train.py {words}\n")
+    assert zerocfg("init", "--hardware", "2xA100-80GB").code == 0
+    spec = Path("zerocfg.yaml")
+    if "$" in words:
+        spec.write_text(spec.read_text().replace("arguments: [$OPTIONS]", "arguments: []"))
+    done = zerocfg("build", ".", "-o", "out")
+    assert done.code == 1 and said in done.err, done.out + done.err
+    assert "ZC205" not in done.out + done.err
+    assert zerocfg("lint", "zerocfg.yaml").code == 0
+    write(train=OWN_LOOP)
+    Path("train.sh").write_text("deepspeed --num_gpus 2 train.py --epochs 2\n")
+    spec.write_text(spec.read_text().replace("    arguments: []\n", ""))
+    done = zerocfg("build", ".", "-o", "out")
+    assert done.code == 1 and "no source sets the ZeRO stage" in done.err and "known here" not in done.err
+    assert "of its own" not in done.err
+
+
 @pytest.mark.parametrize("release", [">=0.10.3", "==0.10.3"])
 def test_a_key_that_the_newest_release_refuses(zerocfg: Zerocfg, release: str) -> None:
     """Older ones pass over it: without it the job is the same there, and starts in the newest."""

@@ -28,6 +28,7 @@ from zerocfg.resolve.plan import Problem
 from zerocfg.run.facts import HardwareSummary
 from zerocfg.run.linking.entry_point import script_names
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
+from zerocfg.run.script.arguments import call_of
 from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.run.stages.process_counts import launch_of
 from zerocfg.source.disk import is_file
@@ -63,6 +64,7 @@ def collect_inputs(
         *_own_config(run),
         *_without_script(found),
         *_lacking_configs(found),
+        *_config_of_its_own(found),
         *_engines_of_recipe(run),
     )
     if problems:
@@ -189,6 +191,25 @@ def _lacking_configs(found: Inputs) -> Iterator[Problem]:
         yield Problem(
             key, why, f"Name the file in the spec (`{key}:`), or the engine that runs without it (`engine:`)."
         )
+
+
+def _config_of_its_own(found: Inputs) -> Iterator[Problem]:
+    """A loop of its own whose DeepSpeed config nobody can tell: one that zerocfg emits as ``--deepspeed_config`` would
+    be in vain, or beside the script's."""
+    run, spec, line = found.run, found.spec, found.run.launch
+    if spec.launch is None or line is None or run.consumer != "deepspeed" or run.deepspeed is not None:
+        return
+    if run.missing or lacking_configs(run):
+        return  # told as such
+    call = call_of(run.script, "deepspeed.initialize")
+    if call is not None and {"config", "config_params"} & set(call.arguments):
+        why = f"{spec.script} gives deepspeed.initialize a config of its own, so the emitted one would never be used"
+    elif any(word.value is None for word in line.arguments):
+        why = f"{spec.launch} names no DeepSpeed config that is known here; a variable of the shell may hold it"
+    else:
+        return
+    help_ = f"Let {spec.script} read the file that `--deepspeed_config` names, and name it as `deepspeed:`."
+    yield Problem("deepspeed", why, help_)
 
 
 def _engines_of_recipe(run: Run) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from zerocfg.models.accelerate.fp8 import Fp8Config
 from zerocfg.models.accelerate.fsdp import FsdpConfig
 from zerocfg.models.accelerate.parallelism import ParallelismConfig
 from zerocfg.resolve.engine.engine_selection import launched_source
+from zerocfg.resolve.engine.fsdp import known_everywhere
 from zerocfg.resolve.plan import Decision
 from zerocfg.resolve.provenance import Provenance
 from zerocfg.run.model import UNKNOWN
@@ -57,7 +58,7 @@ def accelerate_keys(
         section = source.get("deepspeed_config")
         keys.update(_kept(section if isinstance(section, dict) else {}, KEPT_DEEPSPEED, SECTION))
     if engine == "fsdp":
-        keys.update(_fsdp_section(settings))
+        keys.update(_fsdp_section(inputs, settings))
     keys.update(_sections(source, engine, _value(settings, "mixed_precision")))
     return keys
 
@@ -116,10 +117,15 @@ def _deepspeed_section(stage: Any, machines: int) -> dict[str, Decision]:
     return keys
 
 
-def _fsdp_section(settings: dict[str, Decision]) -> dict[str, Decision]:
-    """What accelerate's plugin reads in this version; a key without a value is left to it."""
-    names = [FSDP + name for name in FsdpConfig.model_fields]
-    return {name: settings[name] for name in names if _value(settings, name) is not None}
+def _fsdp_section(inputs: Inputs, settings: dict[str, Decision]) -> dict[str, Decision]:
+    """What accelerate's plugin reads in this version; a key without a value is left to it, and so is a default that an
+    admitted release has no key for."""
+    known = [name for name in FsdpConfig.model_fields if _value(settings, FSDP + name) is not None]
+    return {
+        FSDP + name: settings[FSDP + name]
+        for name in known
+        if settings[FSDP + name].kind != "default" or known_everywhere(inputs.run, name)
+    }
 
 
 def _sections(source: dict[str, Any], engine: Engine, precision: Any) -> dict[str, Decision]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.models.layers import LAYER_CLASSES
 from zerocfg.resolve.plan import Decision, Problem
-from zerocfg.run.model import Origin, Setting
+from zerocfg.run.model import Origin, Run, Setting
+from zerocfg.run.stages.admitted import admitted_of
 from zerocfg.run.stages.fsdp import ONLY_FIRST, SECTION
 
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from zerocfg.resolve.inputs import Inputs
 
 OUT = "Set `engine: deepspeed` or `engine: ddp`"
+
+
+def known_everywhere(run: Run, name: str) -> bool:
+    """Whether every release of accelerate that a run admits reads this key of `fsdp_config`."""
+    return admitted_of(run, "accelerate").always(f"option.{name}")
 
 
 def choose_fsdp(found: Inputs, source: dict[str, Any]) -> Inputs:
@@ -27,7 +33,7 @@ def choose_fsdp(found: Inputs, source: dict[str, Any]) -> Inputs:
     section = source.get("fsdp_config")
     written = {_spelled(str(key)) for key in section} if isinstance(section, dict) else set()
     for name, (value, reason) in _choices(found, section if isinstance(section, dict) else {}, written).items():
-        if name in written:
+        if name in written or not known_everywhere(found.run, name):
             continue
         flags[name] = Setting(str(value).lower() if isinstance(value, bool) else str(value), _computed(reason))
         chosen[SECTION + name] = Decision(value, f"zerocfg's choice: {reason}", "chosen")
@@ -54,7 +60,8 @@ def _refusals(found: Inputs) -> Iterator[Problem]:
 def _choices(found: Inputs, section: dict[str, Any], written: set[str]) -> dict[str, tuple[Any, str]]:
     """Every choice of this module by key of `fsdp_config`, including those that the source already gives."""
     first = sorted(written & ONLY_FIRST)
-    version = section.get("fsdp_version", section.get("version", 1 if first else 2))
+    only_first = bool(first) or not known_everywhere(found.run, "fsdp_version")
+    version = section.get("fsdp_version", section.get("version", 1 if only_first else 2))
     why = f"only version 1 reads {first[0]}" if first else "version 2 shards each tensor on its own, and is where new "
     choices: dict[str, tuple[Any, str]] = {
         "fsdp_version": (version, why if first else why + "features go; accelerate's default is 1"),

@@ -91,6 +91,10 @@ class AdmittedKeys:
         states = self.states(key)
         return not states or any(state is not None for _, state in states)
 
+    def always(self, key: str) -> bool:
+        """Whether every admitted release has a key that today's has."""
+        return all(state is not None for _, state in self.states(key))
+
 
 def admitted_of(run: Run, library: str) -> AdmittedKeys:
     """What keys were in the releases of a library that a run admits."""
