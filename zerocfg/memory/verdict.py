@@ -227,7 +227,9 @@ def _changes(setting: Setting) -> Iterator[Step]:
     elif options.world_size > 1 and options.kind == "ddp":
         yield from _deepspeed(options, work)
     half = work.sequence_length // 2 if work is not None else 0
-    if work is not None and work.sequence_length > 512 and half >= (work.images.tokens if work.images else 0):
+    # Of a completion it is `max_completion_length` that could be shorter.
+    shortens = work is not None and work.sequence_length > 512 and work.completion is None
+    if work is not None and shortens and half >= (work.images.tokens if work.images else 0):
         shorter = Setting(options, replace(work, sequence_length=half))
         yield Step(f"{SHORTER} {half} tokens", "another training", shorter)
 
