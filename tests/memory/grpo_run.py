@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from zerocfg.smoke.worker.loops.trl_loop import _rows, _text, _tokenizer, mean_token
+from zerocfg.smoke.worker.loops.trl_loop import mean_token
 from zerocfg.tracer.storages import Storages
 
 PEAKS: dict[str, int] = {}
@@ -24,7 +24,8 @@ PEAKS: dict[str, int] = {}
 
 def run(case: dict[str, Any]) -> dict[str, Any]:
     """Peaks of one step in bytes, beside parameters and gradients: while completions are generated, while they are
-    scored, forward, backward; and what the model and a reference hold."""
+    scored without gradients, forward, backward; the elements of the model, and the bytes of a reference."""
+    import datasets
     import transformers
     import trl
     from trl.kernels import chunked_logprob
@@ -50,15 +51,21 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
             max_steps=1,
             logging_steps=1000,
             save_strategy="no",
+            shuffle_dataset=False,
             model_init_kwargs={"dtype": "bfloat16", "attn_implementation": case["attention"]},
             **case["arguments"],
         )
         words = case["model"]["vocab_size"]
-        prompts = [{"prompt": _text(at, case["prompt"] - at % 2, words)} for at in range(64)]  # of two lengths
-        trainer = trl.GRPOTrainer(str(folder), mean_token, args, _rows(prompts), processing_class=_tokenizer(words))
+        # One prompt is longer than the others, so that they are padded.
+        lengths = [case["prompt"] - (at > 0) for at in range(64)]
+        prompts = [{"prompt": " ".join(f"w{2 + at}" for at in range(length))} for length in lengths]
+        trainer = trl.GRPOTrainer(
+            str(folder), mean_token, args, datasets.Dataset.from_list(prompts), processing_class=_tokenizer(words)
+        )
         # No completion ends early: the longest ones decide.
         if hasattr(trainer, "generation_config"):
-            trainer.generation_config.min_new_tokens = args.max_completion_length
+            trainer.generation_config.eos_token_id = None
+            trainer.eos_token_ids = [words]
         kept = [*trainer.model.parameters(), *trainer.model.buffers()]
         of_reference = list(trainer.ref_model.parameters()) if trainer.ref_model is not None else []
         storages = Storages([*kept, *of_reference])
@@ -72,11 +79,24 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _tokenizer(words: int) -> Any:
+    """One word for each number below ``words``."""
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    names = ["<pad>", "<end>", *(f"w{number}" for number in range(2, words))]
+    known = Tokenizer(models.WordLevel({name: at for at, name in enumerate(names)}, unk_token="<pad>"))
+    known.pre_tokenizer = pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=known, pad_token="<pad>", eos_token="<end>")
+
+
 def _watch(trainer: Any, storages: Storages) -> None:
-    def timed(owner: Any, name: str, moment: str) -> None:
+    def timed(owner: Any, name: str, moment: str, wanted: Callable[[], bool] = lambda: True) -> None:
         work: Callable[..., Any] = getattr(owner, name)
 
         def wrapped(*args: Any, **more: Any) -> Any:
+            if not wanted():
+                return work(*args, **more)
             before = storages.live
             storages.restart()
             result = work(*args, **more)
@@ -86,7 +106,7 @@ def _watch(trainer: Any, storages: Storages) -> None:
         setattr(owner, name, wrapped)
 
     timed(trainer, "_generate_single_turn", "generation")
-    timed(trainer, "_generate_and_score_completions", "sampling in all")
+    timed(trainer, "_get_per_token_logps_and_entropies", "scoring", lambda: not torch.is_grad_enabled())
     loss: Callable[..., Any] = trainer.compute_loss
     before = 0
 

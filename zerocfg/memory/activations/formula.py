@@ -180,8 +180,10 @@ def forward_alone(facts: ModelFacts, workload: Workload, precision: Precision, c
     hidden, size = _known(facts, "hidden_size"), BYTES[precision]
     tokens = workload.micro_batch * workload.sequence_length
     block = _block(facts, _FAMILIES.get(facts.model_type or "", _Family()), workload, size, config)
-    masks = workload.sequence_length if _masks(workload) else 0
-    return (16 + masks + 2 * size * hidden) * tokens + block.forward
+    per_pair = 1 if _masks(workload) else 0
+    if workload.attention == "eager":
+        per_pair += size * (1 + _known(facts, "num_attention_heads"))  # its weights outlive attention
+    return (16 + per_pair * workload.sequence_length + 2 * size * hidden) * tokens + block.forward
 
 
 def head_width(facts: ModelFacts, config: Mapping[str, object]) -> int:

@@ -406,7 +406,7 @@ REGISTER: tuple[Key, ...] = (
         Key("arguments", "", BOTH, _NOT, "another cache is generated with"),
         *"cache_implementation generation_kwargs use_transformers_continuous_batching use_transformers_paged".split(),
     ),
-    Key("arguments", "sync_ref_model", MEMORY, "at least", "ZeRO-3 gathers model and reference whole", applies=_stage_3),
+    Key("arguments", "sync_ref_model", MEMORY, "at least", "ZeRO-3 gathers both models whole", applies=_stage_3),
     Key("arguments", "cast_lm_head_to_fp32", BOTH, "at least", "the output head is kept and computed in fp32"),
     Key("arguments", "reward_model_name_or_path", BOTH, "at least", "a reward model is held beside the trained one"),
     # config.json
