@@ -330,7 +330,10 @@ FLIPS: dict[tuple[str, str], tuple[Job, Any]] = {
     ("arguments", "beta"): (grpo(), 0.04),
     ("arguments", "steps_per_generation"): (grpo(), 4),
     ("arguments", "generation_batch_size"): (grpo(), 64),
-    ("arguments", "num_iterations"): (grpo(steps_per_generation=1), 2),
+    ("arguments", "num_iterations"): (
+        replace(grpo(steps_per_generation=1), deepspeed={"zero_optimization": {"stage": 2}}),
+        2,
+    ),
     ("arguments", "ds3_gather_for_generation"): (grpo(), False),
     ("arguments", "vllm_mode"): (grpo(use_vllm=True), "server"),
     ("arguments", "vllm_gpu_memory_utilization"): (grpo(use_vllm=True), 0.4),

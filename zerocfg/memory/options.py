@@ -61,7 +61,7 @@ class Workload:
     def __post_init__(self) -> None:
         if self.micro_batch < 1 or self.sequence_length < 1:
             raise ValueError("a micro batch has at least one sample of one token")
-        if self.completion is not None and not (self.fused_loss and 0 < self.completion < self.sequence_length):
+        if self.completion is not None and not (self.fused_loss and 0 < self.completion <= self.sequence_length):
             raise ValueError("a completion is the end of a sequence, and its logits are never whole")
 
 
