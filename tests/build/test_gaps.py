@@ -340,3 +340,20 @@ def test_a_processor_is_not_told_to_fit_what_it_has_not(tmp_path: Path) -> None:
     best = forecast(built, tracing=False)
     assert best.word == "fits" and best.room is not None and best.host.high <= best.room
     assert json.dumps(built.plan.notes).count("may not fit") == 0
+
+
+def test_adapters_of_a_script_can_be_said_as_numbers(tmp_path: Path) -> None:
+    """What is trained of a model outside TRL: gradients, fp32 weights and moments are those of the adapters alone."""
+    whole = {"parameters": 8_000_000_000, "hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 128256}
+    shape = {"num_attention_heads": 32, "intermediate_size": 14336}
+    job = replace(zero(2), run={"model": {**whole, **shape}})
+    adapted = replace(job, run={"model": {**whole, **shape, "trainable_parameters": 20_000_000}})
+    sizes = {}
+    for name, one in (("whole", job), ("adapted", adapted)):
+        _, data, text = planned(tmp_path / name, one)
+        assert data, text
+        terms = {term["name"]: term["size"] for term in data["phases"]["step"]["terms"]}
+        sizes[name] = terms["master weights"]
+        assert data["phases"]["save"]["terms"], name
+    assert sizes["whole"] == pytest.approx(4 * 8e9 / 8, rel=1e-3)
+    assert sizes["adapted"] == pytest.approx(4 * 20e6 / 8, rel=1e-2)
