@@ -2,8 +2,8 @@
 
     python benchmarks/memory/predict_gpu.py [--card H100-SXM-80GB --out predictions-h100.json]
 
-Writes predictions.json, for one H200 unless another card is named: for each case the three figures, each phase, the parts of the peak and the verdict, with the
-hash of the formulas.
+Writes predictions.json, for one H200 unless another card is named: for each case the three figures, each phase, the
+parts of the peak and the verdict, with the hash of the formulas.
 """
 
 from __future__ import annotations

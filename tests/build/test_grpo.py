@@ -135,7 +135,7 @@ def test_adapters_are_switched_off_instead(tmp_path: Path) -> None:
         (replace(grpo(), run={"consumer": "trl", "sequence_length": 512}), "more than the 512 tokens of `max_compl"),
         (
             replace(grpo(), run={"consumer": "trl", "versions": {"trl": "1.14.0"}}),
-            "the loss of GRPOTrainer is modelled for TRL 1.15.0 and later",
+            "GRPOTrainer is modelled for TRL 1.15.0 and later",
         ),
         (torch_job(DDP, dtype="float32"), "load the model in 16 bit"),
         (grpo(use_transformers_continuous_batching=True), "continuous batching"),

@@ -33,7 +33,10 @@ def completion(read: Reader) -> int:
 def lacking(read: Reader, tokens: int, *, autocast: bool, sees: bool) -> str:
     """Why the activations are not known, in one line; empty where they are. ``tokens``: of a completion."""
     if not known_release(read):
-        return f"the loss of GRPOTrainer is modelled for TRL {completions.SINCE} and later, and others are admitted"
+        return (
+            f"GRPOTrainer is modelled for TRL {completions.SINCE} and later, and older releases are admitted; say "
+            f'`versions: {{trl: ">={completions.SINCE}"}}` in the run where that is so'
+        )
     if sees:
         return "GRPOTrainer is modelled for text alone, and the model reads images"
     if read.argument("use_transformers_continuous_batching") or read.argument("use_transformers_paged"):
