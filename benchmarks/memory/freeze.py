@@ -22,6 +22,7 @@ STATE = HERE / "results" / "state.json"
 RESULTS = {
     "published": HERE / "results" / "published.json",
     "predictions": HERE / "predictions.json",
+    "predictions for an H100": HERE / "predictions-h100.json",
     "gpu": HERE / "results" / "gpu.json",
 }
 

@@ -1,13 +1,14 @@
 """Predictions for the cases of ``cases.py``, made without a card before they are run.
 
-    python benchmarks/memory/predict_gpu.py
+    python benchmarks/memory/predict_gpu.py [--card H100-SXM-80GB --out predictions-h100.json]
 
-Writes predictions.json: for each case the three figures, each phase, the parts of the peak and the verdict, with the
-hash of the formulas.
+Writes predictions.json, for one H200 unless another card is named: for each case the three figures, each phase, the
+parts of the peak and the verdict, with the hash of the formulas.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -32,9 +33,9 @@ PHASES: dict[str, frozenset[Moment]] = {
 }
 
 
-def prediction_of(case: Case, capacity: int) -> dict[str, Any]:
-    """What one case is predicted to take, in bytes."""
-    facts, found = of_case(case.config, case.options, case.workload, CARD)
+def prediction_of(case: Case, capacity: int, name: str = CARD) -> dict[str, Any]:
+    """What one case is predicted to take on a card, in bytes."""
+    facts, found = of_case(case.config, case.options, case.workload, name)
     worst, verdict = found.worst, judge(found, capacity)
     bands = {name: getattr(found, name) for name in ("allocated", "reserved", "device")}
     return {
@@ -51,17 +52,21 @@ def prediction_of(case: Case, capacity: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    usable = card(CARD).planning_gib
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--card", default=CARD)
+    parser.add_argument("--out", type=Path, default=FILE)
+    asked = parser.parse_args()
+    usable = card(asked.card).planning_gib
     assert usable is not None
     capacity = int(usable * (1 << 30))
     formulas = formula_hash()  # now: they may be edited while this runs
     cases: dict[str, Any] = {}
     for case in CASES:
-        cases[case.name] = prediction_of(case, capacity)
+        cases[case.name] = prediction_of(case, capacity, asked.card)
         size = cases[case.name]["allocated"]
         print(f"{case.name:20} {size / 2**30:8.2f} GiB, {cases[case.name]['word']}", flush=True)
-    content = {"formulas": formulas, "card": CARD, "capacity": capacity, "cases": cases}
-    FILE.write_text(json.dumps(content, indent=1) + "\n")
+    content = {"formulas": formulas, "card": asked.card, "capacity": capacity, "cases": cases}
+    asked.out.write_text(json.dumps(content, indent=1) + "\n")
     write_state()
     return 0
 

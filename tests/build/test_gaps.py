@@ -181,13 +181,15 @@ def test_images_that_cannot_be_counted_give_no_figure(tmp_path: Path, images: di
         ("KTOTrainer", {}),
         ("RewardTrainer", {}),
         ("DPOTrainer", {}),
-        ("GRPOTrainer", {}),
+        ("RLOOTrainer", {}),
         ("SFTTrainer", {}),
         (None, {"desirable_weight": 1.0}),
         (None, {}),
     ],
 )
-def test_other_trainers_than_sft_have_no_verdict(trainer: str | None, recipe: dict[str, Any], tmp_path: Path) -> None:
+def test_other_trainers_than_sft_and_grpo_have_no_verdict(
+    trainer: str | None, recipe: dict[str, Any], tmp_path: Path
+) -> None:
     script = f"from trl import {trainer}\n{trainer}(model=None).train()\n" if trainer else ""
     job = Job(
         deepspeed={"zero_optimization": {"stage": 3}},
@@ -198,7 +200,7 @@ def test_other_trainers_than_sft_have_no_verdict(trainer: str | None, recipe: di
     _, data, text = planned(tmp_path, job)
     known = trainer == "SFTTrainer" or (trainer is None and not recipe)
     assert data["verdict"] == ("fits" if known else "unknown")
-    assert ("only supervised fine-tuning is modelled" in text) is not known
+    assert ("only supervised fine-tuning and GRPO are modelled" in text) is not known
     assert known or trainer is None or trainer in text
 
 
@@ -223,19 +225,19 @@ def test_evaluation_counts_where_it_may_hold_more(
     assert [gap["figures_are"] for gap in data["not_modelled"]] == (["at least"] if more else [])
 
 
-def test_generation_beside_training_is_named(tmp_path: Path) -> None:
-    def grpo(**recipe: Any) -> dict[str, Any]:
+def test_generation_beside_training_is_named_where_it_is_in_no_figure(tmp_path: Path) -> None:
+    def rloo(**recipe: Any) -> dict[str, Any]:
         job = Job(
             deepspeed={"zero_optimization": {"stage": 3}},
             recipe={**RECIPE, "use_vllm": True, **recipe},
             run={"consumer": "trl"},
-            script=TRAIN_SFT.replace("SFT", "GRPO"),
+            script=TRAIN_SFT.replace("SFT", "RLOO"),
         )
         return planned(tmp_path, job)[1]
 
-    (gap,) = grpo()["not_modelled"]
+    (gap,) = rloo()["not_modelled"]
     assert gap["keys"] == {"use_vllm": True} and gap["figures_are"] == "at least"
-    assert grpo(vllm_mode="server")["not_modelled"] == []
+    assert rloo(vllm_mode="server")["not_modelled"] == []
 
 
 # -- the words ---------------------------------------------------------------------------------------------------------
@@ -338,3 +340,20 @@ def test_a_processor_is_not_told_to_fit_what_it_has_not(tmp_path: Path) -> None:
     best = forecast(built, tracing=False)
     assert best.word == "fits" and best.room is not None and best.host.high <= best.room
     assert json.dumps(built.plan.notes).count("may not fit") == 0
+
+
+def test_adapters_of_a_script_can_be_said_as_numbers(tmp_path: Path) -> None:
+    """What is trained of a model outside TRL: gradients, fp32 weights and moments are those of the adapters alone."""
+    whole = {"parameters": 8_000_000_000, "hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 128256}
+    shape = {"num_attention_heads": 32, "intermediate_size": 14336}
+    job = replace(zero(2), run={"model": {**whole, **shape}})
+    adapted = replace(job, run={"model": {**whole, **shape, "trainable_parameters": 20_000_000}})
+    sizes = {}
+    for name, one in (("whole", job), ("adapted", adapted)):
+        _, data, text = planned(tmp_path / name, one)
+        assert data, text
+        terms = {term["name"]: term["size"] for term in data["phases"]["step"]["terms"]}
+        sizes[name] = terms["master weights"]
+        assert data["phases"]["save"]["terms"], name
+    assert sizes["whole"] == pytest.approx(4 * 8e9 / 8, rel=1e-3)
+    assert sizes["adapted"] == pytest.approx(4 * 20e6 / 8, rel=1e-2)

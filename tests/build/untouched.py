@@ -75,7 +75,16 @@ TRL: dict[str, str] = {
     "eos_token pad_token pad_to_multiple_of truncation_mode shuffle_dataset num_of_sequences test_split_size",
     "sequences are counted as long as they may be": "packing packing_strategy eval_packing",
     "names": "model_name_or_path model_revision model_adapter_name trust_remote_code base_model_attribute_name env "
-    "reward_funcs reward_model_name_or_path",
-    "numbers of the training": "lora_alpha lora_task_type use_rslora router_aux_loss_coef ignore_bias_buffers",
-    "of a feature whose switch is in the register": "bnb_4bit_* gradient_checkpointing_use_reentrant",
+    "reward_funcs",
+    "numbers of the training": "lora_alpha lora_task_type use_rslora router_aux_loss_coef ignore_bias_buffers "
+    "disable_dropout",
+    "of a feature whose switch is in the register": "bnb_4bit_* gradient_checkpointing_use_reentrant "
+    "transformers_continuous_batching_config num_generations_eval ref_model_*",
+    "GRPO: numbers of each token or of each sample": "epsilon* delta sapo_* vespo_* importance_sampling_level "
+    "reward_weights multi_objective_aggregation scale_rewards mask_truncated_completions *entropy* "
+    "off_policy_mask_threshold use_bias_correction_kl vllm_importance_sampling_*",
+    "GRPO: within the share of vLLM, or of its server": "vllm_model_impl vllm_structured_outputs_regex vllm_server_* "
+    "vllm_group_port vllm_max_model_len* vllm_tensor_parallel_size vllm_device vllm_dtype vllm_guided_decoding_regex",
+    "GRPO: within `max_completion_length` and `sequence_length`": "max_tool_calling_iterations max_prompt_length",
+    "GRPO: reports": "num_completions_to_print wandb_log_unique_prompts",
 }

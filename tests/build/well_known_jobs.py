@@ -28,6 +28,7 @@ from zerocfg.models.known import known_config
 from zerocfg.resolve.build import build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
 from zerocfg.resolve.explain.forecast import forecast
+from zerocfg.resolve.model.gaps import touching
 from zerocfg.resolve.model_plans import find_model, plans_of
 from zerocfg.resolve.search.choice import describe_plan
 from zerocfg.resolve.spec.spec_file import read_spec
@@ -70,7 +71,14 @@ runs:
     model: Qwen/Qwen2.5-1.5B
     recipe: recipe.yaml
     hardware: 8xH100-80GB
+    sequence_length: 1536
     goals: {global_batch_size: 64}
+"""
+GRPO_SCRIPT = """\
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser
+
+script, arguments, model = TrlParser((ScriptArguments, GRPOConfig, ModelConfig)).parse_args_and_config()
+GRPOTrainer(model.model_name_or_path, reward_funcs=len, args=arguments).train()
 """
 GRPO_RECIPE = """\
 output_dir: out
@@ -124,6 +132,7 @@ bf16: true
 SHOWN = {
     "grpo/zerocfg.yaml": GRPO,
     "grpo/recipe.yaml": GRPO_RECIPE,
+    "grpo/train.py": GRPO_SCRIPT,
     "lora/zerocfg.yaml": LORA,
     "lora/recipe.yaml": LORA_RECIPE,
     "vision/zerocfg.yaml": SIGHTED,
@@ -153,7 +162,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """``capacity`` in bytes; ``lacking`` what is not in the figures."""
+    """``capacity`` in bytes; ``lacking`` what is not in its figures of memory."""
 
     title: str
     hardware: str
@@ -179,7 +188,7 @@ def _write(folder: Path) -> None:
     for name, text in SHOWN.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    for name in ("grpo", "lora", "vision"):
+    for name in ("lora", "vision"):
         (folder / name / "train.py").write_text("")
     nodes = load_hardware("2x8xA100-80GB").model_copy(update={"link_between_nodes": INFINIBAND})
     (folder / "nodes.json").write_text(write_text(nodes))
@@ -217,7 +226,7 @@ def _job(title: str, line: str) -> Job:
     known = forecast(built, tracing=False, changes=False)
     profile = built.inputs.profile
     assert profile is not None and known.capacity is not None and built.plan is not None
-    gaps = tuple(f"`{name}`" for gap in known.gaps for name, _ in gap.keys)
+    gaps = tuple(f"`{name}`" for gap in touching(known.gaps, "memory") for name, _ in gap.keys)
     lacking = gaps if known.prediction.complete else ("activations", *gaps)
     if rows[0].own:
         others = [row for row in rows[1:] if _way(row) != _way(rows[0])]
@@ -285,7 +294,7 @@ def lines() -> str:
 
 
 def files() -> str:
-    kinds = {".yaml": "yaml", ".json": "json"}
+    kinds = {".yaml": "yaml", ".json": "json", ".py": "python"}
     return "\n".join(f"`{name}`:\n\n```{kinds[Path(name).suffix]}\n{text}```\n" for name, text in SHOWN.items())
 
 

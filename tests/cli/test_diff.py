@@ -285,3 +285,19 @@ def test_what_will_fail_is_said(zerocfg: Cli, write: Any) -> None:
     write("c.json", {"zero_optimization": {"stage": 2}})
     outcome = zerocfg("diff", a, b)
     assert outcome.code == 1 and "+ will fail, b.yaml:3:3: there is no file 'nowhere.json'" in outcome.out
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_a_launch_line_that_names_its_processes_alone(ranks: int, zerocfg: Cli, write: Any) -> None:
+    """Several processes without another option are data parallel, for `diff` as for `explain`."""
+    made = 'Trainer(model=None, args=TrainingArguments(output_dir="o")).train()'
+    write("train.py", f"from transformers import Trainer, TrainingArguments\n{made}\n")
+    write(
+        "train.sh",
+        f"accelerate launch --num_processes {ranks} train.py\naccelerate launch --num_processes 1 train.py\n",
+    )
+    found = differences(zerocfg, "train.sh:1", "train.sh:2")
+    assert (found["num_processes"], found["engine"]) == ((ranks, 1), ("ddp", "single"))
+    told = zerocfg("explain", "--run", "train.sh:1").out.splitlines()
+    rows = {words[0]: words[1] for words in map(str.split, told) if len(words) > 1}
+    assert (rows["num_processes"], rows["engine"]) == (str(ranks), '"ddp"')

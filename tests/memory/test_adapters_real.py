@@ -92,7 +92,7 @@ def test_each_matrix_of_an_adapter_is_a_flat_parameter(name: str, measured: dict
     assert trained == facts_of(name).adapters * layers
     assert {one["dtype"] for one in found if one["trained"]} == {"torch.float32"}
     assert {one["dtype"] for one in found if not one["trained"]} == {"torch.bfloat16"}
-    units = sharding._units(facts_of(name), fsdp1=True)
+    units = sharding.units_of(facts_of(name), fsdp1=True)
     assert (units.tail, units.blocks) == (root, (layer,) * layers)
 
 

@@ -165,3 +165,18 @@ def test_every_case_has_its_own_name_and_the_set_covers_what_was_promised() -> N
     assert any(getattr(case.options, "offload_optimizer", "none") == "cpu" for case in CASES)
     vocabularies = {case.config["vocab_size"] for case in CASES}
     assert 32000 in vocabularies and max(vocabularies) >= 128000
+
+
+def test_both_cards_have_predictions_of_every_case() -> None:
+    """A tensor takes as much on either; a case that an H100 cannot hold is said not to fit it."""
+    folder = ROOT / "benchmarks" / "memory"
+    h200, h100 = (json.loads((folder / f"predictions{end}.json").read_text()) for end in ("", "-h100"))
+    assert (h200["card"], h100["card"]) == ("H200-SXM-141GB", "H100-SXM-80GB")
+    assert h200["cases"].keys() == h100["cases"].keys() == {case.name for case in CASES}
+    assert h200["formulas"] == h100["formulas"]
+    for name, one in h100["cases"].items():
+        assert one["allocated"] == h200["cases"][name]["allocated"], name
+        low, expected, high = one["bands"]["device"]
+        word = "fits" if high <= h100["capacity"] else "likely" if expected <= h100["capacity"] else "unlikely"
+        assert one["word"] == ("does not fit" if low > h100["capacity"] else word), name
+    assert h100["cases"]["z2-7b-tight"]["word"] == "does not fit"

@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.llamas import LLAMA_3_8B as LLAMA_8B
 from zerocfg.hardware.catalogue import parse_hardware
+from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.measured_spread import MEASURED
 from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.memory.overhead import GIB, MIB, Band, around, doubts, figures, workspaces
-from zerocfg.memory.predict import Prediction
+from zerocfg.memory.predict import Prediction, predict
 from zerocfg.memory.spread import COVERED, ENDS, Spread, below, chance_below, deviation_below
 from zerocfg.memory.terms import ALWAYS, Estimate, Held, Term
 from zerocfg.memory.verdict import UNKNOWN, Judge, Setting, Verdict, compare, judge, ladder, percent, worse
+from zerocfg.models.model_facts import from_config
 
 H200, A100, CPU = (parse_hardware(name).accelerator for name in ("H200", "A100", "cpu"))
 
@@ -247,6 +250,35 @@ class TestLadder:
         found = ladder(Setting(options, Workload(4, 2048)), lambda _: prediction(GIB), within(GIB // 2))
         assert found.single
         assert len({rung.what for rung in found.single}) == len(found.single)
+
+    @pytest.mark.parametrize(
+        ("given", "offered"),
+        [
+            ({}, {"stage3_max_live_parameters and stage3_max_reuse_distance 30000000"}),
+            ({"max_live_parameters": 30_000_000}, set()),
+            ({"max_reuse_distance": 30_000_000}, set()),
+            (
+                {"max_live_parameters": 30_000_000, "param_persistence_threshold": 100_001},
+                {"stage3_param_persistence_threshold 100000"},
+            ),
+        ],
+    )
+    def test_what_zero_3_keeps_gathered_is_a_change(self, given: dict[str, int], offered: set[str]) -> None:
+        for stage in (2, 3):
+            found = ladder(Setting(Options(stage, 8, **given), Workload(1, 512)), simple, within(GIB))
+            wanted = offered if stage == 3 else set()
+            assert {rung.what for rung in found.single if rung.what.startswith("stage3_")} == wanted
+
+    def test_of_parameters_kept_gathered_their_bytes_are_saved(self) -> None:
+        """A billion elements of 16 bit at the turn to backward by default, less what is left of it."""
+        facts = from_config(LLAMA_8B)
+        timeline = by_formula(facts, Workload(1, 512, True, fused_loss=True), "bf16", LLAMA_8B)
+        own = Setting(Options(3, 8), Workload(1, 512, True, fused_loss=True))
+        found = ladder(own, lambda one: predict(facts, one.options, timeline), within(GIB))
+        (fewer,) = [rung for rung in found.single if rung.what.startswith("stage3_max_live")]
+        before = predict(facts, own.options, timeline).estimate.held("device", "backward").size
+        after = fewer.prediction.estimate.held("device", "backward").size
+        assert 0.2 * 2e9 < before - after <= 2e9
 
     @given(st.integers(1, 64), st.integers(256, 8192), st.integers(1, 60))
     def test_what_is_promised_fits_and_nothing_in_it_can_be_left_out(self, micro: int, tokens: int, room: int) -> None:

@@ -20,7 +20,11 @@ def run(
     """A trace, or with ``fake`` false the same on real tensors; ``alike`` leaves out what only CUDA does."""
     read = read_config(config)
     batch = Batch(
-        workload.micro_batch, workload.sequence_length, workload.gradient_checkpointing, fused_loss=workload.fused_loss
+        workload.micro_batch,
+        workload.sequence_length,
+        workload.gradient_checkpointing,
+        fused_loss=workload.fused_loss,
+        completion=workload.completion,
     )
     architectures = config.get("architectures") or ()
     attention = attention_of(read, architectures, workload.attention)

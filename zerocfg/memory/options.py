@@ -44,7 +44,9 @@ class Workload:
     ``micro_batch`` samples of ``sequence_length`` tokens. ``fused_loss``: logits never exist as a whole (Liger kernels,
     cut cross entropy). ``autocast``: parameters are fp32 and computed with in 16 bit by torch.autocast (accelerate and
     the Trainer without DeepSpeed); else the parameters have the dtype of the computation. ``images``: what a model that
-    sees gets beside text; the tokens that they become are among those of the sequence.
+    sees gets beside text; the tokens that they become are among those of the sequence. ``completion``: the tokens at
+    its end whose log-probabilities are trained on (GRPO), behind a prompt that is padded to the longest one; logits
+    then exist a tile at a time, so that ``fused_loss`` is true.
     """
 
     micro_batch: int
@@ -54,10 +56,35 @@ class Workload:
     fused_loss: bool = False
     autocast: bool = False
     images: Images | None = None
+    completion: int | None = None
 
     def __post_init__(self) -> None:
         if self.micro_batch < 1 or self.sequence_length < 1:
             raise ValueError("a micro batch has at least one sample of one token")
+        if self.completion is not None and not (self.fused_loss and 0 < self.completion <= self.sequence_length):
+            raise ValueError("a completion is the end of a sequence, and its logits are never whole")
+
+
+@dataclass(frozen=True, slots=True)
+class Rollouts:
+    """How a trainer samples the completions that it trains on (GRPO of TRL).
+
+    ``by``: what generates them; ``share`` of each card is vLLM's where it is colocated, except while it ``sleeps``.
+    ``steps``: micro batches that are generated together; None: those of an optimizer step. They are trained on
+    ``iterations`` times. ``gathers``: ZeRO-3 gathers the whole model to generate (``ds3_gather_for_generation``).
+    ``per_logit``: bytes of a logit while transformers samples from it. ``reference``: a frozen copy of the model beside
+    it, ``reference_width`` bytes an element as it is loaded.
+    """
+
+    by: Literal["transformers", "colocated vLLM", "vLLM server"] = "transformers"
+    share: float = 0.0
+    sleeps: bool = False
+    steps: int | None = None
+    iterations: int = 1
+    gathers: bool = True
+    per_logit: int = 18
+    reference: bool = False
+    reference_width: int = 2
 
 
 @dataclass(frozen=True)

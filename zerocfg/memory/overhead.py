@@ -59,9 +59,15 @@ def figures(held: Held, error: float, accelerator: Accelerator | None, world_siz
 
     ``error``: half of the width of the activations' own band, as a share of them.
     """
-    beside = outside(accelerator, world_size)
-    allocated, reserved, device = doubts(held.size, traced(held), error, beside)
-    return around(*allocated), around(*reserved), around(*device)
+    beside, share = outside(accelerator, world_size), shared(held)
+    found = [around(*one) for one in doubts(held.size - share, traced(held), error, beside)]
+    allocated, reserved, device = (Band(one.low + share, one.expected + share, one.high + share) for one in found)
+    return allocated, reserved, device
+
+
+def shared(held: Held) -> int:
+    """Bytes that are given away as a share of the card, which is not exceeded and no less."""
+    return sum(size for term, size in held.parts if term.kind == "share")
 
 
 def traced(held: Held) -> int:

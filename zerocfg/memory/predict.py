@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from zerocfg.memory.host import rounding_terms
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.overhead import Band, figures, workspaces
+from zerocfg.memory.rollouts import Sampling, sampling_terms
 from zerocfg.memory.sharding import torch_terms
 from zerocfg.memory.terms import Estimate, Held, Term
 from zerocfg.memory.zero.replay import zero_terms
@@ -63,12 +64,17 @@ def predict(
     timeline: Timeline | None,
     accelerator: Accelerator | None = None,
     terms: tuple[Term, ...] | None = None,
+    sampling: Sampling | None = None,
 ) -> Prediction:
-    """The memory of one rank. Raises ValueError when the number of parameters is not known.
+    """The memory of one rank. Raises ValueError when the number of parameters is not known, or what sampling takes.
 
     ``terms``: those of :func:`terms_of`, where a caller compares many micro batches and has them already.
+    ``sampling``: how the completions are sampled that it trains on.
     """
-    estimate = Estimate(terms_of(facts, options, accelerator) if terms is None else terms, timeline)
+    terms = terms_of(facts, options, accelerator) if terms is None else terms
+    if sampling is not None:
+        terms = (*terms, *sampling_terms(facts, options, terms, accelerator, sampling))
+    estimate = Estimate(terms, timeline)
     worst = estimate.peak("device")
     error = timeline.error if timeline else 0.0
     return Prediction(estimate, worst, *figures(worst, error, accelerator, options.world_size), timeline is not None)

@@ -116,7 +116,7 @@ def _replicated(facts: ModelFacts, options: TorchOptions, base: Base | None) -> 
 
 
 @dataclass(frozen=True)
-class _Units:
+class Units:
     """Elements of what is sharded as one: an embedding on its own (0: it is part of the tail), blocks, and the tail."""
 
     embedding: int
@@ -125,7 +125,7 @@ class _Units:
     head: int  # of the tail, what has its gradient before the blocks go backward
 
 
-def _units(facts: ModelFacts, fsdp1: bool) -> _Units:
+def units_of(facts: ModelFacts, fsdp1: bool) -> Units:
     """FSDP 1 keeps all that is outside of blocks in its root; accelerate gives FSDP 2 an embedding that is not tied on
     its own, and final norm and head as one (accelerate/utils/fsdp_utils.py: fsdp2_prepare_model)."""
     blocks = tuple(sum(map(sum, part.modules)) for part in facts.layout if part.block for _ in range(part.times))
@@ -144,7 +144,7 @@ def _units(facts: ModelFacts, fsdp1: bool) -> _Units:
     embedding = 0 if fsdp1 or facts.tied_embeddings else table
     tail = outside - embedding
     head = tail - table if fsdp1 and not facts.tied_embeddings else tail
-    return _Units(embedding, blocks, tail, head)
+    return Units(embedding, blocks, tail, head)
 
 
 class _Walk:
@@ -154,7 +154,7 @@ class _Walk:
     """
 
     def __init__(self, facts: ModelFacts, options: TorchOptions) -> None:
-        self.units, self.options = _units(facts, options.kind == "fsdp1"), options
+        self.units, self.options = units_of(facts, options.kind == "fsdp1"), options
         self.kept, self.low = _widths(options)
         self.mixed = self.kept != self.low
         self.ranks = options.shard_ranks or options.world_size

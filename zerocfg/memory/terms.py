@@ -1,7 +1,7 @@
 """The vocabulary of memory predictions: terms, the moments of a training step at which they are held, and their peak.
 
 All sizes are bytes of one rank. A step goes through seven moments, always in this order; what a user reads are the
-four phases that they belong to.
+four phases that they belong to. A trainer that samples what it trains on has two more before them.
 """
 
 from __future__ import annotations
@@ -11,17 +11,24 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Place = Literal["device", "host", "nvme"]
-Moment = Literal["init", "forward", "loss", "head backward", "backward", "step", "save"]
-Phase = Literal["init", "forward+backward", "step", "save"]
-Kind = Literal["parameters", "gradients", "optimizer", "buffers", "activations", "logits", "temporaries", "outside"]
+Moment = Literal["init", "generation", "scoring", "forward", "loss", "head backward", "backward", "step", "save"]
+Phase = Literal["init", "generation", "forward+backward", "step", "save"]
+Kind = Literal[
+    "parameters", "gradients", "optimizer", "buffers", "activations", "logits", "temporaries", "outside", "share"
+]
 
 MOMENTS: tuple[Moment, ...] = ("init", "forward", "loss", "head backward", "backward", "step", "save")
 """init: until the engine is built. forward: the blocks. loss: output head and loss. head backward: their backward, from
 its first kernel to the last gradient of the head. backward: that of the blocks and the embedding. step: optimizer.
 save: a checkpoint."""
 
+SAMPLING: tuple[Moment, ...] = ("generation", "scoring")
+"""generation: completions are sampled. scoring: the log-probabilities that their loss compares them with are computed,
+without gradients. Only where something is held in them that belongs to them."""
 PHASE_OF: dict[Moment, Phase] = {
     "init": "init",
+    "generation": "generation",
+    "scoring": "generation",
     "forward": "forward+backward",
     "loss": "forward+backward",
     "head backward": "forward+backward",
@@ -42,6 +49,7 @@ class Term:
     """``size`` bytes of one rank at ``place``, held during ``moments``.
 
     ``grows``: gradients that are kept as backward produces them; ``size`` is what they are when all exist.
+    ``kind`` "share": as much of the card as it is given, whatever is in it.
     ``source`` is where the library allocates it ("stage3.py: _setup_for_real_optimizer"), ``holds_for`` the releases
     that this was checked with, as a clause of PEP 440.
     """
@@ -128,14 +136,15 @@ class Estimate:
         parts.append((Term("activations and temporaries", rest, "device", WORK, "activations", source), rest))
         return _sorted(place, moment, parts)
 
-    def peak(self, place: Place, moments: Iterable[Moment] = MOMENTS) -> Held:
+    def peak(self, place: Place, moments: Iterable[Moment] = (*MOMENTS, *SAMPLING)) -> Held:
         """The worst moment of a place."""
         return max((self.held(place, moment) for moment in moments), key=lambda held: held.size)
 
     def phases(self, place: Place) -> dict[Phase, Held]:
         """The worst moment of each phase."""
         found: dict[Phase, Held] = {}
-        for moment in MOMENTS:
+        samples = any(moment in term.moments for term in self.terms for moment in SAMPLING)
+        for moment in (MOMENTS[0], *(SAMPLING if samples else ()), *MOMENTS[1:]):
             held = self.held(place, moment)
             phase = PHASE_OF[moment]
             if phase not in found or held.size > found[phase].size:

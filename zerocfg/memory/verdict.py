@@ -24,6 +24,8 @@ SHORTER = "sequences of"
 AFTER_EACH = "gradients are reduced after every micro batch"
 FOR_EACH = "parameters are gathered for every micro batch"
 SMALL_GROUP = 100_000_000  # elements of one optimizer sub group
+FEW_LIVE = 30_000_000  # elements that ZeRO-3 keeps gathered for their next use
+SMALL_PARAMETER = 100_000  # elements; DeepSpeed's default of what ZeRO-3 keeps whole
 
 
 BY_CHANCE: tuple[Word, ...] = ("fits", "likely", "unlikely", "does not fit")
@@ -227,7 +229,9 @@ def _changes(setting: Setting) -> Iterator[Step]:
     elif options.world_size > 1 and options.kind == "ddp":
         yield from _deepspeed(options, work)
     half = work.sequence_length // 2 if work is not None else 0
-    if work is not None and work.sequence_length > 512 and half >= (work.images.tokens if work.images else 0):
+    # Of a completion it is `max_completion_length` that could be shorter.
+    shortens = work is not None and work.sequence_length > 512 and work.completion is None
+    if work is not None and shortens and half >= (work.images.tokens if work.images else 0):
         shorter = Setting(options, replace(work, sequence_length=half))
         yield Step(f"{SHORTER} {half} tokens", "another training", shorter)
 
@@ -256,6 +260,14 @@ def _free(options: Options, work: Workload | None) -> Iterator[Step]:
     if options.stage == 3 and options.offload_optimizer == "none" and options.sub_group_size > SMALL_GROUP:
         smaller = Setting(replace(options, sub_group_size=SMALL_GROUP), work)
         yield Step(f"sub_group_size {SMALL_GROUP}", "a few more kernels a step", smaller)
+    if options.stage == 3 and min(options.max_live_parameters, options.max_reuse_distance) > FEW_LIVE:
+        fewer = Setting(replace(options, max_live_parameters=FEW_LIVE, max_reuse_distance=FEW_LIVE), work)
+        what = f"stage3_max_live_parameters and stage3_max_reuse_distance {FEW_LIVE}"
+        yield Step(what, "what was kept for backward is gathered again", fewer)
+    if options.stage == 3 and options.param_persistence_threshold > SMALL_PARAMETER:
+        shared = Setting(replace(options, param_persistence_threshold=SMALL_PARAMETER), work)
+        what = f"stage3_param_persistence_threshold {SMALL_PARAMETER}"
+        yield Step(what, "more small parameters are gathered", shared)
 
 
 def _more_sharding(options: Options, work: Workload | None) -> Iterator[Step]:

@@ -238,7 +238,10 @@ class RunSpec(Section):
         gt=0,
     )
     sequence_length: Count | None = key(
-        None, "Tokens of one sample, padded or packed; memory and time are predicted for it.", unit="tokens", gt=0
+        None,
+        "Tokens of one sample, padded or packed (GRPO: prompt and completion); memory and time are predicted for it.",
+        unit="tokens",
+        gt=0,
     )
     images: SampleImages | None = key(
         None, "Images of one sample; without it no activations are predicted for a model that reads images."

@@ -15,6 +15,7 @@ import transformers
 from torch import nn
 
 from . import cuda
+from .completions import completion_loss
 from .fused import fused_loss
 from .model import DTYPES, blocks_of
 from .storages import Storages
@@ -31,6 +32,7 @@ class Batch:
     fused_loss: bool = False
     autocast: str | None = None  # the dtype of the computation, when parameters are fp32
     keeps_outputs: bool = False  # a loop of one's own, whose `outputs` live until the next step; not the Trainer
+    completion: int | None = None  # tokens at the end whose log-probabilities are trained on, behind a padded prompt
 
 
 @dataclass
@@ -91,6 +93,8 @@ def _loss(
     with ExitStack() as stack:
         if batch.autocast:
             stack.enter_context(torch.autocast("cpu", DTYPES[batch.autocast]))
+        if batch.completion:
+            return completion_loss(model, ids, batch.completion), None
         if batch.fused_loss:
             return fused_loss(model, ids, labels), None
         if type(model).__name__.endswith("ForSequenceClassification"):

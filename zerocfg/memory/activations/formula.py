@@ -17,6 +17,10 @@ autograd saves in the blocks of transformers 5 (``models/llama/modeling_llama.py
   embedding's and is added to it: three at once.
 
 A fused loss keeps the gradients of the hidden states and of the head instead, and about ``eh`` for one chunk's logits.
+
+Where a completion is trained on, prompts of several lengths are padded, so that attention has a mask: keys and values
+are then repeated for every query head, and each layer keeps the mask as numbers, ``e`` for each pair of tokens. Its
+log-probabilities come from :mod:`.completions`.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from zerocfg.memory.activations.completions import head_backward, head_forward
 from zerocfg.memory.activations.vision import with_images
 from zerocfg.memory.options import BYTES, Precision, Workload
 from zerocfg.memory.terms import Moment, Segment, Timeline
@@ -118,7 +123,7 @@ def _of_text(
     norm, _ = _norms(family, size, hidden)
     checkpointing = workload.gradient_checkpointing
     kept = row if checkpointing else block.saved
-    start = 16 * tokens
+    start = (16 + (workload.sequence_length if _masks(workload) else 0)) * tokens
     blocks = start + layers * kept
     frozen = trainable < (facts.parameters or 0)
     head = 0 if frozen else size * vocabulary * hidden
@@ -128,6 +133,11 @@ def _of_text(
         forward_loss, backward_loss = (part + size * tokens * vocabulary for part in (forward_loss, backward_loss))
     if workload.fused_loss:
         forward_loss = backward_loss = 2 * row + head
+    if workload.completion:
+        scored = workload.micro_batch * workload.completion
+        forward_loss = head_forward(scored, hidden, size)
+        # The result of the last norm is left when the log-probabilities are there.
+        backward_loss = head_backward(scored, hidden, vocabulary, size, trained=not frozen) - row
     ready = blocks + norm * tokens
     segments = [
         Segment("forward", blocks + max(block.forward if checkpointing else 0, (8 + 2 * size) * hidden * tokens)),
@@ -146,7 +156,7 @@ def _of_text(
         Segment("backward", start + row + (3 if tied else 1) * head, min(trainable, of_head + layers * share))
     )
     worst = max(segments, key=lambda one: one.size)
-    known = facts.model_type in _FAMILIES and not facts.num_experts and not frozen
+    known = is_known(facts) and not frozen and not (workload.completion and workload.attention == "eager")
     return Timeline(
         segments=tuple(segments),
         elements=trainable,
@@ -157,6 +167,28 @@ def _of_text(
 
 
 _HEAD: tuple[Moment, ...] = ("loss", "head backward")
+
+
+def is_known(facts: ModelFacts) -> bool:
+    """Whether the formulas were held against traces of this dense family."""
+    return facts.model_type in _FAMILIES and not facts.num_experts
+
+
+def forward_alone(facts: ModelFacts, workload: Workload, precision: Precision, config: Mapping[str, object]) -> int:
+    """Bytes that the blocks take at most where no backward follows: nothing is saved. Raises ValueError when a width is
+    not known."""
+    hidden, size = _known(facts, "hidden_size"), BYTES[precision]
+    tokens = workload.micro_batch * workload.sequence_length
+    block = _block(facts, _FAMILIES.get(facts.model_type or "", _Family()), workload, size, config)
+    per_pair = 1 if _masks(workload) else 0
+    if workload.attention == "eager":
+        per_pair += size * (1 + _known(facts, "num_attention_heads"))  # its weights outlive attention
+    return (16 + per_pair * workload.sequence_length + 2 * size * hidden) * tokens + block.forward
+
+
+def head_width(facts: ModelFacts, config: Mapping[str, object]) -> int:
+    """Elements of one head. Raises ValueError when it is not known."""
+    return _whole(config, "head_dim", _known(facts, "hidden_size") // _known(facts, "num_attention_heads"))
 
 
 def _norms(family: _Family, size: int, width: int) -> tuple[int, int]:
@@ -184,11 +216,12 @@ def _block(facts: ModelFacts, family: _Family, workload: Workload, size: int, co
     # Attention: what it saves, and what it takes at most beyond that in backward and in forward.
     # transformers runs a class with soft caps eagerly where sdpa is asked for.
     eager = workload.attention == "eager" or (family.soft_cap and workload.attention == "sdpa")
-    materialised = eager or (size == 4 and groups != heads)
+    masks = _masks(workload) and not eager
+    materialised = eager or (size == 4 and groups != heads and not masks)
     scores = heads * length if materialised else 0
     per_score = (4 + (size if size == 2 else 0)) + (size if family.soft_cap else 0)
-    saved += 4 * size * queries if materialised else size * 2 * (queries + keys) + 4 * heads
-    saved += scores * per_score
+    saved += 4 * size * queries if materialised or masks else size * 2 * (queries + keys)
+    saved += scores * per_score if materialised else 4 * heads + (size * length if masks else 0)
     # Feed-forward part.
     routed = 1
     inner = facts.intermediate_size or 4 * hidden
@@ -204,6 +237,11 @@ def _block(facts: ModelFacts, family: _Family, workload: Workload, size: int, co
         (3 if family.gated else 2) * wide + 2 * size * hidden, 10 * scores + 3 * size * queries + size * hidden
     )
     return _Block(saved=saved * tokens, backward=size * hidden * tokens + max(feed, attend), forward=forward * tokens)
+
+
+def _masks(workload: Workload) -> bool:
+    """Whether attention gets a mask of all pairs of tokens; flash attention takes padding away instead."""
+    return workload.completion is not None and workload.attention != "flash_attention_2"
 
 
 def _whole(config: Mapping[str, object], name: str, otherwise: int) -> int:

@@ -127,6 +127,7 @@ def trace_all(
                 "keeps_outputs": keeps_outputs,
                 "fused_loss": workload.fused_loss,
                 "autocast": precision if workload.autocast and precision != "fp32" else None,
+                "completion": workload.completion,
             },
             "adapters": adapters,
             "full": full,

@@ -101,7 +101,8 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         facts = _counted(facts, activations.built)
 
     def evaluate(setting: Setting) -> Prediction:
-        return predict(facts, setting.options, activations.of(setup, setting.workload), device)
+        sampling = activations.sampling(setup, setting.workload)
+        return predict(facts, setting.options, activations.of(setup, setting.workload), device, sampling=sampling)
 
     def slowness(setting: Setting) -> float | None:
         time = _time(facts, setting, profile)
@@ -115,7 +116,8 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
 
     own = Setting(setup.options, setup.workload)
     base = base_of(plan.model_config, setup)
-    prediction = predict(facts, setup.options, timeline, device, terms_of(facts, setup.options, device, base))
+    terms, sampling = terms_of(facts, setup.options, device, base), activations.sampling(setup, setup.workload)
+    prediction = predict(facts, setup.options, timeline, device, terms, sampling)
     steps = None
     followed = all(gap.standing == "at most" for gap in touching(gaps, "memory"))
     # What becomes of a quantised base under another engine is not modelled.

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.budgets import TRACE_SECONDS
 from zerocfg.memory.activations.formula import by_formula
+from zerocfg.memory.activations.generation import cached
 from zerocfg.memory.activations.tracer_process import TraceError
 from zerocfg.memory.activations.tracing import Adapters, Traced, trace, trace_all
 from zerocfg.memory.activations.vision import with_images
 from zerocfg.memory.lora import Base, adapters, default_targets, of_layer, quantised_base
+from zerocfg.memory.rollouts import Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +39,27 @@ class Activations:
             return None
         asked = (workload, setup.precision)
         if asked not in self._found:
-            self._found[asked] = self._traced(setup, workload) or self._formula(setup, workload)
+            known = self._generates(setup)
+            self._found[asked] = (self._traced(setup, workload) or self._formula(setup, workload)) if known else None
         return self._found[asked]
+
+    def sampling(self, setup: Setup, workload: Workload | None) -> Sampling | None:
+        """How what is trained on is sampled; of a micro batch whose activations are not known only what is beside."""
+        if setup.rollouts is None:
+            return None
+        known = self.of(setup, workload) is not None
+        return Sampling(setup.rollouts, workload if known else None, self.config or {})
+
+    def _generates(self, setup: Setup) -> bool:
+        """Whether what it takes to sample is known, where it samples."""
+        if setup.rollouts is None or (setup.rollouts.by != "transformers" and not setup.rollouts.reference):
+            return True
+        try:
+            cached(self.facts, setup.precision, self.config or {})
+        except ValueError as error:
+            self._note(f"activations are not known: {error}")
+            return False
+        return True
 
     def prepare(self, setup: Setup, workloads: Sequence[Workload]) -> None:
         """Traces several micro batches in one process, which saves importing torch for each."""

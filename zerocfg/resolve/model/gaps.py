@@ -49,6 +49,7 @@ def gaps_of(
     found: dict[tuple[str, Standing, tuple[Touch, ...]], list[tuple[str, Any]]] = {}
     for key in REGISTER:
         written = _value(key, run, sight, config)
+        written = key.default if written is None else written
         if not key.is_quiet(written) and key.applies(sight):
             standing: Standing = "not modelled" if key.standing == "modelled" else key.standing
             found.setdefault((key.effect, standing, key.touches), []).append((_spelled(key), written))

@@ -15,6 +15,7 @@ from zerocfg.memory.host import rounding_terms
 from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import predict
+from zerocfg.memory.rollouts import Sampling
 from zerocfg.memory.terms import TRAINING, Estimate, Place, Term
 from zerocfg.memory.zero.replay import zero_terms
 from zerocfg.resolve.model.gaps import gaps_of, touching
@@ -135,8 +136,16 @@ class _Predicted:
         if low is None or high is None or self.profile is None:
             return None
         device = self.profile.accelerator
-        least, most = predict(self.facts, _least(options), low, device), predict(self.facts, options, high, device)
+        try:
+            least = predict(self.facts, _least(options), low, device, sampling=self.sampling(work))
+            most = predict(self.facts, options, high, device, sampling=self.sampling(work))
+        except ValueError:
+            return None  # what it generates with is not known
         return least.device.low / GIB, most.device.high / GIB
+
+    def sampling(self, work: Workload) -> Sampling | None:
+        rollouts = self.setup.rollouts if self.setup else None
+        return None if rollouts is None else Sampling(rollouts, work, self.config or {})
 
     def timeline(self, work: Workload) -> Timeline | None:
         assert self.setup is not None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from zerocfg.models.layers import LAYER_CLASSES
+from zerocfg.resolve.model import grpo
 from zerocfg.resolve.model.setup import CHECKPOINTING, OPTIMIZERS, SIZES, SWITCHES, ZERO, Setup
 from zerocfg.run.model import UNKNOWN
 from zerocfg.run.stages.fsdp import PARALLEL
@@ -50,8 +51,8 @@ class Key:
     ``standing``: "modelled": predictions follow it. Else they are made as if it had no effect, and so "at least" or "at
     most" what the run takes, or neither of both ("not modelled"); ``effect`` says why.
     ``quiet``: values that do nothing; of a modelled key those that are followed, None where all of them are.
-    ``exported``: no setting holds it, only the variable that the launcher exports. ``applies``: whether it has an
-    effect at all in a run.
+    ``exported``: no setting holds it, only the variable that the launcher exports. ``default``: what it is where nobody
+    writes it, of a key that has an effect then, too. ``applies``: whether it has an effect at all in a run.
     """
 
     place: Place
@@ -61,6 +62,7 @@ class Key:
     effect: str = ""
     quiet: Collection[Any] | None = None
     exported: bool = False
+    default: Any = None
     applies: Callable[[Sight], bool] = lambda sight: True
 
     def is_quiet(self, value: Any) -> bool:
@@ -125,7 +127,11 @@ def _evaluates(sight: Sight) -> bool:
 
 
 def _beside_training(sight: Sight) -> bool:
-    return sight.arguments.get("vllm_mode") != "server"
+    return sight.arguments.get("vllm_mode") != "server" and sight.setup.rollouts is None
+
+
+def _samples(sight: Sight) -> bool:
+    return sight.setup.rollouts is not None
 
 
 def _smoothed(sight: Sight) -> bool:
@@ -380,6 +386,29 @@ REGISTER: tuple[Key, ...] = (
     ),
     Key("arguments", "activation_offloading", BOTH, _NOT, "activations wait on the host for their backward"),
     *_each(_GENERATES, "use_vllm", "predict_with_generate"),
+    Key(
+        "arguments",
+        "num_generations",
+        TIME,
+        "at least",
+        "completions are generated and scored between the steps",
+        default=grpo.GENERATIONS,
+        applies=_samples,
+    ),
+    *_followed("arguments", BOTH, "max_completion_length"),
+    *_followed(
+        "arguments",
+        MEMORY,
+        *"beta steps_per_generation generation_batch_size num_iterations ds3_gather_for_generation vllm_mode "
+        "vllm_gpu_memory_utilization vllm_enable_sleep_mode temperature top_p top_k min_p repetition_penalty".split(),
+    ),
+    *_each(
+        Key("arguments", "", BOTH, _NOT, "another cache is generated with"),
+        *"cache_implementation generation_kwargs use_transformers_continuous_batching use_transformers_paged".split(),
+    ),
+    Key("arguments", "sync_ref_model", MEMORY, "at least", "ZeRO-3 gathers both models whole", applies=_stage_3),
+    Key("arguments", "cast_lm_head_to_fp32", BOTH, "at least", "the output head is kept and computed in fp32"),
+    Key("arguments", "reward_model_name_or_path", BOTH, "at least", "a reward model is held beside the trained one"),
     # config.json
     *_followed(
         "model",

@@ -7,17 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from zerocfg.budgets import LARGEST_NUMBER
-from zerocfg.catalog.values import TRUE_WORDS
 from zerocfg.memory.activations.tracing import Adapters
 from zerocfg.memory.lora import Quantisation
-from zerocfg.memory.options import Attention, Images, OptimizerName, Options, Precision, TorchOptions, Workload
+from zerocfg.memory.options import (
+    Attention,
+    Images,
+    OptimizerName,
+    Options,
+    Precision,
+    Rollouts,
+    TorchOptions,
+    Workload,
+)
 from zerocfg.models.vision import Vision
-from zerocfg.resolve.model import trainer_defaults
-from zerocfg.resolve.model.trl_trainer import SFT, trainer_of, trainer_of_arguments
-from zerocfg.run.model import UNKNOWN
+from zerocfg.resolve.model import grpo, trainer_defaults
+from zerocfg.resolve.model.reader import Reader, is_size
+from zerocfg.resolve.model.trl_trainer import GRPO, SFT, trainer_of, trainer_of_arguments
 from zerocfg.run.stages.fsdp import PARALLEL
 
 if TYPE_CHECKING:
@@ -76,7 +83,7 @@ class Setup:
     """``workload`` None: the activations of this run are not known, and ``unknown`` says why.
 
     ``lora``: adapters are trained instead of the model; ``quantised``: how the model is then kept, where not in the
-    dtype of the computation.
+    dtype of the computation. ``rollouts``: how it samples what it is trained on.
     """
 
     options: Options | TorchOptions
@@ -86,38 +93,7 @@ class Setup:
     unknown: str = ""
     lora: Adapters | None = None
     quantised: Quantisation | None = None
-
-
-class _Reader:
-    """Values of a run by name: the engine's settings, and the trainer's arguments."""
-
-    def __init__(
-        self, value: Callable[[str], Any], recipe: Mapping[str, Any], spec: RunSpec, versions: Mapping[str, str]
-    ) -> None:
-        self.setting, self.recipe, self.spec, self.versions = value, recipe, spec, versions
-        self.assumed: list[str] = []
-
-    def argument(self, name: str) -> Any:
-        """The argument as the recipe or the command line gives it; None where neither does."""
-        value = self.recipe.get(name)
-        return None if value is UNKNOWN else value
-
-    def flag(self, name: str, otherwise: bool) -> bool:
-        """A switch of the trainer's arguments; ``otherwise`` where it is not given."""
-        value = self.argument(name)
-        if isinstance(value, str):
-            return value.lower() in TRUE_WORDS
-        return value if isinstance(value, bool) else otherwise
-
-    def count(self, name: str, otherwise: int) -> int:
-        """A positive whole number among the settings; ``otherwise`` where there is none."""
-        value = self.setting(name)
-        return value if is_size(value) else otherwise
-
-
-def is_size(value: Any) -> TypeGuard[int]:
-    """Whether it can be a number of elements, samples or tokens; what is larger no machine could hold."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST_NUMBER
+    rollouts: Rollouts | None = None
 
 
 def arguments_written(run: Run) -> dict[str, Any]:
@@ -144,7 +120,7 @@ def setup_of(
     known (:func:`.trl_trainer.trainer_of`), ``vision`` the model's vision part.
     Raises ValueError with one line for an engine that cannot be built so.
     """
-    read = _Reader(value, recipe, spec, versions or {})
+    read = Reader(value, recipe, spec, versions or {})
     if spec.consumer == "trl":
         # TRL's ModelConfig loads the model in the dtype that it is given, whatever config.json says.
         model_dtype = DTYPES.get(str(read.argument("dtype") or read.argument("torch_dtype")), model_dtype)
@@ -169,10 +145,12 @@ def setup_of(
             ddp_bucket_mib=_bucket(read),
         )
         autocast = precision != "fp32" and not half
-    workload, unknown = _workload(read, autocast, trainer, vision)
+    trains = trainer or trainer_of_arguments(recipe) if spec.consumer == "trl" else None
+    workload, unknown = _workload(read, autocast, trains, vision)
     lora = _lora(read, precision)
     quantised = _quantised(read, options, precision, model_dtype)
-    return Setup(options, workload, precision, tuple(read.assumed), unknown, lora, quantised)
+    rollouts = grpo.rollouts(read, model_dtype, lora is not None) if trains == GRPO else None
+    return Setup(options, workload, precision, tuple(read.assumed), unknown, lora, quantised, rollouts)
 
 
 def setup_of_run(
@@ -189,7 +167,7 @@ def setup_of_run(
     return setup_of(value, written, spec, world_size, dtype, run.versions, trainer_of(run, written), vision)
 
 
-def _lora(read: _Reader, precision: Precision) -> Adapters | None:
+def _lora(read: Reader, precision: Precision) -> Adapters | None:
     """Adapters as TRL's ModelConfig asks for them (trl 1.16, trainer/model_config.py)."""
     if read.spec.consumer != "trl" or not read.flag("use_peft", False):
         return None
@@ -204,7 +182,7 @@ def _lora(read: _Reader, precision: Precision) -> Adapters | None:
 
 
 def _quantised(
-    read: _Reader, options: Options | TorchOptions, precision: Precision, model_dtype: str | None
+    read: Reader, options: Options | TorchOptions, precision: Precision, model_dtype: str | None
 ) -> Quantisation | None:
     """The base model as TRL has bitsandbytes load it (trl 1.16, trainer/utils.py: get_quantization_config), which casts
     the adapters to bf16 then. Raises ValueError with one line for what is not modelled."""
@@ -225,7 +203,7 @@ def _quantised(
     return Quantisation(bits, bits == 4 and read.flag("use_bnb_nested_quant", False))
 
 
-def _precision(read: _Reader) -> Precision:
+def _precision(read: Reader) -> Precision:
     if read.setting("bf16.enabled") is True or read.setting("mixed_precision") == "bf16":
         return "bf16"
     if read.setting("fp16.enabled") is True or read.setting("mixed_precision") == "fp16":
@@ -233,7 +211,7 @@ def _precision(read: _Reader) -> Precision:
     return "fp32"
 
 
-def _deepspeed(read: _Reader, world_size: int, precision: Precision) -> Options:
+def _deepspeed(read: Reader, world_size: int, precision: Precision) -> Options:
     given: dict[str, Any] = {}
     for name, key in SIZES.items():
         value = read.setting(ZERO + key)
@@ -267,7 +245,7 @@ def _deepspeed(read: _Reader, world_size: int, precision: Precision) -> Options:
 
 
 def _fsdp(
-    read: _Reader, world_size: int, precision: Precision, model_dtype: str | None
+    read: Reader, world_size: int, precision: Precision, model_dtype: str | None
 ) -> tuple[TorchOptions, Precision]:
     """FSDP by accelerate, and the precision that it computes in.
 
@@ -301,7 +279,7 @@ def _fsdp(
     ), precision
 
 
-def _shard_ranks(read: _Reader, world_size: int, strategy: Any) -> int | None:
+def _shard_ranks(read: Reader, world_size: int, strategy: Any) -> int | None:
     """Ranks that share one copy of the model, where that is not all of them."""
     replicas = read.count(f"{PARALLEL}dp_replicate_size", 1)
     if _dimension(read, "tp") > 1:
@@ -315,23 +293,23 @@ def _shard_ranks(read: _Reader, world_size: int, strategy: Any) -> int | None:
     return None
 
 
-def _dimension(read: _Reader, name: str) -> int:
+def _dimension(read: Reader, name: str) -> int:
     """Ranks of a dimension of parallelism_config."""
     return read.count(f"{PARALLEL}{name}_size", 1)
 
 
-def _parts_of_sequence(read: _Reader) -> int:
+def _parts_of_sequence(read: Reader) -> int:
     """Ranks that share one sequence: by context parallelism with FSDP 2, by Ulysses with DeepSpeed."""
     return _dimension(read, {"deepspeed": "sp", "fsdp": "cp"}.get(str(read.setting("engine")), ""))
 
 
-def _bucket(read: _Reader) -> float:
+def _bucket(read: Reader) -> float:
     """MiB of a bucket of DDP."""
     given = read.argument("ddp_bucket_cap_mb")
     return float(given) if isinstance(given, (int, float)) and given > 0 else TorchOptions.ddp_bucket_mib
 
 
-def _optimizer(read: _Reader) -> OptimizerName:
+def _optimizer(read: Reader) -> OptimizerName:
     named = read.setting("optimizer.type")
     if named is None:
         named = read.argument("optim")
@@ -348,16 +326,20 @@ def _optimizer(read: _Reader) -> OptimizerName:
     return OPTIMIZERS.get(named.lower(), "adamw")
 
 
-def _workload(read: _Reader, autocast: bool, trainer: str | None, vision: Vision | None) -> tuple[Workload | None, str]:
+def _workload(read: Reader, autocast: bool, trainer: str | None, vision: Vision | None) -> tuple[Workload | None, str]:
     spec = read.spec
     micro = read.count("train_micro_batch_size_per_gpu", 0)
     if not micro:
         return None, "nothing says how large the micro batch is"
-    trainer = trainer or trainer_of_arguments(read.recipe)
-    if spec.consumer == "trl" and trainer not in (None, SFT):
-        return None, f"only supervised fine-tuning is modelled, and {trainer} of TRL trains"
+    if trainer not in (None, SFT, GRPO):
+        return None, f"only supervised fine-tuning and GRPO are modelled, and {trainer} of TRL trains"
     sequence = spec.sequence_length
-    if sequence is None and spec.consumer == "trl":
+    completion = grpo.completion(read) if trainer == GRPO else None
+    if completion is not None:
+        lacking = grpo.lacking(read, completion, autocast=autocast, sees=vision is not None)
+        if lacking:
+            return None, lacking
+    elif sequence is None and spec.consumer == "trl":
         length = read.argument("max_length" if "max_length" in read.recipe else "max_seq_length")
         sequence = length if is_size(length) else 1024
         if not isinstance(length, int):
@@ -390,6 +372,6 @@ def _workload(read: _Reader, autocast: bool, trainer: str | None, vision: Vision
     pieces = spec.consumer == "trl" and trainer_defaults.loss_in_pieces(
         read.argument("loss_type"), smoothed, read.versions
     )
-    fused = read.flag("use_liger_kernel", bool(spec.fused_loss)) or pieces
+    fused = read.flag("use_liger_kernel", bool(spec.fused_loss)) or pieces or completion is not None
     sequence = -(-sequence // _parts_of_sequence(read))
-    return Workload(micro, sequence, bool(checkpointing), known, fused, autocast, images), ""
+    return Workload(micro, sequence, bool(checkpointing), known, fused, autocast, images, completion), ""

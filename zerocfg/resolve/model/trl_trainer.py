@@ -11,7 +11,7 @@ from zerocfg.catalog.schema import load_schema
 if TYPE_CHECKING:
     from zerocfg.run.model import Run
 
-SFT = "SFTTrainer"
+SFT, GRPO = "SFTTrainer", "GRPOTrainer"
 _OF_ALL = ("ModelConfig", "ScriptArguments", "BaseConfig", "_BaseConfig", "SFTConfig")
 """Classes whose arguments do not tell the trainer."""
 

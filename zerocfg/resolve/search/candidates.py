@@ -147,7 +147,8 @@ class Candidates:
         (setup, gaps), profile = self._setup(choice), self.profile(choice)
         timeline = self.activations.of(setup, setup.workload)
         device = profile.accelerator
-        prediction = predict(self.facts, setup.options, timeline, device, self._terms_of(setup.options))
+        sampling = self.activations.sampling(setup, setup.workload)
+        prediction = predict(self.facts, setup.options, timeline, device, self._terms_of(setup.options), sampling)
         capacity = device_room(profile)
         host = host_needed(prediction, profile, choice.per_node)
         judged, short = judge(prediction, capacity, host, host_room(profile)), ""

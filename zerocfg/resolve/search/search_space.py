@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from zerocfg.memory.options import Device
 from zerocfg.resolve.engine.open_engines import TRAINERS
+from zerocfg.resolve.model import grpo
 from zerocfg.resolve.model.setup import CHECKPOINTING, arguments_written
-from zerocfg.resolve.model.trl_trainer import SFT, trainer_of
+from zerocfg.resolve.model.trl_trainer import GRPO, SFT, trainer_of
 from zerocfg.resolve.search.candidates import free_on_drives, is_named, is_set
 from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Choice, Prefer
 from zerocfg.run.model import UNKNOWN, Effective, Setting
@@ -50,6 +51,8 @@ class SearchSpace:
     global_batch: int | None
     sharing: int = 1
     """Ranks that get the same samples: those of one tensor, or of one sequence."""
+    group: int = 1
+    """Samples that one prompt has, all of which have to be in the batch that is generated for a step."""
     engine: Engine | None = None
     """The engine that these values are of, where several are compared."""
 
@@ -102,11 +105,17 @@ def batches(what: SearchSpace, ranks: int) -> list[tuple[int | None, int | None]
     if wanted is None:
         if not what.micro_open:
             return [(None, None)]
-        return [(1 << power, None) for power in range(LARGEST_MICRO.bit_length())]
+        sizes = [1 << power for power in range(LARGEST_MICRO.bit_length())]
+        return [(size, None) for size in sizes if size * ranks * (steps or 1) % what.group == 0]
     if micro is None and not what.micro_open:
         raise ContradictionError(
             "a global batch is wanted, but nothing that zerocfg writes decides the micro batch",
             "Name the recipe, or write `train_micro_batch_size_per_gpu` into the DeepSpeed config.",
+        )
+    if wanted % what.group:
+        raise ContradictionError(
+            f"{wanted} completions of a step are no whole groups of {what.group}, which each prompt has",
+            f"Ask for a multiple of {math.lcm(what.group, ranks)}, or change `num_generations`.",
         )
     if wanted % ranks:
         near = [one for one in (wanted // ranks * ranks, -(-wanted // ranks) * ranks) if one]
@@ -170,9 +179,15 @@ def search_space(inputs: Inputs, before: Effective) -> SearchSpace | None:
         micro_open=batch and not is_set(before.get(MICRO)),
         steps_open=batch and not is_set(before.get(STEPS)) and wanted is not None,
         global_batch=wanted,
+        group=_group(inputs),
         sharing=_sharing(before, ("sp",) if sharded else ("tp", "cp", "sp")),
         engine=inputs.engine if inputs.before_engine is not None else None,
     )
+
+
+def _group(inputs: Inputs) -> int:
+    written = arguments_written(inputs.run)
+    return grpo.group(written) if trainer_of(inputs.run, written) == GRPO else 1
 
 
 def _sharing(before: Effective, dimensions: tuple[str, ...]) -> int:
@@ -217,7 +232,11 @@ def _writes_batch(inputs: Inputs) -> bool:
     """Whether what zerocfg emits decides the batch: the Trainer's recipe, or the DeepSpeed file of an own loop."""
     run = inputs.run
     if run.consumer in TRAINERS:
-        return run.recipe is not None and trainer_of(run, arguments_written(run)) in (None, SFT)
+        written = arguments_written(run)
+        trainer = trainer_of(run, written)
+        # Of completions that are generated for more than a step, the batch has to hold whole groups as well.
+        generates = trainer == GRPO and not any(name in written for name in grpo.BATCH)
+        return run.recipe is not None and (trainer in (None, SFT) or generates)
     return inputs.engine == "deepspeed" and run.consumer == "deepspeed"
 
 

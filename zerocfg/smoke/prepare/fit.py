@@ -15,6 +15,7 @@ from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.host import loading_terms, node_bytes, rounding_terms
 from zerocfg.memory.options import Options
 from zerocfg.memory.predict import Prediction, predict, terms_of
+from zerocfg.memory.rollouts import Sampling
 from zerocfg.memory.zero.replay import zero_terms
 from zerocfg.models.hardware import Accelerator
 from zerocfg.models.model_facts import ModelFacts, from_config
@@ -86,7 +87,8 @@ class Fit:
             facts = with_adapters(facts, config, setup)
             timeline = by_formula(facts, replace(setup.workload, autocast=False), setup.precision, config)
             terms = terms_of(facts, setup.options, self.accelerator, base_of(config, setup))
-            return facts, setup, predict(facts, setup.options, timeline, self.accelerator, terms)
+            sampling = Sampling(setup.rollouts, setup.workload, config) if setup.rollouts else None
+            return facts, setup, predict(facts, setup.options, timeline, self.accelerator, terms, sampling)
         except ValueError:
             return None
 
