@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from zerocfg.budgets import FINDINGS
@@ -14,7 +13,7 @@ from zerocfg.linter.applicability import UNUSED_BY, Asked, holds, within
 from zerocfg.linter.ignores import Ignores, not_understood
 from zerocfg.linter.reader_agreement import Edits, Readers, edits_of
 from zerocfg.linter.selection import Selection
-from zerocfg.record import record
+from zerocfg.record import field, record, replace
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.files.reading import checked_in_part

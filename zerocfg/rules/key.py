@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from zerocfg.record import record
 from zerocfg.rules.api import Finding, Fix, Location, Severity, at
 from zerocfg.rules.effects import accelerate_data, deepspeed_data, recipe_data
 from zerocfg.rules.failures import primary_location
@@ -18,7 +18,7 @@ from zerocfg.source.edit import delete_entry, rename_key, replace_value
 from zerocfg.source.node import Path, Scalar
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Key:
     """A key of a file, an effective setting, or a training argument.
 

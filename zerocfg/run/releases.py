@@ -10,11 +10,10 @@ zerocfg's settings win over all of these, the run's spec over both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from zerocfg.catalog.versions import OLDEST, both, bounds, release
-from zerocfg.record import record
+from zerocfg.record import record, replace
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, Run, SourceFile

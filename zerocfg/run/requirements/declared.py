@@ -11,14 +11,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.budgets import SETUP_BYTES
 from zerocfg.catalog.versions import both, either
-from zerocfg.record import record
+from zerocfg.record import record, replace
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import Origin, SourceFile
 from zerocfg.run.remembered import remembered
