@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
 from zerocfg.budgets import FINDINGS
@@ -19,7 +18,7 @@ from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.files.reading import checked_in_part
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.model import Run, SourceFile, original
+from zerocfg.run.model import Consumer, Run, SourceFile, original
 from zerocfg.run.releases import OutsideKnownReleases, outside_known_releases
 from zerocfg.run.unchecked import UncheckedFile, understood
 from zerocfg.source import disk
@@ -191,15 +190,16 @@ class _Lint:
 
     def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
         rules = self.selection.among(ALL)
+        concerned: dict[tuple[Consumer | None, bool], list[Rule]] = {}
         for stated in runs:
             asked = Asked(stated.versions)
             run = replace(stated, versions=asked)
-            for rule in rules:
-                asked.missing.clear()
-                if (rule.consumers and run.consumer not in rule.consumers) or (
-                    run.parts and rule.code not in OF_ONE_KEY
-                ):
-                    continue
+            kind = run.consumer, bool(run.parts)
+            if kind not in concerned:
+                concerned[kind] = [rule for rule in rules if _concerns(rule, *kind)]
+            for rule in concerned[kind]:
+                if asked.missing:
+                    asked.missing.clear()
                 try:
                     self.check(rule, run, asked)
                 except Exception as error:
@@ -224,11 +224,13 @@ class _Lint:
         return result
 
     def check(self, rule: Rule, run: Run, asked: Asked) -> None:
-        releases = holds(rule, run)
+        releases = holds(rule, run) if rule.versions else ""
         if releases is None:
             return
         found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
-        for finding in self.first(rule, found, run):
+        for number, finding in enumerate(found):
+            if number == FINDINGS:
+                return self.more(rule, finding, run)
             applied = within(run, rule, finding, releases)
             if applied is not None:
                 if not self.fixes:
@@ -236,14 +238,11 @@ class _Lint:
                 applied.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
                 self.take(rule, applied, run)
 
-    def first(self, rule: Rule, findings: Iterable[Finding], run: Run) -> Iterator[Finding]:
-        """As many findings of a rule in a run as are told; where there are more, that is told."""
-        found = iter(findings)
-        yield from itertools.islice(found, FINDINGS)
-        more = next(found, None)
-        if more is not None and self.selection.wants(checked_in_part):
+    def more(self, rule: Rule, finding: Finding, run: Run) -> None:
+        """Tell that a rule has more findings in a run than are told, of which this is the first."""
+        if self.selection.wants(checked_in_part):
             message = f"more than {FINDINGS:,} findings of {rule.code} in this run; the others are not told"
-            self.take(checked_in_part, Finding(more.location, message, "correct those that are told first"), run)
+            self.take(checked_in_part, Finding(finding.location, message, "correct those that are told first"), run)
 
     def find_unused(self, runs: Sequence[Run], rules: Sequence[Rule], among: Set[int] | None) -> None:
         """The comments that silenced nothing, now that every rule has spoken; ``among`` some files or in all."""
@@ -253,7 +252,10 @@ class _Lint:
         for file, run in by_file.values():
             if among is not None and id(file) not in among:
                 continue
-            for finding in self.first(unused_ignore, self.ignores.unused([file], ran, everything), run):
+            for number, finding in enumerate(self.ignores.unused([file], ran, everything)):
+                if number == FINDINGS:
+                    self.more(unused_ignore, finding, run)
+                    break
                 self.take(unused_ignore, finding, run)
 
     def agreed(self, diagnostic: Diagnostic, readers: Readers) -> Diagnostic:
@@ -300,6 +302,11 @@ class _Lint:
             self.result.suppressed.append(Suppressed(diagnostic, "settings"))
         else:
             self.result.diagnostics.append(diagnostic)
+
+
+def _concerns(rule: Rule, consumer: Consumer | None, in_parts: bool) -> bool:
+    """Whether a rule is about runs of this consumer. ``in_parts``: nobody knows the other keys of the config."""
+    return (not rule.consumers or consumer in rule.consumers) and (not in_parts or rule.code in OF_ONE_KEY)
 
 
 def _failures(run: Run) -> frozenset[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from zerocfg.catalog.check import Issue, check
@@ -11,6 +10,7 @@ from zerocfg.catalog.older import WALKED, differing, schema_at
 from zerocfg.catalog.release_range import range_where
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import LIBRARY_NAMES, Bounds, Release, bounds, release
+from zerocfg.patterns import pattern
 from zerocfg.record import field, record, replace
 from zerocfg.rules.api import Finding, Location
 from zerocfg.rules.effects import compute_environment
@@ -161,7 +161,7 @@ def _checked(file: SourceFile, name: str, at: Release | None) -> tuple[Issue, ..
 
 
 PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
-_PYTHON_WORD = re.compile(r"(True|False|None)\b")
+_PYTHON_WORD = pattern(r"(True|False|None)\b")
 
 
 def python_word(run: Run, file: SourceFile, node: object) -> str | None:

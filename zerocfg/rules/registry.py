@@ -14,7 +14,7 @@ _MODULES = [module for family in FAMILIES for module in vars(family).values() if
 
 ALL: tuple[Rule, ...] = tuple(
     sorted(
-        {rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, Rule)},
+        {id(rule): rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, Rule)}.values(),
         key=lambda rule: rule.code,
     )
 )

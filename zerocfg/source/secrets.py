@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from zerocfg.patterns import pattern
 from zerocfg.record import record
 
 MASK = "***"
@@ -18,7 +19,7 @@ _NAMED = rf"(?i:{_NAMES})[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?"
 _LONG = r"(?=[\w.+/-]*\d)(?=[\w.+/-]*[A-Za-z])[\w.+/-]{16,}"
 """What is made by chance: at least 16 characters, letters and digits among them. A word that a person chose for a token
 of the model (``eos_token: <|im_end|>``) is none."""
-_SECRET = re.compile(rf"\b(?:{_SHAPES})|(?P<name>{_NAMED})(?P<value>{_LONG})")
+_SECRET = pattern(rf"\b(?:{_SHAPES})|(?P<name>{_NAMED})(?P<value>{_LONG})")
 
 
 def masked(text: str) -> str:
