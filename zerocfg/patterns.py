@@ -32,6 +32,11 @@ class _Pattern:
         self._text = text
         self._flags = flags
 
+    def match(self, *arguments: Any) -> Any:
+        """A method of its own, so that a module may take it as a default, as `json` does; bound to the compiled pattern
+        from the first use on."""
+        return self.__getattr__("match")(*arguments)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what copies and pickles ask for
             raise AttributeError(name)

@@ -64,26 +64,17 @@ _set = object.__setattr__
 class _Field:
     """What `dataclasses.Field` has of a field."""
 
-    __slots__ = ("compare", "default", "default_factory", "init", "kw_only", "name", "repr", "type")
+    name: str
+    type: Any
+    default: Any = MISSING
+    default_factory: Any = MISSING
+    init = True
+    repr = True
+    compare = True
+    kw_only = False
 
-    def __init__(
-        self,
-        *,
-        default: Any = MISSING,
-        default_factory: Any = MISSING,
-        init: bool = True,
-        repr: bool = True,
-        compare: bool = True,
-        kw_only: Any = False,
-    ) -> None:
-        self.default = default
-        self.default_factory = default_factory
-        self.init = init
-        self.repr = repr
-        self.compare = compare
-        self.kw_only = kw_only is True
-        self.name = ""
-        self.type: Any = None
+    def __init__(self, **given: Any) -> None:
+        self.__dict__ = given
 
 
 class _Fields:
@@ -113,30 +104,33 @@ def _for_dataclasses(about: _Field) -> Field[Any]:
 
 def _taken(one: Any) -> _Field:
     """What a class writes for a field: a `field` of this module or of `dataclasses`, or the default."""
-    if isinstance(one, _Field):
+    if type(one) is _Field:
         return one
+    if one is MISSING:
+        return _Field()
     dataclasses = sys.modules.get("dataclasses")
     if dataclasses is None or not isinstance(one, dataclasses.Field):
         return _Field(default=one)
     given = {name: getattr(one, name) for name in ("default", "default_factory", "init", "repr", "compare", "kw_only")}
-    found = _Field(**{name: value for name, value in given.items() if value is not dataclasses.MISSING})
-    found.name, found.type = one.name, one.type
-    return found
+    given = {name: value for name, value in given.items() if value is not dataclasses.MISSING}
+    return _Field(**given, name=one.name, type=one.type)
 
 
 def _made(cls: type, frozen: bool, slots: bool, eq: bool) -> type:
     inherited: dict[str, _Field] = {}
     for base in reversed(cls.__mro__[1:]):
-        held = vars(base).get("__record_fields__") or vars(base).get("__dataclass_fields__", {})
+        held = vars(base).get("__record_fields__", vars(base).get("__dataclass_fields__", {}))
         inherited |= {name: _taken(one) for name, one in held.items()}
     own = _own_fields(cls)
     every = {**inherited, **own}
     positional = [one for one in every.values() if one.init and not one.kw_only]
+    whole: list[type] = []
     methods: dict[str, Any] = {
         "__record_fields__": every,
         "__dataclass_fields__": _Fields(every),
         "__match_args__": tuple(one.name for one in positional),
-        "__repr__": _repr([one.name for one in every.values() if one.repr]),
+        "__repr__": _represent,
+        "__init__": _initializer(positional, [one for one in every.values() if one not in positional], whole),
     }
     if eq:
         values = _values([one.name for one in every.values() if one.compare])
@@ -160,8 +154,7 @@ def _made(cls: type, frozen: bool, slots: bool, eq: bool) -> type:
         for name, method in methods.items():
             if name not in written:
                 setattr(cls, name, method)
-    if "__init__" not in written:
-        _initialize(made, positional, [one for one in every.values() if one not in positional])
+    whole.append(made)
     return made
 
 
@@ -178,8 +171,8 @@ def _own_fields(cls: type) -> dict[str, _Field]:
     return found
 
 
-def _initialize(cls: Any, positional: Sequence[_Field], named: Sequence[_Field]) -> None:
-    """Give a class its ``__init__``. ``named``: the fields that are given by name alone, or not at all."""
+def _initializer(positional: Sequence[_Field], named: Sequence[_Field], whole: list[Any]) -> Callable[..., None]:
+    """``named``: the fields that are given by name alone, or not at all. ``whole``: the class, once it is made."""
     names = [one.name for one in positional]
     every = [(one.name, one.init, one.default, one.default_factory) for one in (*positional, *named)]
     made = 0
@@ -188,7 +181,7 @@ def _initialize(cls: Any, positional: Sequence[_Field], named: Sequence[_Field])
         nonlocal made
         made += 1
         if made == _MANY:
-            cls.__init__ = _compiled([*positional, *named])
+            whole[0].__init__ = _compiled([*positional, *named])
         for name, value in zip(names, given):  # noqa: B905 - fewer may be given
             _set(self, name, value)
         for name, taken, default, factory in every[len(given) :]:
@@ -205,7 +198,7 @@ def _initialize(cls: Any, positional: Sequence[_Field], named: Sequence[_Field])
         if by_name:
             raise TypeError(f"{type(self).__name__} takes no argument '{next(iter(by_name))}', or has it twice")
 
-    cls.__init__ = initialize
+    return initialize
 
 
 def _compiled(every: Iterable[_Field]) -> Callable[..., None]:
@@ -232,12 +225,10 @@ def _compiled(every: Iterable[_Field]) -> Callable[..., None]:
     return compiled
 
 
-def _repr(names: Sequence[str]) -> Callable[[object], str]:
-    @recursive_repr()
-    def represent(self: object) -> str:
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
-
-    return represent
+@recursive_repr()
+def _represent(self: Any) -> str:
+    shown = (name for name, one in self.__record_fields__.items() if one.repr)
+    return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 def _values(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:

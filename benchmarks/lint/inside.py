@@ -34,21 +34,29 @@ def looks(below: Path) -> str:
         check=True,
     )
     return (
-        f"\nOne of 400 files changed, in a warm language server: {float(done.stdout):.1f} ms of CPU a look (median of "
+        f"One of 400 files changed, in a warm language server: {float(done.stdout):.1f} ms of CPU a look (median of "
         f"{LOOKS}).\n"
     )
 
 
-def profiles(below: Path) -> str:
-    """The functions in which the time of a first lint goes, of a pair and of 1,000 files, as tables."""
+def profiles(below: Path, programs: Path) -> str:
+    """The functions in which the time of a first lint goes, of a pair and of 1,000 files: a page. ``programs``: the
+    folder of the Python that zerocfg is installed for."""
     small, large = _pairs(below / "profiled", 1), _pairs(below / "profiled-500", 500)
-    return _table("a pair, from the start of Python", small) + _table("500 pairs in 1,000 files", large)
+    return (
+        "# Where the time of a first lint goes\n\n"
+        f"The {TOP} functions with the most time of their own, as shares of the whole (cProfile, which makes calls of\n"
+        "Python longer than work in C). Of a pair most is importing: reading, loading and running modules.\n"
+        + _table("a pair, from the start of Python", small, programs)
+        + _table("500 pairs in 1,000 files", large, programs)
+    )
 
 
-def _table(title: str, folder: Path) -> str:
+def _table(title: str, folder: Path, programs: Path) -> str:
     raw = folder.parent / f"{folder.name}.pstats"
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder.parent / "kept-by-profile"), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "cProfile", "-o", str(raw), "-m", "zerocfg", "lint", "."]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder.parent / "kept-by-profile")}
+    command = [str(programs / "python"), "-m", "cProfile", "-o", str(raw), "-m", "zerocfg", "lint", "."]
+    environment.pop("PYTHONPATH", None)
     subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
     stats = pstats.Stats(str(raw))
     whole: float = stats.total_tt  # type: ignore[attr-defined]

@@ -226,6 +226,20 @@ def test_a_dataclass_and_a_record_may_inherit_from_each_other() -> None:
     assert Middle(1) != Last(1)
 
 
+def test_a_record_may_inherit_from_one_without_fields() -> None:
+    @record
+    class Nothing:
+        """No field."""
+
+    @record
+    class Some(Nothing):
+        """One."""
+
+        a: int
+
+    assert (Some(1), [one.name for one in fields(Some)]) == (Some(a=1), ["a"])
+
+
 def test_what_is_computed_once_is_kept() -> None:
     @record(frozen=True)
     class Text:

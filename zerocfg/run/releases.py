@@ -47,7 +47,7 @@ def outside_known_releases(run: Run) -> list[OutsideKnownReleases]:
     found = []
     for library in training_libraries(run):
         declared = run.versions.get(library, "")
-        limits = bounds(declared)
+        limits = bounds(declared) if declared else None
         if limits is None:
             continue
         low, high, closed = limits

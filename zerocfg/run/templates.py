@@ -15,7 +15,9 @@ _PLACEHOLDER = pattern(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|\{\{.*\}\}|<[A-Z_]+>")
 
 def placeholder(value: object) -> str | None:
     """The part of a text that something should have filled in."""
-    found = _PLACEHOLDER.search(value) if isinstance(value, str) else None
+    if not isinstance(value, str) or not ("$" in value or "{{" in value or "<" in value):
+        return None
+    found = _PLACEHOLDER.search(value)
     return found[0] if found else None
 
 
