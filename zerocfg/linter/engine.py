@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 from zerocfg.budgets import FINDINGS
 from zerocfg.internal_errors import Containment, InternalError, contain
 from zerocfg.linter.applicability import UNUSED_BY, Asked, holds, within
+from zerocfg.linter.concerned import rules_for
 from zerocfg.linter.ignores import Ignores, not_understood
 from zerocfg.linter.reader_agreement import Edits, Readers, edits_of
 from zerocfg.linter.selection import Selection
 from zerocfg.record import field, record, replace
+from zerocfg.rules import registry
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.files.reading import checked_in_part
-from zerocfg.rules.registry import ALL, find
+from zerocfg.rules.registry import find
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Consumer, Run, SourceFile, original
 from zerocfg.run.releases import OutsideKnownReleases, outside_known_releases
@@ -94,8 +96,8 @@ class Result:
     """``suppressed``: what was found and is not reported. ``stale``: entries of the baseline that no longer occur.
 
     ``together``: the files of each run by real path; what one says may depend on the others. ``runs``: these
-    runs; ``failures``: what it will be refused for, by kind and key. ``ran``: the codes of the
-    rules that ran. ``unread``: files that could not be checked.
+    runs; ``failures``: what it will be refused for, by kind and key. ``selection``: of the rules.
+    ``unread``: files that could not be checked.
     ``notes``: how many notes are left out of the diagnostics, because nobody asked for them. ``internal_errors``: what
     could not be checked because of a bug of zerocfg.
     """
@@ -107,10 +109,15 @@ class Result:
     together: list[frozenset[str]] = field(default_factory=list)
     runs: Sequence[Run] = ()
     failures: list[frozenset[tuple[str, str]]] = field(default_factory=list)
-    ran: frozenset[str] = frozenset()
+    selection: Selection = Selection()
     unread: tuple[UncheckedFile, ...] = ()
     notes: int = 0
     internal_errors: tuple[InternalError, ...] = ()
+
+    @property
+    def ran(self) -> frozenset[str]:
+        """The codes of the rules that ran, and of those that had nothing to look at."""
+        return frozenset(rule.code for rule in self.selection.among(registry.ALL))
 
     @property
     def assumed(self) -> dict[str, str]:
@@ -186,10 +193,12 @@ class _Lint:
         self.others: dict[tuple[str, str, Place, str], dict[str, None]] = {}
         self.met: dict[tuple[str, str, Place, str], set[str]] = {}
         self.mended: dict[tuple[str, Edits], set[str]] = {}
-        self.result = Result()
+        self.known: Sequence[Rule] = ()
+        self.result = Result(selection=selection)
 
     def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
-        rules = self.selection.among(ALL)
+        self.known = rules_for(runs)
+        rules = self.selection.among(self.known)
         concerned: dict[tuple[Consumer | None, bool], list[Rule]] = {}
         for stated in runs:
             asked = Asked(stated.versions)
@@ -212,7 +221,6 @@ class _Lint:
         result.together = [frozenset(real[id(file)] for file in run.files) for run in runs]
         result.runs = runs
         result.failures = [_failures(run) for run in runs]
-        result.ran = frozenset(rule.code for rule in rules)
         if complete and unused_ignore in rules:
             self.find_unused(runs, rules, None if complete is True else complete)
         spoken_of = {id(one.span.file) for one in result.diagnostics}
@@ -227,7 +235,7 @@ class _Lint:
         releases = holds(rule, run) if rule.versions else ""
         if releases is None:
             return
-        found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
+        found = not_understood(run, self.known) if rule is unknown_code_in_ignore else rule.check(run)
         for number, finding in enumerate(found):
             if number == FINDINGS:
                 return self.more(rule, finding, run)

@@ -87,11 +87,6 @@ class Key:
             return None
         return self.value if abs(self.value) < sys.float_info.max else None
 
-    @property
-    def whole(self) -> int | None:
-        """The value when it is a whole number."""
-        return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
-
     def is_number(self, number: float) -> bool:
         return self.number == number
 

@@ -8,7 +8,6 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from zerocfg.patterns import pattern
 from zerocfg.record import record
 from zerocfg.rules.api import Fix, Intent, Location
 from zerocfg.rules.key import NOWHERE, Key
@@ -20,7 +19,7 @@ from zerocfg.source.text import Span
 if TYPE_CHECKING:
     from zerocfg.source.launch.line import Option
 
-_REST_OF_LINE = pattern(r"[ \t]*\\\r?\n")
+_REST_OF_LINE = re.compile(r"[ \t]*\\\r?\n")
 
 
 def is_page(file: SourceFile) -> bool:

@@ -8,7 +8,6 @@ import re
 
 from zerocfg.catalog.check import Issue
 from zerocfg.catalog.values import show
-from zerocfg.patterns import pattern
 from zerocfg.rules.api import Fix
 from zerocfg.rules.issues import KeyIssue
 from zerocfg.run.model import SourceFile
@@ -19,7 +18,7 @@ from zerocfg.source.text import Span
 _WORDS = {"true": "true", "yes": "true", "on": "true", "enabled": "true"} | dict.fromkeys(
     ("false", "no", "off", "disabled"), "false"
 )
-_NUMBER = pattern(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 
 
 def repaired(key: KeyIssue) -> Fix | None:

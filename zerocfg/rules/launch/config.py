@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Fix, Severity, at, rule
 from zerocfg.rules.effects import accelerate_section, describe_origin
 from zerocfg.rules.failures import RULE_FOR_FAILURE, failures, ignored, primary_location, reported
@@ -161,7 +160,7 @@ def _meant(run: Run, failure: Failure) -> Fix | None:
     return line_fix(run, f"write {new}", option.reworded(new), gives=says(name, means)) if new is not None else None
 
 
-_PLACEHOLDER = pattern(r"\{\w+\}|<[\w -]+>|\.\.\.")
+_PLACEHOLDER = re.compile(r"\{\w+\}|<[\w -]+>|\.\.\.")
 _CATALOG = ("ZC006", "ZC008", "ZC101", "ZC104", "ZC106", "ZC108", "ZC109", "ZC110")
 
 

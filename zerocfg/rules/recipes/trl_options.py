@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.catalog.versions import only_from
-from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.argument_reader import methods, reader
 from zerocfg.rules.arguments import drop_argument, given, number, set_argument, value, word, written
@@ -156,4 +155,4 @@ def recipe_env_not_mapping(run: Run) -> Iterator[Finding]:
     )
 
 
-_VARIABLE = pattern(r"[A-Za-z_]\w*=[\w./:-]*", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=[\w./:-]*", re.ASCII)

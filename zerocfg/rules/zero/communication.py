@@ -48,10 +48,9 @@ def gradient_sum_refused(run: Run) -> Iterator[Finding]:
 @rule("ZC413", "bucket-counted-in-bytes", Severity.NOTE)
 def bucket_counted_in_bytes(run: Run) -> Iterator[Finding]:
     for file in (run.deepspeed, run.accelerate):
-        text = file.source.text if file is not None else ""
-        if file is None or "bucket_size" not in text or not ("#" in text or "//" in text):
+        if file is None or "bucket_size" not in file.source.text or {"#", "/"}.isdisjoint(file.source.text):
             continue
-        for match in re.finditer(_CLAIM, text, re.IGNORECASE):
+        for match in re.finditer(_CLAIM, file.source.text, re.IGNORECASE):
             if _right(match):
                 continue
             start, end = match.span("note")
