@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import field
 from pathlib import Path
 
-from zerocfg.record import record
+from zerocfg.record import field, record
 
 REPORT = (
     "This is a bug in zerocfg, not in your files; everything else was checked. Please report it with what "

@@ -1,22 +1,25 @@
 """Dataclasses that cost nothing to define: `record` stands for `dataclasses.dataclass` in what a lint imports.
 
 `dataclass` writes the text of up to eight methods for each class and compiles it, half a millisecond a class: 39 of the
-122 ms of CPU time in which two files were linted (73 classes; 26.11, Python 3.11). Here the methods are closures over
-the fields. A type checker takes `record` for `dataclass`; `field`, `fields`, `replace` and `asdict` work on records.
-Making an instance takes twice as long (1 us more), so the few types of which a lint makes thousands stay dataclasses.
+122 ms of CPU time in which two files were linted (73 classes; 26.11, Python 3.11). Importing `dataclasses`, with the
+`inspect` that it needs, is 8% of the instructions of what was left. So the methods are closures over the fields, and
+`dataclasses` is imported when one of its own functions is asked about a record: `fields`, `asdict` and the others work.
+A class of which many instances are made gets a compiled ``__init__`` then, as `dataclass` writes it.
+A type checker takes `record`, `field` and `replace` for those of `dataclasses`.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import MISSING, Field, FrozenInstanceError
+import sys
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # see `zerocfg`
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from dataclasses import Field, field, replace
     from dataclasses import dataclass as record
+    from typing import Any
 else:
 
     def record(cls=None, /, *, frozen=False, slots=False, eq=True):
@@ -27,24 +30,107 @@ else:
 
         return make if cls is None else make(cls)
 
+    def field(**given):
+        """As `dataclasses.field` with the arguments of `_Field`."""
+        return _Field(**given)
 
-__all__ = ["record"]
+    def replace(one, /, **changes):
+        """As `dataclasses.replace`."""
+        every = vars(type(one)).get("__record_fields__")
+        if every is None:
+            import dataclasses
 
+            return dataclasses.replace(one, **changes)
+        positional = []
+        for name, about in every.items():
+            if not about.init:
+                if name in changes:
+                    raise ValueError(f"'{name}' of {type(one).__name__} is set by itself")
+            elif about.kw_only:
+                changes.setdefault(name, getattr(one, name))
+            else:
+                positional.append(changes.pop(name) if name in changes else getattr(one, name))
+        return type(one)(*positional, **changes)
+
+
+__all__ = ["field", "record", "replace"]
+
+MISSING: Any = object()
+_MANY = 64
+"""Instances of a class after which compiling its ``__init__`` pays: a call takes 1 us less then, compiling 100 us."""
 _set = object.__setattr__
 
 
+class _Field:
+    """What `dataclasses.Field` has of a field."""
+
+    name: str
+    type: Any
+    default: Any = MISSING
+    default_factory: Any = MISSING
+    init = True
+    repr = True
+    compare = True
+    kw_only = False
+
+    def __init__(self, **given: Any) -> None:
+        self.__dict__ = given
+
+
+class _Fields:
+    """``__dataclass_fields__`` of a record: what the functions of `dataclasses` ask for, made when they do."""
+
+    def __init__(self, every: dict[str, _Field]) -> None:
+        self.every = every
+        self.made: dict[str, Field[Any]] | None = None
+
+    def __get__(self, one: object, kind: type) -> dict[str, Field[Any]]:
+        if self.made is None:
+            self.made = {name: _for_dataclasses(about) for name, about in self.every.items()}
+        return self.made
+
+
+def _for_dataclasses(about: _Field) -> Field[Any]:
+    import dataclasses
+
+    defaults = {name: getattr(about, name) for name in ("default", "default_factory")}
+    given = {name: value for name, value in defaults.items() if value is not MISSING}
+    made: Any = dataclasses.field(
+        init=about.init, repr=about.repr, compare=about.compare, kw_only=about.kw_only, **given
+    )
+    made.name, made.type, made._field_type = about.name, about.type, dataclasses._FIELD  # type: ignore[attr-defined]
+    return made  # type: ignore[no-any-return]
+
+
+def _taken(one: Any) -> _Field:
+    """What a class writes for a field: a `field` of this module or of `dataclasses`, or the default."""
+    if type(one) is _Field:
+        return one
+    if one is MISSING:
+        return _Field()
+    dataclasses = sys.modules.get("dataclasses")
+    if dataclasses is None or not isinstance(one, dataclasses.Field):
+        return _Field(default=one)
+    given = {name: getattr(one, name) for name in ("default", "default_factory", "init", "repr", "compare", "kw_only")}
+    given = {name: value for name, value in given.items() if value is not dataclasses.MISSING}
+    return _Field(**given, name=one.name, type=one.type)
+
+
 def _made(cls: type, frozen: bool, slots: bool, eq: bool) -> type:
-    inherited: dict[str, Field[Any]] = {}
+    inherited: dict[str, _Field] = {}
     for base in reversed(cls.__mro__[1:]):
-        inherited |= base.__dict__.get("__dataclass_fields__", {})
+        held = vars(base).get("__record_fields__", vars(base).get("__dataclass_fields__", {}))
+        inherited |= {name: _taken(one) for name, one in held.items()}
     own = _own_fields(cls)
     every = {**inherited, **own}
     positional = [one for one in every.values() if one.init and not one.kw_only]
+    whole: list[type] = []
     methods: dict[str, Any] = {
-        "__dataclass_fields__": every,
+        "__record_fields__": every,
+        "__dataclass_fields__": _Fields(every),
         "__match_args__": tuple(one.name for one in positional),
-        "__init__": _initializer(positional, [one for one in every.values() if one not in positional]),
-        "__repr__": _repr([one.name for one in every.values() if one.repr]),
+        "__repr__": _represent,
+        "__init__": _initializer(positional, [one for one in every.values() if one not in positional], whole),
     }
     if eq:
         values = _values([one.name for one in every.values() if one.compare])
@@ -58,40 +144,44 @@ def _made(cls: type, frozen: bool, slots: bool, eq: bool) -> type:
         names = tuple(name for name in own if name not in inherited)
         made = type(cls)(cls.__name__, cls.__bases__, {**methods, **written, "__slots__": names})
         made.__qualname__ = cls.__qualname__
-        return made
-    for one in own.values():
-        if one.default is not MISSING:
-            setattr(cls, one.name, one.default)
-        elif one.name in vars(cls):
-            delattr(cls, one.name)
-    for name, method in methods.items():
-        if name not in written:
-            setattr(cls, name, method)
-    return cls
+    else:
+        made = cls
+        for one in own.values():
+            if one.default is not MISSING:
+                setattr(cls, one.name, one.default)
+            elif one.name in vars(cls):
+                delattr(cls, one.name)
+        for name, method in methods.items():
+            if name not in written:
+                setattr(cls, name, method)
+    whole.append(made)
+    return made
 
 
-def _own_fields(cls: type) -> dict[str, Field[Any]]:
+def _own_fields(cls: type) -> dict[str, _Field]:
     found = {}
     for name, kind in vars(cls).get("__annotations__", {}).items():
         if str(kind).startswith(("ClassVar", "typing.ClassVar")):
             continue
-        given = vars(cls).get(name, MISSING)
-        one = given if isinstance(given, Field) else dataclasses.field(default=given)
+        one = _taken(vars(cls).get(name, MISSING))
         if type(one.default).__hash__ is None:
             raise ValueError(f"the default of {cls.__name__}.{name} can be changed: use default_factory")
         one.name, one.type = name, kind
-        one.kw_only = one.kw_only is True
-        one._field_type = dataclasses._FIELD  # type: ignore[attr-defined,union-attr]
         found[name] = one
     return found
 
 
-def _initializer(positional: Sequence[Field[Any]], named: Sequence[Field[Any]]) -> Callable[..., None]:
-    """``named``: the fields that are given by name alone, or not at all."""
+def _initializer(positional: Sequence[_Field], named: Sequence[_Field], whole: list[Any]) -> Callable[..., None]:
+    """``named``: the fields that are given by name alone, or not at all. ``whole``: the class, once it is made."""
     names = [one.name for one in positional]
     every = [(one.name, one.init, one.default, one.default_factory) for one in (*positional, *named)]
+    made = 0
 
     def initialize(self: object, /, *given: Any, **by_name: Any) -> None:
+        nonlocal made
+        made += 1
+        if made == _MANY:
+            whole[0].__init__ = _compiled([*positional, *named])
         for name, value in zip(names, given):  # noqa: B905 - fewer may be given
             _set(self, name, value)
         for name, taken, default, factory in every[len(given) :]:
@@ -111,12 +201,34 @@ def _initializer(positional: Sequence[Field[Any]], named: Sequence[Field[Any]]) 
     return initialize
 
 
-def _repr(names: Sequence[str]) -> Callable[[object], str]:
-    @recursive_repr()
-    def represent(self: object) -> str:
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+def _compiled(every: Iterable[_Field]) -> Callable[..., None]:
+    """The same in Python's own words; ``every`` field, those by name alone last."""
+    known: dict[str, Any] = {"_set": _set, "MISSING": MISSING}
+    words, lines, by_name = ["self"], [], False
+    for one in every:
+        default, factory = f"_default_{one.name}", f"_factory_{one.name}"
+        known |= {default: one.default, factory: one.default_factory}
+        value = one.name
+        if not one.init:
+            value = f"{factory}()" if one.default is MISSING else default
+        else:
+            if one.kw_only and not by_name:
+                words.append("*")
+                by_name = True
+            optional = one.default is not MISSING or one.default_factory is not MISSING
+            words.append(f"{one.name}={default}" if optional else one.name)
+            if one.default_factory is not MISSING:
+                value = f"{factory}() if {one.name} is MISSING else {one.name}"
+        lines.append(f"    _set(self, {one.name!r}, {value})\n")
+    exec(f"def __init__({', '.join(words)}):\n{''.join(lines) or '    pass'}", known)
+    compiled: Callable[..., None] = known["__init__"]
+    return compiled
 
-    return represent
+
+@recursive_repr()
+def _represent(self: Any) -> str:
+    shown = (name for name, one in self.__record_fields__.items() if one.repr)
+    return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 def _values(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
@@ -138,17 +250,21 @@ def _hash(values: Callable[[object], object]) -> Callable[[object], int]:
 
 
 def _refuse_to_set(self: object, name: str, value: object) -> None:
+    from dataclasses import FrozenInstanceError
+
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
 def _refuse_to_delete(self: object, name: str) -> None:
+    from dataclasses import FrozenInstanceError
+
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
 def _state(self: Any) -> list[object]:
-    return [getattr(self, name) for name in self.__dataclass_fields__]
+    return [getattr(self, name) for name in self.__record_fields__]
 
 
 def _restore(self: Any, state: list[object]) -> None:
-    for name, value in zip(self.__dataclass_fields__, state, strict=True):
+    for name, value in zip(self.__record_fields__, state, strict=True):
         _set(self, name, value)

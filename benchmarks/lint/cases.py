@@ -8,10 +8,14 @@ and checks what it means. They are what such a repository runs anyway, and so th
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-SCRIPT = "from transformers import Trainer\n\nTrainer().train()\n"
+SCRIPT = """from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(model, TrainingArguments("out", deepspeed="ds_0.json")).train()
+"""
 WORKFLOW = """on: push
 permissions: {}
 jobs:
@@ -27,27 +31,35 @@ UNRELATED = 50_000
 class Case:
     """``commands`` by tool: what it runs, one process after the other; the first word is a program of the peers'
     environment. Each time ``zerocfg`` finds no kept outcome, ``zerocfg again`` that of the run before.
-    ``repetitions``: of the whole row."""
+    ``repetitions``: of the whole row. ``goals``: what zerocfg may take at most, as a multiple of each of these tools;
+    "again": what it may take again, as a multiple of the first time."""
 
     title: str
     folder: Path
     commands: dict[str, list[list[str]]]
     repetitions: int
+    goals: dict[str, float] = field(default_factory=dict)
 
 
-def cases(below: Path, schemas: Path, corpus: Path | None, *, large: bool) -> list[Case]:
+def cases(below: Path, schemas: Path, corpus: Path | None) -> list[Case]:
     """The rows of the table, with their files written below a folder. ``schemas``: those that zerocfg exports.
-    ``corpus``: a folder of real configs; ``large``: the rows that take minutes, too."""
-    found = [_start(below / "start"), _pairs(below / "pair", 1, schemas, 15), _pairs(below / "50", 50, schemas, 7)]
-    found.append(_pairs(below / "500", 500, schemas, 5))
-    if large:
-        found.append(_pairs(below / "5000", 5000, schemas, 1))
-        found.append(_unrelated(below / "unrelated"))
+    ``corpus``: a folder of real configs."""
+    many = {"yamllint": 1.0, "check-jsonschema": 1.0, "again": 0.15}
+    found = [
+        _start(below / "start"),
+        _pairs(below / "pair", 1, schemas, 15, {"yamllint": 1.0, "check-jsonschema": 0.3}),
+        _pairs(below / "50", 50, schemas, 7, {}),
+        _pairs(below / "500", 500, schemas, 5, many),
+        _pairs(below / "5000", 5000, schemas, 1, {"check-jsonschema": 1.0}),
+        _unrelated(below / "unrelated"),
+        _script(below / "script"),
+    ]
     if corpus is not None:
         files = [str(one) for kind in ("*.yaml", "*.yml", "*.json") for one in sorted(corpus.rglob(kind))]
-        lint = [["zerocfg", "lint", "--exit-zero", "."]]
-        commands = {"zerocfg": lint, "zerocfg again": lint, "yamllint": [["yamllint", *files]]}
-        found.append(Case(f"a folder of {len(files)} real configs", corpus, commands, 3))
+        lint = [["python", "-m", "zerocfg", "lint", "--exit-zero", "."]]
+        against = ["python", "-m", "yamllint", "-d", "relaxed", *files]
+        commands = {"zerocfg": lint, "zerocfg again": lint, "yamllint": [against]}
+        found.append(Case(f"a folder of {len(files)} real configs, with their scripts", corpus, commands, 1))
     return found
 
 
@@ -79,10 +91,10 @@ def _start(folder: Path) -> Case:
         "yamllint": [["python", "-m", "yamllint", "--version"]],
         "check-jsonschema": [["python", "-m", "check_jsonschema", "--version"]],
     }
-    return Case("start: `--version`", folder, commands, 15)
+    return Case("start: `--version`", folder, commands, 15, {"python": 1.8})
 
 
-def _pairs(folder: Path, count: int, schemas: Path, repetitions: int) -> Case:
+def _pairs(folder: Path, count: int, schemas: Path, repetitions: int, goals: dict[str, float]) -> Case:
     folder.mkdir()
     for number in range(count):
         write_pair(folder, number)
@@ -97,17 +109,25 @@ def _pairs(folder: Path, count: int, schemas: Path, repetitions: int) -> Case:
             [*against, str(schemas / "deepspeed.json"), *json_],
         ],
     }
-    if count == 1:
-        (folder / "other").mkdir()
-        (folder / "other" / "train.py").write_text(SCRIPT)
-        (folder / "other" / "ci.yml").write_text(WORKFLOW)
-        commands |= {
-            "ruff": [["ruff", "check", "--no-cache", "other/train.py"]],
-            "zizmor": [["zizmor", "--offline", "--no-progress", "other/ci.yml"]],
-            "torch-preflight": [["torch-preflight", "check", "other/train.py"]],
-        }
     title = "a pair (one YAML, its JSON)" if count == 1 else f"{count:,} pairs in {2 * count:,} files"
-    return Case(title, folder, commands, repetitions)
+    return Case(title, folder, commands, repetitions, goals)
+
+
+def _script(folder: Path) -> Case:
+    """A script with its DeepSpeed config, and a workflow: each of the others reads the one file that it is for."""
+    folder.mkdir()
+    write_pair(folder, 0)
+    (folder / "train.py").write_text(SCRIPT)
+    (folder / "ci.yml").write_text(WORKFLOW)
+    lint = [["python", "-m", "zerocfg", "lint", "."]]
+    commands = {
+        "zerocfg": lint,
+        "zerocfg again": lint,
+        "ruff": [["ruff", "check", "--no-cache", "train.py"]],
+        "zizmor": [["zizmor", "--offline", "--no-progress", "ci.yml"]],
+        "torch-preflight": [["torch-preflight", "check", "train.py"]],
+    }
+    return Case("a script, its configs and a workflow", folder, commands, 7)
 
 
 def _unrelated(folder: Path) -> Case:

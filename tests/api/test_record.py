@@ -6,15 +6,19 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import subprocess
+import sys
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import FrozenInstanceError, asdict, field, fields, replace
+from dataclasses import FrozenInstanceError, asdict, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
 import pytest
 
-from zerocfg.record import record
+from zerocfg.record import _MANY, record
+from zerocfg.record import field as own_field
+from zerocfg.record import replace as own_replace
 
 Decorator = Callable[..., Any]
 FORMS = [
@@ -27,7 +31,7 @@ FORMS = [
 ]
 
 
-def _classes(decorator: Decorator, **form: bool) -> tuple[Any, Any, Any]:
+def _classes(decorator: Decorator, field: Callable[..., Any], **form: bool) -> tuple[Any, Any, Any]:
     """The same three classes by either decorator."""
 
     @decorator(**form)
@@ -65,9 +69,18 @@ def _seen(action: Callable[[], object]) -> object:
         return type(error)
 
 
-def _looks(decorator: Decorator, form: dict[str, bool]) -> Iterator[tuple[str, object]]:
-    """Everything that can be seen of the classes, with what was looked at."""
-    point, named, nothing = _classes(decorator, **form)
+def _looks(
+    decorator: Decorator,
+    form: dict[str, bool],
+    field: Callable[..., Any] = dataclasses.field,
+    replace: Callable[..., Any] = dataclasses.replace,
+    earlier: int = 0,
+) -> Iterator[tuple[str, object]]:
+    """Everything that can be seen of the classes, with what was looked at. ``earlier``: instances that they had."""
+    point, named, nothing = _classes(decorator, field, **form)
+    for number in range(earlier):
+        assert (point(number).x, named(number, name="n").x, len(vars(nothing)) > 0) == (number, number, True)
+        nothing()
     yield "no argument", _seen(lambda: repr(point()))
     yield "too many", _seen(lambda: repr(point(1, 2, [], 4)))
     yield "unknown", _seen(lambda: repr(point(1, z=2)))
@@ -96,6 +109,8 @@ def _looks(decorator: Decorator, form: dict[str, bool]) -> Iterator[tuple[str, o
             yield f"{where} dict", hasattr(one, "__dict__")
     yield "own list", made[0][0].seen is not made[0][1].seen
     yield "replaced", repr(replace(made[1][0], x=9, name="c")).partition("<locals>.")[2]
+    yield "replaced by a name that there is not", _seen(lambda: replace(made[0][0], z=1))
+    yield "replaced by itself", replace(made[1][3]) == made[1][3] or form.get("eq") is False
     yield "fields", [(one.name, one.type, one.default, one.kw_only, one.init, one.compare) for one in fields(named)]
     yield "matched", (point.__match_args__, named.__match_args__)
     yield "class attributes", (point.kinds, hasattr(point, "x"), hasattr(point, "seen"), point(1, seen=[1]).total())
@@ -104,9 +119,66 @@ def _looks(decorator: Decorator, form: dict[str, bool]) -> Iterator[tuple[str, o
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_a_record_looks_like_a_dataclass(form: dict[str, bool]) -> None:
-    ours, theirs = dict(_looks(record, form)), dict(_looks(dataclasses.dataclass, form))
-    assert {name: (seen, theirs[name]) for name, seen in ours.items() if seen != theirs[name]} == {}
-    assert len(ours) > 100
+    theirs = dict(_looks(dataclasses.dataclass, form))
+    for ours in (
+        dict(_looks(record, form)),
+        dict(_looks(record, form, own_field, own_replace)),
+        dict(_looks(record, form, own_field, own_replace, earlier=_MANY)),
+    ):
+        assert {name: (seen, theirs[name]) for name, seen in ours.items() if seen != theirs[name]} == {}
+        assert len(ours) > 100
+
+
+@pytest.mark.parametrize("earlier", [0, _MANY])
+def test_a_field_that_is_not_given_is_set_by_itself(earlier: int) -> None:
+    def kept(decorator: Decorator, field: Callable[..., Any], replace: Callable[..., Any]) -> Iterator[object]:
+        @decorator(slots=True)
+        class Kept:
+            """What was worked out is kept with it."""
+
+            a: int
+            worked_out: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+            best: int = field(default=4, init=False)
+
+        for _ in range(earlier):
+            Kept(1)
+        one = Kept(1)
+        one.worked_out["b"] = 2
+        one.best = 5
+        other = replace(one, a=3)
+        yield (other.a, other.worked_out, other.best, one.worked_out, one.best)
+        yield (repr(one).partition("<locals>.")[2], one == Kept(1), one == replace(one))
+        yield (_seen(lambda: replace(one, best=1)), _seen(lambda: Kept(1, 2)), _seen(lambda: Kept(1, best=2)))
+
+    assert [*kept(record, own_field, own_replace)] == [
+        *kept(dataclasses.dataclass, dataclasses.field, dataclasses.replace)
+    ]
+
+
+def test_replacing_works_on_dataclasses_too() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Pair:
+        """No record."""
+
+        a: int
+        b: int = 2
+
+    @record(frozen=True)
+    class Both:
+        """A record, and below a class that is not declared anew."""
+
+        a: int
+        b: int = 2
+
+    class Below(Both):
+        pass
+
+    assert (own_replace(Pair(1), b=3), own_replace(Below(1), b=3)) == (Pair(1, 3), Below(1, 3))
+
+
+def test_importing_records_imports_neither_dataclasses_nor_inspect() -> None:
+    code = "import sys, zerocfg.record; print(sorted({'dataclasses', 'inspect', 'typing'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 @record(frozen=True, slots=True)
@@ -152,6 +224,20 @@ def test_a_dataclass_and_a_record_may_inherit_from_each_other() -> None:
     assert repr(Last(1)).endswith("Last(a=1, b=2, c=3)")
     assert (Middle(1), hash(Middle(1))) == (Middle(1, 2), hash(Middle(1, 2)))
     assert Middle(1) != Last(1)
+
+
+def test_a_record_may_inherit_from_one_without_fields() -> None:
+    @record
+    class Nothing:
+        """No field."""
+
+    @record
+    class Some(Nothing):
+        """One."""
+
+        a: int
+
+    assert (Some(1), [one.name for one in fields(Some)]) == (Some(a=1), ["a"])
 
 
 def test_what_is_computed_once_is_kept() -> None:

@@ -49,7 +49,8 @@ def break_rule(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
         yield from list(check(run))[:1]
         raise AssertionError("no such\n::error::thing")
 
-    monkeypatch.setattr(engine, "ALL", tuple(_with_check(one, broken) if one is rule else one for one in ALL))
+    rules = tuple(_with_check(one, broken) if one is rule else one for one in ALL)
+    monkeypatch.setattr(engine, "rules_for", lambda runs: rules)
 
 
 def _with_check(rule: Any, check: Callable[[Run], Iterator[Any]]) -> Any:
@@ -148,7 +149,8 @@ def test_a_fix_that_makes_a_rule_fail_is_not_applied(
     (tmp_path / "b.yaml").unlink()
     before = (tmp_path / "a.json").read_text()
     with monkeypatch.context() as patched:
-        patched.setattr(engine, "ALL", tuple(_with_check(one, broken) if one is rule else one for one in ALL))
+        rules = tuple(_with_check(one, broken) if one is rule else one for one in ALL)
+        patched.setattr(engine, "rules_for", lambda runs: rules)
         call("lint", "--fix", "--unsafe-fixes")
     assert (tmp_path / "a.json").read_text() == before
     call("lint", "--fix", "--unsafe-fixes")

@@ -55,7 +55,7 @@ def test_a_rule_to_fill_in_fails_and_a_filled_one_passes(tmp_path: Path, monkeyp
     written = PAGE.format(code="ZC499", name="state-dumped", severity="warning")
     rule, page = rules_of(text, tmp_path)[-1], read_page(written, "ZC499.md")
     assert (rule.code, rule.name, rule.severity) == (page.code, page.name, Severity.WARNING)
-    monkeypatch.setattr(engine, "ALL", (*registry.ALL, rule))
+    monkeypatch.setattr(engine, "rules_for", lambda runs, rule=rule: (*registry.ALL, rule))
     found = codes(rule, page.bad, tmp_path / "bad")
     assert {"ZC499", "ZC102"} <= set(found), "the key FILL is none that DeepSpeed knows"
     assert page.proof.raises is not None and page.proof.raises.startswith("FILL")
@@ -63,7 +63,7 @@ def test_a_rule_to_fill_in_fails_and_a_filled_one_passes(tmp_path: Path, monkeyp
     rule = rules_of(text.replace('"FILL"', '"dump_state"'), tmp_path)[-1]
     page = read_page(written.replace('"FILL"', '"dump_state"'), "ZC499.md")
     assert page.fix_safety == "safe" and page.fix.startswith("FILL")
-    monkeypatch.setattr(engine, "ALL", (*registry.ALL, rule))
+    monkeypatch.setattr(engine, "rules_for", lambda runs, rule=rule: (*registry.ALL, rule))
     assert codes(rule, page.bad, tmp_path / "filled") == ["ZC499"]
     assert codes(rule, page.good, tmp_path / "good") == []
     (bad,), (good,) = page.bad, page.good

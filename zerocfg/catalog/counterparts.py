@@ -7,14 +7,13 @@ for it as accelerate's config does ("num_machines").
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Literal
 
 from zerocfg.catalog.check import refusal
 from zerocfg.catalog.schema import Key, Section, load_schema
 from zerocfg.catalog.values import yaml_number
-from zerocfg.record import record
+from zerocfg.record import record, replace
 
 Format = Literal["deepspeed", "accelerate", "training-arguments"]
 Names = tuple[str, ...]

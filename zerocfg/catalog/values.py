@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import json
 import math
-import re
 
 from zerocfg.budgets import DIGITS
+from zerocfg.patterns import pattern
 
 ON_WORDS = frozenset(("1", "on", "t", "true", "y", "yes"))
 OFF_WORDS = frozenset(("0", "off", "f", "false", "n", "no"))
 """What pydantic, and accelerate in an environment variable, take for true and for false."""
-_INTEGER = re.compile(r"\s*[+-]?\d+(?:_\d+)*(?:\.0+)?\s*")
-_FLOAT = re.compile(r"\s*[+-]?(?:\d+(?:_\d+)*\.?(?:\d+(?:_\d+)*)?|\.\d+(?:_\d+)*)(?:[eE][+-]?\d+)?\s*")
+_INTEGER = pattern(r"\s*[+-]?\d+(?:_\d+)*(?:\.0+)?\s*")
+_FLOAT = pattern(r"\s*[+-]?(?:\d+(?:_\d+)*\.?(?:\d+(?:_\d+)*)?|\.\d+(?:_\d+)*)(?:[eE][+-]?\d+)?\s*")
 
 
 class RefusedError(ValueError):

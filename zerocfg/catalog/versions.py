@@ -11,10 +11,12 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from zerocfg.patterns import pattern
+
 Release = tuple[int, ...]
 Bounds = tuple[Release, Release, bool]
 """The lowest and the highest release that a declaration admits, and whether the highest belongs to it."""
-_CLAUSE = re.compile(r"\s*(===|==|~=|!=|>=|<=|>|<|)\s*v?(\d+(?:\.\d+)*)(\.\*)?[^,]*")
+_CLAUSE = pattern(r"\s*(===|==|~=|!=|>=|<=|>|<|)\s*v?(\d+(?:\.\d+)*)(\.\*)?[^,]*")
 TOP: Release = (1 << 30,)
 LIBRARY_NAMES = {"deepspeed": "DeepSpeed", "accelerate": "accelerate", "transformers": "transformers", "trl": "TRL"}
 """The libraries whose releases make a difference, as people write them."""

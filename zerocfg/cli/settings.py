@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from zerocfg.cli.usage import usage_error
 from zerocfg.linter.selection import Selection
-from zerocfg.record import record
+from zerocfg.record import field, record, replace
 from zerocfg.run.model import CONSUMERS, Consumer, consumer_of
 from zerocfg.source import disk
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import sys
 
-from zerocfg.cli.cache import printed_again
 from zerocfg.cli.exit_code import exit_code
-from zerocfg.cli.terminal import prepare
+from zerocfg.patterns import compiled_when_used
+
+with compiled_when_used():  # those of `json`, which its scanner in C does without
+    from zerocfg.cli.cache import printed_again
+    from zerocfg.cli.terminal import prepare
 
 
 def run() -> int:
@@ -26,6 +29,8 @@ def _lint() -> int:
     code = printed_again(words)
     if code is not None:
         return code
+    with compiled_when_used():
+        import yaml  # noqa: F401 - the reader of YAML needs it
     # On Windows click also expands patterns, which shells do elsewhere.
     if os.name == "nt" or any(word.startswith("-") for word in words):
         return _with_click()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 
 from zerocfg.linter.engine import Diagnostic, FileSpan, real_name
 from zerocfg.linter.ignores import OWN, command_lines, directives
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.load import load_as

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import field, replace
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
 from zerocfg.budgets import FINDINGS
 from zerocfg.internal_errors import Containment, InternalError, contain
 from zerocfg.linter.applicability import UNUSED_BY, Asked, holds, within
+from zerocfg.linter.concerned import rules_for
 from zerocfg.linter.ignores import Ignores, not_understood
 from zerocfg.linter.reader_agreement import Edits, Readers, edits_of
 from zerocfg.linter.selection import Selection
-from zerocfg.record import record
+from zerocfg.record import field, record, replace
+from zerocfg.rules import registry
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.files.reading import checked_in_part
-from zerocfg.rules.registry import ALL, find
+from zerocfg.rules.registry import find
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.model import Run, SourceFile, original
+from zerocfg.run.model import Consumer, Run, SourceFile, original
 from zerocfg.run.releases import OutsideKnownReleases, outside_known_releases
 from zerocfg.run.unchecked import UncheckedFile, understood
 from zerocfg.source import disk
@@ -96,8 +96,8 @@ class Result:
     """``suppressed``: what was found and is not reported. ``stale``: entries of the baseline that no longer occur.
 
     ``together``: the files of each run by real path; what one says may depend on the others. ``runs``: these
-    runs; ``failures``: what it will be refused for, by kind and key. ``ran``: the codes of the
-    rules that ran. ``unread``: files that could not be checked.
+    runs; ``failures``: what it will be refused for, by kind and key. ``selection``: of the rules.
+    ``unread``: files that could not be checked.
     ``notes``: how many notes are left out of the diagnostics, because nobody asked for them. ``internal_errors``: what
     could not be checked because of a bug of zerocfg.
     """
@@ -109,10 +109,15 @@ class Result:
     together: list[frozenset[str]] = field(default_factory=list)
     runs: Sequence[Run] = ()
     failures: list[frozenset[tuple[str, str]]] = field(default_factory=list)
-    ran: frozenset[str] = frozenset()
+    selection: Selection = Selection()
     unread: tuple[UncheckedFile, ...] = ()
     notes: int = 0
     internal_errors: tuple[InternalError, ...] = ()
+
+    @property
+    def ran(self) -> frozenset[str]:
+        """The codes of the rules that ran, and of those that had nothing to look at."""
+        return frozenset(rule.code for rule in self.selection.among(registry.ALL))
 
     @property
     def assumed(self) -> dict[str, str]:
@@ -188,19 +193,22 @@ class _Lint:
         self.others: dict[tuple[str, str, Place, str], dict[str, None]] = {}
         self.met: dict[tuple[str, str, Place, str], set[str]] = {}
         self.mended: dict[tuple[str, Edits], set[str]] = {}
-        self.result = Result()
+        self.known: Sequence[Rule] = ()
+        self.result = Result(selection=selection)
 
     def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
-        rules = self.selection.among(ALL)
+        self.known = rules_for(runs)
+        rules = self.selection.among(self.known)
+        concerned: dict[tuple[Consumer | None, bool], list[Rule]] = {}
         for stated in runs:
             asked = Asked(stated.versions)
             run = replace(stated, versions=asked)
-            for rule in rules:
-                asked.missing.clear()
-                if (rule.consumers and run.consumer not in rule.consumers) or (
-                    run.parts and rule.code not in OF_ONE_KEY
-                ):
-                    continue
+            kind = run.consumer, bool(run.parts)
+            if kind not in concerned:
+                concerned[kind] = [rule for rule in rules if _concerns(rule, *kind)]
+            for rule in concerned[kind]:
+                if asked.missing:
+                    asked.missing.clear()
                 try:
                     self.check(rule, run, asked)
                 except Exception as error:
@@ -213,7 +221,6 @@ class _Lint:
         result.together = [frozenset(real[id(file)] for file in run.files) for run in runs]
         result.runs = runs
         result.failures = [_failures(run) for run in runs]
-        result.ran = frozenset(rule.code for rule in rules)
         if complete and unused_ignore in rules:
             self.find_unused(runs, rules, None if complete is True else complete)
         spoken_of = {id(one.span.file) for one in result.diagnostics}
@@ -225,11 +232,13 @@ class _Lint:
         return result
 
     def check(self, rule: Rule, run: Run, asked: Asked) -> None:
-        releases = holds(rule, run)
+        releases = holds(rule, run) if rule.versions else ""
         if releases is None:
             return
-        found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
-        for finding in self.first(rule, found, run):
+        found = not_understood(run, self.known) if rule is unknown_code_in_ignore else rule.check(run)
+        for number, finding in enumerate(found):
+            if number == FINDINGS:
+                return self.more(rule, finding, run)
             applied = within(run, rule, finding, releases)
             if applied is not None:
                 if not self.fixes:
@@ -237,14 +246,11 @@ class _Lint:
                 applied.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
                 self.take(rule, applied, run)
 
-    def first(self, rule: Rule, findings: Iterable[Finding], run: Run) -> Iterator[Finding]:
-        """As many findings of a rule in a run as are told; where there are more, that is told."""
-        found = iter(findings)
-        yield from itertools.islice(found, FINDINGS)
-        more = next(found, None)
-        if more is not None and self.selection.wants(checked_in_part):
+    def more(self, rule: Rule, finding: Finding, run: Run) -> None:
+        """Tell that a rule has more findings in a run than are told, of which this is the first."""
+        if self.selection.wants(checked_in_part):
             message = f"more than {FINDINGS:,} findings of {rule.code} in this run; the others are not told"
-            self.take(checked_in_part, Finding(more.location, message, "correct those that are told first"), run)
+            self.take(checked_in_part, Finding(finding.location, message, "correct those that are told first"), run)
 
     def find_unused(self, runs: Sequence[Run], rules: Sequence[Rule], among: Set[int] | None) -> None:
         """The comments that silenced nothing, now that every rule has spoken; ``among`` some files or in all."""
@@ -254,7 +260,10 @@ class _Lint:
         for file, run in by_file.values():
             if among is not None and id(file) not in among:
                 continue
-            for finding in self.first(unused_ignore, self.ignores.unused([file], ran, everything), run):
+            for number, finding in enumerate(self.ignores.unused([file], ran, everything)):
+                if number == FINDINGS:
+                    self.more(unused_ignore, finding, run)
+                    break
                 self.take(unused_ignore, finding, run)
 
     def agreed(self, diagnostic: Diagnostic, readers: Readers) -> Diagnostic:
@@ -301,6 +310,11 @@ class _Lint:
             self.result.suppressed.append(Suppressed(diagnostic, "settings"))
         else:
             self.result.diagnostics.append(diagnostic)
+
+
+def _concerns(rule: Rule, consumer: Consumer | None, in_parts: bool) -> bool:
+    """Whether a rule is about runs of this consumer. ``in_parts``: nobody knows the other keys of the config."""
+    return (not rule.consumers or consumer in rule.consumers) and (not in_parts or rule.code in OF_ONE_KEY)
 
 
 def _failures(run: Run) -> frozenset[tuple[str, str]]:

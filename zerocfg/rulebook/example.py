@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
-from zerocfg.record import record
+from zerocfg.record import record, replace
 from zerocfg.rulebook.proof import Proof
 
 Level = Literal["error", "warning", "note"]

@@ -56,10 +56,9 @@ Names of observed values:
 from __future__ import annotations
 
 import re
-from dataclasses import field
 from typing import Literal
 
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.run.model import Phase
 
 ABSENT = "<absent>"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
 from enum import Enum
 from typing import Literal
 
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from zerocfg.budgets import LARGEST_NUMBER
@@ -27,7 +26,7 @@ from zerocfg.source.edit import Edit, delete_entry, rename_key
 from zerocfg.source.node import Path
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Argument:
     """One argument where it is written; the same name may stand in several places. ``held``: as it stands there, on a
     launch line a text, UNKNOWN where the files do not tell."""

@@ -142,7 +142,9 @@ def compute_environment(run: Run) -> object:
 def accelerate_data(run: Run) -> dict[str, object]:
     """The accelerate config as written, when the launcher reads it as a config of a local machine."""
     data = _data(run.accelerate) if run.accelerate else None
-    return data if isinstance(data, dict) and compute_environment(run) == "LOCAL_MACHINE" else {}
+    return (
+        data if isinstance(data, dict) and data.get("compute_environment", "LOCAL_MACHINE") == "LOCAL_MACHINE" else {}
+    )
 
 
 def recipe_data(run: Run) -> dict[str, Any]:

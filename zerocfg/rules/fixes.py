@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
+from zerocfg.record import replace
 from zerocfg.rules.api import Fix, Intent
 from zerocfg.rules.intents import meant, written_at
 from zerocfg.run.model import UNKNOWN, SourceFile

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from dataclasses import field, replace
 
 from zerocfg.catalog.check import Issue, check
 from zerocfg.catalog.history import histories, name_in
@@ -12,7 +10,8 @@ from zerocfg.catalog.older import WALKED, differing, schema_at
 from zerocfg.catalog.release_range import range_where
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import LIBRARY_NAMES, Bounds, Release, bounds, release
-from zerocfg.record import record
+from zerocfg.patterns import pattern
+from zerocfg.record import field, record, replace
 from zerocfg.rules.api import Finding, Location
 from zerocfg.rules.effects import compute_environment
 from zerocfg.rules.key import Key
@@ -162,7 +161,7 @@ def _checked(file: SourceFile, name: str, at: Release | None) -> tuple[Issue, ..
 
 
 PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
-_PYTHON_WORD = re.compile(r"(True|False|None)\b")
+_PYTHON_WORD = pattern(r"(True|False|None)\b")
 
 
 def python_word(run: Run, file: SourceFile, node: object) -> str | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from zerocfg.record import record
 from zerocfg.rules.api import Finding, Fix, Location, Severity, at
 from zerocfg.rules.effects import accelerate_data, deepspeed_data, recipe_data
 from zerocfg.rules.failures import primary_location
@@ -18,7 +18,7 @@ from zerocfg.source.edit import delete_entry, rename_key, replace_value
 from zerocfg.source.node import Path, Scalar
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Key:
     """A key of a file, an effective setting, or a training argument.
 
@@ -86,11 +86,6 @@ class Key:
         if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
             return None
         return self.value if abs(self.value) < sys.float_info.max else None
-
-    @property
-    def whole(self) -> int | None:
-        """The value when it is a whole number."""
-        return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
 
     def is_number(self, number: float) -> bool:
         return self.number == number

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from zerocfg.catalog.release_range import ReleaseRange
 from zerocfg.catalog.versions import Release, bounds
+from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Severity
 from zerocfg.rules.effects import admitted, admitting
 from zerocfg.run.model import Run
 
-_LIBRARY = re.compile(r"[a-z]+")
+_LIBRARY = pattern(r"[a-z]+")
 OF_HISTORIES = frozenset("ZC101 ZC102 ZC103 ZC104 ZC105 ZC106 ZC107 ZC108 ZC109 ZC110 ZC111 ZC113 ZC114 ZC115".split())
 """The rules of keys and values, which are judged by what each release reads."""
 

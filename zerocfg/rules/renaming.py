@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from zerocfg.catalog.counterparts import Counterpart, Format, Translation, translated
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
+from zerocfg.patterns import pattern
 from zerocfg.rules.api import Fix
 from zerocfg.rules.issues import KeyIssue
 from zerocfg.rules.key import Key
@@ -14,7 +13,7 @@ from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.run.model import SourceFile
 from zerocfg.source.node import Mapping, Path, dotted, plain
 
-_WORD = re.compile(r"[A-Za-z_][\w./-]*")
+_WORD = pattern(r"[A-Za-z_][\w./-]*")
 _FILE = "deepspeed_config_file"
 
 

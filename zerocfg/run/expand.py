@@ -22,13 +22,12 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from zerocfg.budgets import BASES, MATRIX_RUNS, SPEC_RUNS
 from zerocfg.catalog.suggest import closest
-from zerocfg.record import record
+from zerocfg.record import field, record, replace
 from zerocfg.run.hub import CONFIG
 from zerocfg.source.node import Document, Mapping, Node, dotted, plain
 from zerocfg.source.node import Path as KeyPath

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
-from zerocfg.record import record
+from zerocfg.record import field, record
 
 
 @record(frozen=True, slots=True)

@@ -8,12 +8,11 @@ recipe names, and the few fields whose values arrive as they are written. Establ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import yaml_number
-from zerocfg.record import record
+from zerocfg.record import field, record, replace
 from zerocfg.run.model import UNKNOWN, Consumer, Origin, Run, Setting, SourceFile
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ Nothing is downloaded. The layout is huggingface_hub's (``constants.py`` and ``f
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
+from zerocfg.patterns import pattern
 from zerocfg.source.paths import entries
 
 CONFIG = "config.json"
-_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*\Z")
-_COMMIT = re.compile(r"[0-9a-f]{4,64}\Z")
+_NAME = pattern(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*\Z")
+_COMMIT = pattern(r"[0-9a-f]{4,64}\Z")
 
 
 def find_config(text: str, folder: Path) -> Path | None:

@@ -7,11 +7,11 @@ in `specified`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from zerocfg.budgets import NEIGHBOURS
 from zerocfg.internal_errors import Containment, contain
+from zerocfg.record import replace
 from zerocfg.run.discover import Files, launch_lines, walk
 from zerocfg.run.linking.follow import Find, Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original

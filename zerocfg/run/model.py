@@ -7,11 +7,10 @@ A run is the set of source files used together for one training job, with its ef
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.source.node import Document, Path
 from zerocfg.source.text import SourceText, Span
 
@@ -84,7 +83,7 @@ def original(file: SourceFile) -> SourceFile:
     return file.reread_of or file
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Origin:
     """Where a value comes from.
 
@@ -100,7 +99,7 @@ class Origin:
     span: Span | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Setting:
     """One effective value with its origin and the values that it replaced, newest first."""
 

@@ -10,11 +10,10 @@ zerocfg's settings win over all of these, the run's spec over both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from zerocfg.catalog.versions import OLDEST, both, bounds, release
-from zerocfg.record import record
+from zerocfg.record import record, replace
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -48,7 +47,7 @@ def outside_known_releases(run: Run) -> list[OutsideKnownReleases]:
     found = []
     for library in training_libraries(run):
         declared = run.versions.get(library, "")
-        limits = bounds(declared)
+        limits = bounds(declared) if declared else None
         if limits is None:
             continue
         low, high, closed = limits

@@ -23,7 +23,7 @@ def remembered(
 
     @wraps(function)
     def call(file: SourceFile, /, *arguments: P.args, **named: P.kwargs) -> T:
-        key = (function, *arguments)
+        key = (function, *arguments) if arguments else function
         kept: dict[object, T] = file.remembered
         try:
             return kept[key]

@@ -7,9 +7,9 @@ files (a value set in the script, a shell variable) stays UNKNOWN and refuses no
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.record import replace
 from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
 from zerocfg.run.frameworks import FRAMEWORKS, with_framework
 from zerocfg.run.model import (

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from zerocfg.patterns import pattern
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
 from zerocfg.source.node import Document, Mapping, Node, Scalar, Sequence, walk
 
 CODE = "${code}"
 """Stands for a value that a script makes, in a config that is a dict of it."""
-_PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|\{\{.*\}\}|<[A-Z_]+>")
+_PLACEHOLDER = pattern(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|\{\{.*\}\}|<[A-Z_]+>")
 
 
 def placeholder(value: object) -> str | None:
     """The part of a text that something should have filled in."""
-    found = _PLACEHOLDER.search(value) if isinstance(value, str) else None
+    if not isinstance(value, str) or not ("$" in value or "{{" in value or "<" in value):
+        return None
+    found = _PLACEHOLDER.search(value)
     return found[0] if found else None
 
 

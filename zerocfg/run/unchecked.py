@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from zerocfg.record import record
+from zerocfg.record import record, replace
 from zerocfg.run.discover import Files, display_name, is_launch_file, launch_lines, launches
 from zerocfg.run.model import Kind, Run, SourceFile, files_of, original
 from zerocfg.run.origins import place_of

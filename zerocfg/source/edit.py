@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from zerocfg.patterns import pattern
 from zerocfg.record import record
 from zerocfg.source.node import Document, Entry, Mapping, Node, Path, Scalar, Sequence, dotted
 from zerocfg.source.text import Span
@@ -13,11 +14,11 @@ from zerocfg.source.text import Span
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_PLAIN_KEY = re.compile(r"[A-Za-z_][\w.-]*\Z", re.ASCII)
+_PLAIN_KEY = pattern(r"[A-Za-z_][\w.-]*\Z", re.ASCII)
 _NOT_TEXT = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
-_SKIP_JSON = re.compile(r"(?:[ \t\r\n]|//[^\n]*|#[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_SKIP_YAML = re.compile(r"(?:[ \t\r\n]|(?<=[ \t\r\n])#[^\n]*)*")
-_ANCHOR = re.compile(r"&\S+[ \t]+")
+_SKIP_JSON = pattern(r"(?:[ \t\r\n]|//[^\n]*|#[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_SKIP_YAML = pattern(r"(?:[ \t\r\n]|(?<=[ \t\r\n])#[^\n]*)*")
+_ANCHOR = pattern(r"&\S+[ \t]+")
 
 
 @record(slots=True, frozen=True)

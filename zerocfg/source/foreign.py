@@ -6,11 +6,11 @@ format characters, line ends, lone surrogates.
 
 from __future__ import annotations
 
-import re
+from zerocfg.patterns import pattern
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Categories of Unicode."""
-_OWN = re.compile(r"\A\r\x1b\[K|\A\x1b\[2J\x1b\[1;1H|\x1b\[[0-9;]*m")
+_OWN = pattern(r"\A\r\x1b\[K|\A\x1b\[2J\x1b\[1;1H|\x1b\[[0-9;]*m")
 """What zerocfg itself writes to a terminal: colours; a line of progress drawn anew, a screen cleared for a new look."""
 _BYTES = ("\udc80", "\udcff")
 """First and last of what stands for the odd bytes of a file's name, which are written as they are."""

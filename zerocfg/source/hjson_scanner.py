@@ -12,16 +12,17 @@ from json import JSONDecodeError
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
 from zerocfg.budgets import DEPTH
+from zerocfg.patterns import pattern
 from zerocfg.source.node import Entry, Form, Mapping, Node, Path, Problem, Scalar, Sequence
 from zerocfg.source.text import BOM, Span
 
-_WHITESPACE = re.compile(r"[ \t\n\r]*")
-_LINE_END = re.compile(r"[\r\n]|\Z")
-_WORD_END = re.compile(r"[\r\n,}\]#]|/[/*]|\Z")
-_NUMBER = re.compile(r"(-?(?:0|[1-9]\d*))(\.\d+)?([eE][-+]?\d+)?[\t ]*")
-_KEY_END = re.compile(r"[:{}\[\],]|\Z")
-_INNER_SPACE = re.compile(r"[ \t\n\r]")
-_CHUNK = {quote: re.compile(rf"[^{quote}\\\x00-\x1f]*") for quote in "\"'"}
+_WHITESPACE = pattern(r"[ \t\n\r]*")
+_LINE_END = pattern(r"[\r\n]|\Z")
+_WORD_END = pattern(r"[\r\n,}\]#]|/[/*]|\Z")
+_NUMBER = pattern(r"(-?(?:0|[1-9]\d*))(\.\d+)?([eE][-+]?\d+)?[\t ]*")
+_KEY_END = pattern(r"[:{}\[\],]|\Z")
+_INNER_SPACE = pattern(r"[ \t\n\r]")
+_CHUNK = {quote: pattern(rf"[^{quote}\\\x00-\x1f]*") for quote in "\"'"}
 _ESCAPES = {**{c: c for c in "\"'\\/"}, "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _NAMES: dict[str, object] = {"null": None, "true": True, "false": False}
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.source.text import SourceText, Span
 
 Path = tuple[str | int, ...]
 """A key path: mapping keys and sequence indices from the root."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Scalar:
     """A value without parts. ``value`` is what the file's own reader makes of it; ``raw`` the text as written."""
 
@@ -27,7 +26,7 @@ _MANY = 64
 """Number of entries from which a mapping caches lookups, because every diagnostic repeats them."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Entry:
     """One ``key: value`` of a mapping. Duplicates are kept: the last one is what a reader sees."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from zerocfg.emit.files import emit
 from zerocfg.linter.engine import Result, lint_runs
 from zerocfg.linter.selection import Selection
 from zerocfg.page.report_input import ReportInput
-from zerocfg.record import record
+from zerocfg.record import record, replace
 from zerocfg.resolve.explain.alternatives import alternatives
 from zerocfg.resolve.explain.forecast import Forecast, forecast
 from zerocfg.resolve.facts import with_facts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from zerocfg.cli.settings import Settings
 from zerocfg.internal_errors import Containment, contain
 from zerocfg.linter.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
 from zerocfg.linter.selection import Selection, called, fits, names
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import ReaderEvidence, Run, SourceFile, files_of

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from zerocfg.cli.settings import Settings
 from zerocfg.cli.usage import usage_error
 from zerocfg.linter.selection import Selection
+from zerocfg.patterns import pattern
 from zerocfg.rules.codes import REMOVED
 
-_CODE = re.compile(r"zc\d*", re.IGNORECASE)
+_CODE = pattern(r"zc\d*", re.IGNORECASE)
 
 
 def selection_of(settings: Settings, select: str, ignore: str, preview: bool) -> Selection:

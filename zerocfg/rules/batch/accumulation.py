@@ -103,7 +103,7 @@ def _beaten_by_file(run: Run) -> Iterator[Finding]:
     if given is None or asked is None or not ds.section:
         return
     key = ds[STEPS]
-    written = key.whole if key else 1
+    written = key.count if key else 1
     if written is None or written == asked:
         return
     yield (key or ds).finding(

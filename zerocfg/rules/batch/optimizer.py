@@ -112,7 +112,7 @@ def optimizer_without_type(run: Run) -> Iterator[Finding]:
 @rule("ZC215", "adam-w-mode-ignored", Severity.ERROR)
 def adam_w_mode_ignored(run: Run) -> Iterator[Finding]:
     kind, mode = optimizer_type(run, "adamw"), optimizer_params(run)["adam_w_mode"]
-    if kind is not None and (mode.value is False or mode.whole == 0):
+    if kind is not None and (mode.value is False or mode.count == 0):
         yield mode.finding(
             f"`adam_w_mode: {show(mode.value)}` is silently ignored: the type {show(kind.value)} always decouples "
             "weight decay",

@@ -86,7 +86,7 @@ def _without_total(run: Run) -> Fix | None:
 
 def positive(key: Key) -> int:
     """A size that is written as a number, else 0."""
-    return max(key.whole or 0, 0)
+    return max(key.count or 0, 0)
 
 
 def _never_fits(run: Run) -> Iterator[Finding]:
@@ -122,7 +122,7 @@ def batch_zero(run: Run) -> Iterator[Finding]:
     if any(failures(run, "ZC204", "ZC201", "ZC203")):
         return
     total, micro = ds[TRAIN], ds[MICRO]
-    if total.whole is not None and _below_micro_batch(run) and STEPS not in ds:
+    if total.count is not None and _below_micro_batch(run) and STEPS not in ds:
         yield total.finding(
             f"train_batch_size {total.value} is less than one micro batch of {micro.value}: the accumulation that "
             "DeepSpeed works out is 0, at which it stops, whatever the number of processes",

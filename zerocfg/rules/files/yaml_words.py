@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from zerocfg.catalog.schema import load_schema
+from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Path, Scalar, dotted, walk
 
-_SCIENTIFIC = re.compile(r"[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+")
+_SCIENTIFIC = pattern(r"[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+")
 _WORDS = frozenset(("no", "off", "yes", "on"))
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from zerocfg.catalog.values import show
+from zerocfg.record import replace
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.fixes import together
 from zerocfg.rules.fsdp.plugin import fsdp_key, fsdp_setting, fsdp_version, releases

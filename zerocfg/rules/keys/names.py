@@ -177,10 +177,12 @@ def two_spellings(run: Run) -> Iterator[Finding]:
     for top in ("zero_optimization", "tensor_parallel"):
         section, known_section = deepspeed(run, top), schema.find((top,))
         keys = known_section.section(schema) if known_section else None
-        for name, known in keys.names.items() if keys is not None else ():
+        for name, known in keys.names.items() if keys is not None and section.section else ():
+            if name == known.name or name not in section or known.name not in section:
+                continue
             former, key = section[name], section[known.name]
             # DeepSpeed drops whatever is "auto" before it looks at the names.
-            if name == known.name or not (former and key) or "auto" in (former.value, key.value):
+            if "auto" in (former.value, key.value):
                 continue
             yield former.finding(
                 f"`{name}` and `{key.name}` are the same setting; DeepSpeed stops when both are written",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from zerocfg.catalog.values import whole_number
+from zerocfg.record import replace
 from zerocfg.rules.api import Fix
 from zerocfg.rules.effects import accelerate_data, effective_value, under_deepspeed_launcher
 from zerocfg.rules.key import Key, accelerate, from_origin

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, started_by
 from zerocfg.run.linking.entry_point import handed_script
@@ -12,9 +13,9 @@ from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
-_LAUNCH = re.compile(r"python(?:3(?:\.\d+)?)?[ \t]+-m[ \t]+torch\.distributed\.launch(?=\s)")
+_LAUNCH = pattern(r"python(?:3(?:\.\d+)?)?[ \t]+-m[ \t]+torch\.distributed\.launch(?=\s)")
 _TRAINING = frozenset(("output_dir", "per_device_train_batch_size", "num_train_epochs", "max_steps", "do_train"))
-_RANK_STARTERS = re.compile(r"\b(?:mpirun|mpiexec|srun|jsrun|orterun|horovodrun)\b")
+_RANK_STARTERS = pattern(r"\b(?:mpirun|mpiexec|srun|jsrun|orterun|horovodrun)\b")
 
 
 def _machines(run: Run) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import library_name
+from zerocfg.record import replace
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import Argument, arguments, dropped, own_option, renamed

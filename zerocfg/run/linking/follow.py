@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from zerocfg.record import replace
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.frameworks import recognise, ships_config, with_framework
 from zerocfg.run.kinds import named_recipe

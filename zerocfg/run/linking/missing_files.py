@@ -7,12 +7,13 @@ import re
 from pathlib import Path
 
 from zerocfg.budgets import WRITER_BYTES
+from zerocfg.patterns import pattern
 from zerocfg.run.model import Run
 from zerocfg.source import disk
 from zerocfg.source.paths import entries
 
 MOST_SCRIPTS = 50
-_MAKES = re.compile(r">|\b(?:tee|cp|mv|ln|wget|curl|rsync|open|dump|dumps|write|write_text|sed -i)\b")
+_MAKES = pattern(r">|\b(?:tee|cp|mv|ln|wget|curl|rsync|open|dump|dumps|write|write_text|sed -i)\b")
 
 _OUTPUT = r"(?<![\w-])(?:-o|--(?:out|dest|target|save|write)[\w-]*)"
 """Options that name the output of a program."""

@@ -9,16 +9,15 @@ together is taken as a choice: any release from the lowest to the highest.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.budgets import SETUP_BYTES
 from zerocfg.catalog.versions import both, either
-from zerocfg.record import record
+from zerocfg.patterns import pattern
+from zerocfg.record import record, replace
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import Origin, SourceFile
 from zerocfg.run.remembered import remembered
@@ -142,7 +141,7 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
         yield "loose", path
 
 
-_LOOSE = re.compile(r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt|(?:.*[-_])?(?:install|setup|env)(?:[-_].*)?\.(?:ba)?sh")
+_LOOSE = pattern(r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt|(?:.*[-_])?(?:install|setup|env)(?:[-_].*)?\.(?:ba)?sh")
 
 
 def is_image(name: str) -> bool:

@@ -6,8 +6,7 @@ Follows accelerate/accelerator.py 1.15.0: ACCELERATE_GRADIENT_ACCUMULATION_STEPS
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from zerocfg.record import replace
 from zerocfg.run.model import UNKNOWN, Call, FromLine, Origin, Run, Setting
 from zerocfg.run.script.arguments import call_of, resolve_option
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.record import record
+from zerocfg.record import record, replace
 from zerocfg.run.model import UNKNOWN, Call, FromLine, Origin, Script, Setting
 
 _ARGUMENTS = frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"})

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
 from operator import attrgetter
 from typing import Any
 
-from zerocfg.record import record
+from zerocfg.record import field, record
 
 _OF_DEEPSPEED = frozenset("zero_optimization zero_optimisation train_batch_size train_micro_batch_size_per_gpu".split())
 """One of these keys is in every DeepSpeed config that a script writes out."""

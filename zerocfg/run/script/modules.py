@@ -8,13 +8,12 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from zerocfg.budgets import SCRIPT_BYTES
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.run.model import SourceFile
 from zerocfg.run.remembered import remembered
 from zerocfg.run.script.code import Code, code_of

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.run.model import UNKNOWN, Origin, Setting
 from zerocfg.run.script.modules import Module, span_of
 from zerocfg.run.script.reachable import Owner, Reach, Reached, Walk

@@ -9,11 +9,10 @@ from __future__ import annotations
 import ast
 import re
 from collections import deque
-from dataclasses import field
 from pathlib import Path
 
 from zerocfg.budgets import MODULES
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.run.model import SourceFile
 from zerocfg.run.remembered import remembered
 from zerocfg.run.script.code import Code

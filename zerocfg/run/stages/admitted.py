@@ -6,12 +6,11 @@ Which releases these are, `catalog/admitted.py` says; where all of them are toda
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.versions import OLDEST, Release, admits, bounds, release, text
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.run.config import VERSIONS, default_of
 from zerocfg.run.model import Origin, Run
 

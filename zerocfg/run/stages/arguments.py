@@ -7,7 +7,6 @@ TrlParser (file values become argparse defaults, so texts are converted and othe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from functools import cache
 from typing import Any
 
@@ -17,7 +16,7 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, argument
 from zerocfg.catalog.versions import OLDEST, only_from, text
-from zerocfg.record import record
+from zerocfg.record import field, record, replace
 from zerocfg.run.config import VERSIONS, default_of, describe, words
 from zerocfg.run.frameworks import FRAMEWORKS, has_defaults
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile

@@ -6,9 +6,9 @@ Follows accelerate/utils/launch.py; where they cannot calculate, the launch fail
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.record import replace
 from zerocfg.run.config import any_unknown, describe
 from zerocfg.run.model import UNKNOWN, Origin, Setting
 from zerocfg.run.stages.namespace import ranks, whole

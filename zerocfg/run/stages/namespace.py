@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.run.config import any_unknown
 from zerocfg.run.model import UNKNOWN, Setting
 from zerocfg.run.stages.options import PREFIXED, options_at

@@ -7,10 +7,9 @@ Follows transformers/integrations/deepspeed.py (`trainer_config_process` while T
 from __future__ import annotations
 
 import math
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.run.config import Config, any_unknown, product
 from zerocfg.run.model import UNKNOWN, Difference, Failure, Origin, Setting
 

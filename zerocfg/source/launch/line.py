@@ -5,11 +5,10 @@ The data shapes only; the reader is :mod:`zerocfg.source.launch.files`.
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from zerocfg.record import record
+from zerocfg.record import field, record
 from zerocfg.source.text import SourceText, Span
 
 if TYPE_CHECKING:
