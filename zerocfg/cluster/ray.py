@@ -56,7 +56,7 @@ class Ray:
         with tempfile.TemporaryDirectory(prefix="zerocfg-") as files:
             (Path(files) / FILES).write_bytes(packed(job.files))
             for number, task in enumerate(job.tasks):
-                places = Places(job.nodes, job.cards, list(task.program), list(job.setup), job.seconds)
+                places = Places(job.nodes, job.cards, list(task.program), list(job.setup), job.seconds, job.cpus)
                 (Path(files) / PLACES).write_text(json.dumps(places.__dict__), encoding="utf-8")
                 self._ask(
                     partial(
