@@ -52,7 +52,7 @@ def results(
 
     def start(item: T) -> _Running[T]:
         answer, giver = context.Pipe(duplex=False)
-        process = context.Process(target=_play, args=(work, item, giver), daemon=True)
+        process = context.Process(target=_play, args=(work, item, giver), daemon=True)  # type: ignore[attr-defined]
         process.start()
         giver.close()
         return _Running(item, process, answer, time.monotonic())
@@ -85,7 +85,7 @@ def _play(work: Callable[[T], R], item: T, giver: Connection) -> None:
         giver.send(result)
 
 
-def _answer(one: _Running[T]) -> R | Lost:  # type: ignore[type-var]
+def _answer(one: _Running[T]) -> R | Lost:
     try:
         result: R = one.answer.recv()
     except (EOFError, OSError):
