@@ -38,6 +38,7 @@ def _repository(outcome: Outcome) -> dict[str, object]:
         "name": outcome.name,
         "path": outcome.path,
         "seconds": round(outcome.seconds, 3),
+        "cpu_seconds": round(outcome.cpu_seconds, 3),
         "problem": outcome.problem or None,
         "fail_on": outcome.fail_on,
         "report": outcome.report or None,
@@ -64,6 +65,5 @@ def _outcome(data: dict[str, Any]) -> Outcome:
     for one in report.get("diagnostics", []):
         if one["severity"] not in SEVERITIES or not all(isinstance(one[key], str) for key in ("code", "fingerprint")):
             raise TypeError
-    return Outcome(
-        str(data["name"]), str(data["path"]), data["seconds"], data["problem"] or "", data["fail_on"], report
-    )
+    seconds = float(data["seconds"]), float(data["cpu_seconds"])
+    return Outcome(str(data["name"]), str(data["path"]), *seconds, data["problem"] or "", data["fail_on"], report)

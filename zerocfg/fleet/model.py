@@ -24,13 +24,14 @@ class Repository:
 @record(frozen=True)
 class Outcome:
     """``problem``: why there is no report, in a line; else ``report``. ``fail_on``: the severity from which its
-    findings fail, by the command line or its own settings. ``seconds``: how long the lint took. ``sarif``: its run of a
-    log, where one was asked for.
+    findings fail, by the command line or its own settings. ``seconds``: how long the lint took, ``cpu_seconds`` how
+    much of a core. ``sarif``: its run of a log, where one was asked for.
     """
 
     name: str
     path: str
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     problem: str = ""
     fail_on: str = "warning"
     report: Report = field(default_factory=dict)

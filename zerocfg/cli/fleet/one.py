@@ -53,14 +53,14 @@ def lint_all(repositories: Sequence[Repository], how: How, *, jobs: int, limit: 
         partial(lint_one, how=how), repositories, jobs=jobs, limit=limit, preload=[__name__, "zerocfg.linter.engine"]
     ):
         if isinstance(result, Lost):
-            yield Outcome(repository.name, repository.path, result.seconds, result.why)
+            yield Outcome(repository.name, repository.path, result.seconds, problem=result.why)
         else:
             yield result
 
 
 def lint_one(repository: Repository, how: How) -> Outcome:
     """Lint it in this process, which is spent afterwards: its current folder is the repository."""
-    began = time.monotonic()
+    began, worked = time.monotonic(), time.process_time()
     gc.disable()
     outcome = Outcome(repository.name, repository.path)
     try:
@@ -79,7 +79,7 @@ def lint_one(repository: Repository, how: How) -> Outcome:
             raise
         else:
             outcome = replace(outcome, problem=f"internal error of zerocfg: {in_a_line(error)}")
-    return replace(outcome, seconds=time.monotonic() - began)
+    return replace(outcome, seconds=time.monotonic() - began, cpu_seconds=time.process_time() - worked)
 
 
 def _linted(outcome: Outcome, how: How) -> Outcome:
