@@ -123,7 +123,7 @@ def test_scripts_are_sound(tmp_path: Path, launcher: str, hardware: str, hosts: 
 def test_the_examples_of_the_page_are_targets(root: Path) -> None:
     text = (root / "docs" / "targets.md").read_text(encoding="utf-8")
     examples = [yaml.safe_load(one) for one in re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)]
-    assert [list(one["targets"]) for one in examples] == [["slurm"], ["jobset"]]
+    assert [list(one["targets"]) for one in examples] == [[name] for name in ("slurm", "jobset", "skypilot", "ray", "ssh")]
     for one in examples:
         Targets.model_validate(one["targets"])
 

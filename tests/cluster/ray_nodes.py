@@ -25,7 +25,8 @@ def missing() -> str:
 
 @contextlib.contextmanager
 def ray_nodes(cpus: int = 2) -> Iterator[dict[str, str]]:
-    """``cpus``: of each node. The variables by which a client finds it. Each node is a `ray start --block`, which ends with its processes."""
+    """The variables by which a client finds it. Each node has so many ``cpus``; it is a `ray start --block`, which ends
+    with its processes."""
     head, dashboard, client = _free_ports(3)
     ray = [
         sys.executable,
