@@ -35,10 +35,12 @@ fi
 
 # What a node does. It ends its part when the connection does, which holds standard input open.
 on_node() {
-  set -e
-  cd -- "$1"
-  shift
-%(setup)s  bash "$@" < /dev/null 3<&- &
+  (
+    set -e
+    cd -- "$1"
+    shift
+%(setup)s    exec bash "$@"
+  ) < /dev/null 3<&- &
   job=$!
   { read -r _ || true; kill "$job"; } <&3 > /dev/null 2>&1 &
   watch=$!
@@ -111,7 +113,7 @@ def render(plan: Plan, ssh: Ssh, folder: str, here: str) -> str:
         "spec": quote(folder),
         "hosts": " ".join(map(quote, plan.hosts)),
         "nodes": plan.num_machines,
-        "setup": "".join(f"  {line}\n" for line in ssh.setup),
+        "setup": "".join(f"    {line}\n" for line in ssh.setup),
         "folder": quote(ssh.folder) if ssh.folder else "$PWD",
         "variables": _SEVERAL if plan.num_machines > 1 else "",
         "launch": quote(f"{here}/launch.sh"),
