@@ -217,7 +217,10 @@ def test_a_rank_that_fails_ends_the_job(ray: dict[str, str], tmp_path: Path) -> 
 @pytest.mark.libs
 @pytest.mark.xdist_group("ray")
 def test_zero_3_over_two_nodes_of_ray(ray: dict[str, str], tmp_path: Path) -> None:
-    built: Built = build(tmp_path, {"ray": {"folder": str(tmp_path / "two-nodes-cpu")}})
+    names = ("TORCH_EXTENSIONS_DIR", "HF_HUB_OFFLINE", "OMP_NUM_THREADS", "DS_ACCELERATOR")
+    env_vars = {name: value for name, value in environment().items() if name in names}
+    target = {"folder": str(tmp_path / "two-nodes-cpu"), "runtime_env": {"env_vars": env_vars}}
+    built: Built = build(tmp_path, {"ray": target})
     done = submit(built.file("ray_job.sh"), ray)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert TRAINED in done.stdout and built.began

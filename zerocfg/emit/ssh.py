@@ -60,8 +60,7 @@ quoted() {
 }
 
 folder=%(folder)s
-first=${MAIN_PROCESS_IP:-${hosts[0]#*@}}
-script="$(declare -f on_node)"$'\n''on_node "$@" 3<&0'
+%(first)sscript="$(declare -f on_node)"$'\n''on_node "$@" 3<&0'
 running=()
 stop() {
   trap - INT TERM EXIT
@@ -99,6 +98,7 @@ while [ "${#running[@]}" -gt 0 ]; do
   done
 done
 """
+_FIRST = "first=${MAIN_PROCESS_IP:-${hosts[0]#*@}}\n"
 _SEVERAL = (
     'env MACHINE_RANK=$rank MAIN_PROCESS_IP=$(quoted "$first")MAIN_PROCESS_PORT=$(quoted "${MAIN_PROCESS_PORT:-}")'
 )
@@ -115,6 +115,7 @@ def render(plan: Plan, ssh: Ssh, folder: str, here: str) -> str:
         "nodes": plan.num_machines,
         "setup": "".join(f"    {line}\n" for line in ssh.setup),
         "folder": quote(ssh.folder) if ssh.folder else "$PWD",
+        "first": _FIRST if plan.num_machines > 1 else "",
         "variables": _SEVERAL if plan.num_machines > 1 else "",
         "launch": quote(f"{here}/launch.sh"),
         "options": "".join(f"{quote(word)} " for word in ssh.options),
