@@ -41,7 +41,7 @@ def ray() -> Iterator[dict[str, str]]:
 
 def found(repositories: Path, *words: str, **environment: str) -> dict[str, Any]:
     done = run(repositories, "--repos", ".", *words, "--output-format", "json", **{**ENVIRONMENT, **environment})
-    assert done.returncode == 2, done.stderr  # one of them cannot be linted
+    assert done.returncode == 2 and done.stdout, done.stderr  # one of them cannot be linted
     assert not (repositories / ".zerocfg" / "jobs").exists() or not list((repositories / ".zerocfg" / "jobs").iterdir())
     document: dict[str, Any] = json.loads(done.stdout)
     return document
