@@ -83,6 +83,11 @@ ALLOWED = (
         "apt-get install slurm-wlm",
     ),
     Allowed(
+        "set ZEROCFG_SKYPILOT to a Python that has skypilot",
+        lambda _: "ZEROCFG_SKYPILOT" not in os.environ,
+        "python -m venv sky && sky/bin/pip install skypilot; name sky/bin/python",
+    ),
+    Allowed(
         "Ray is not installed",
         lambda _: importlib.util.find_spec("ray") is None,
         "pip install 'ray[default]'",

@@ -52,7 +52,7 @@ class Containment:
         """Keep an exception that was just caught; raises it again where tracebacks are asked for."""
         if os.environ.get("ZEROCFG_TRACEBACK"):
             raise error
-        self.met[InternalError(doing, file, _in_a_line(error), _where(error))] = None
+        self.met[InternalError(doing, file, in_a_line(error), _where(error))] = None
 
 
 def contain(contained: Containment | None, doing: str, file: str = "") -> AbstractContextManager[None]:
@@ -60,7 +60,8 @@ def contain(contained: Containment | None, doing: str, file: str = "") -> Abstra
     return nullcontext() if contained is None else contained.of(doing, file)
 
 
-def _in_a_line(error: Exception) -> str:
+def in_a_line(error: Exception) -> str:
+    """What was raised, as a short line."""
     text = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
 

@@ -65,7 +65,25 @@ def diagnostics(tree: Path) -> list[dict[str, Any]]:
     return found
 
 
-def findings(repository: Repository, tree: Path) -> list[Finding]:
+def findings(trees: Mapping[Path, Repository]) -> tuple[list[Finding], list[str]]:
+    """What is found in the repositories at these places, and a line for each that could not be linted."""
+    listed = "".join(f"{tree}\n" for tree in trees)
+    command = [sys.executable, "-m", "zerocfg", "lint", "--repos", "-", "--output-format", "json"]
+    command += ["--time-limit", str(LIMIT)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, input=listed, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    found: list[Finding] = []
+    broken = []
+    for one in json.loads(done.stdout)["repositories"]:
+        repository = trees[Path(one["name"])]
+        if one["problem"] is not None:
+            broken.append(f"{repository.name}: {one['problem']}")
+        else:
+            found += _findings(repository, one["report"]["diagnostics"])
+    return found, broken
+
+
+def _findings(repository: Repository, told: list[dict[str, Any]]) -> list[Finding]:
     return [
         Finding(
             repository.name,
@@ -77,7 +95,7 @@ def findings(repository: Repository, tree: Path) -> list[Finding]:
             one["severity"],
             hashlib.sha256(one["message"].encode()).hexdigest()[:12],
         )
-        for one in diagnostics(tree)
+        for one in told
     ]
 
 

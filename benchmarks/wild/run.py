@@ -55,13 +55,11 @@ def main() -> None:
         if one not in there:
             print(f"{one.name} is not there at {one.commit[:12]}", file=sys.stderr)
     names = {one.name for one in there}
-    found: list[data.Finding] = []
+    found, broken = findings({one.tree(given.folder): one for one in there}) if there else ([], [])
     said: dict[tuple[str, str], str] = {}
     read = {one.repository for one in data.readers()}
-    broken = []
     for one in there:
         try:
-            found += findings(one, one.tree(given.folder))
             if one.name in read:
                 said |= {(one.name, line): who for line, who in consumers(one.tree(given.folder)).items()}
         except LintError as error:

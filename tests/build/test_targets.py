@@ -27,6 +27,11 @@ from zerocfg.resolve.plan import Plan
 from zerocfg.source.load import load_bytes
 
 SLURM = {"slurm": {"partition": "gpu", "time": "24:00:00", "setup": ["source venv/bin/activate"]}}
+OTHERS = {
+    "skypilot": {"setup": ["pip install deepspeed"], "resources": {"use_spot": True}},
+    "ray": {"setup": ["source venv/bin/activate"], "runtime_env": {"env_vars": {"NCCL_DEBUG": "INFO"}}},
+    "ssh": {"setup": ["module load cuda"], "options": ["-p", "2222"]},
+}
 KUBERNETES = {"jobset": {"image": "registry.example/train:1", "namespace": "ml"}}
 
 
@@ -46,6 +51,14 @@ def test_schedulers(tmp_path: Path, hardware: str, snapshot: SnapshotAssertion) 
     files = texts(make(tmp_path, hardware, SLURM | KUBERNETES))
     assert files["job.sbatch"] == snapshot(name="job.sbatch")
     assert files["jobset.yaml"] == snapshot(name="jobset.yaml")
+
+
+@pytest.mark.parametrize("hardware", ["8xH100-80GB", "2x8xH100-80GB"], ids=["one", "two"])
+def test_other_ways_to_start(tmp_path: Path, hardware: str, snapshot: SnapshotAssertion) -> None:
+    files = texts(make(tmp_path, hardware, OTHERS, hosts=["alpha", "beta"] if hardware.startswith("2") else []))
+    for name in ("sky.yaml", "ray_job.sh", "ray_env.yaml", "ray_driver.py", "ssh.sh"):
+        assert files[name] == snapshot(name=name)
+    compile(files["ray_driver.py"], "ray_driver.py", "exec")
 
 
 @pytest.mark.parametrize("hardware", ["8xH100-80GB", "2x8xH100-80GB", "2x1xcpu"])
@@ -111,8 +124,8 @@ def test_options_of_slurm_are_quoted_and_may_name_the_devices(tmp_path: Path) ->
 def test_scripts_are_sound(tmp_path: Path, launcher: str, hardware: str, hosts: bool) -> None:
     slurm = {"slurm": {"setup": ["module load cuda"], "options": ["--exclusive"], "preflight": True}}
     names = [f"n{index}" for index in range(3 if hardware.startswith("3") else 1)] if hosts else []
-    folder = written(make(tmp_path, hardware, slurm, launcher=launcher, hosts=names, script="a 'b' $c.py"))
-    for name in ("launch.sh", "job.sbatch"):
+    folder = written(make(tmp_path, hardware, slurm | OTHERS, launcher=launcher, hosts=names, script="a 'b' $c.py"))
+    for name in ("launch.sh", "job.sbatch", "ray_job.sh", "ssh.sh"):
         subprocess.run(["bash", "-n", str(folder / name)], check=True)
         # SC2016 takes the single quotes around an odd name for a mistake.
         command = [str(Path(sys.executable).with_name("shellcheck")), "--exclude=SC2016", str(folder / name)]
@@ -123,7 +136,9 @@ def test_scripts_are_sound(tmp_path: Path, launcher: str, hardware: str, hosts: 
 def test_the_examples_of_the_page_are_targets(root: Path) -> None:
     text = (root / "docs" / "targets.md").read_text(encoding="utf-8")
     examples = [yaml.safe_load(one) for one in re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)]
-    assert [list(one["targets"]) for one in examples] == [["slurm"], ["jobset"]]
+    assert [list(one["targets"]) for one in examples] == [
+        [name] for name in ("slurm", "jobset", "skypilot", "ray", "ssh")
+    ]
     for one in examples:
         Targets.model_validate(one["targets"])
 
@@ -313,6 +328,16 @@ def test_an_unchanged_recipe_is_the_users(tmp_path: Path) -> None:
         ({"targets": {"slurm": {"options": ["--nodes=4"]}}}, "targets.slurm.options", ["--nodes"]),
         ({"targets": {"slurm": {"options": ["-N4"]}}}, "targets.slurm.options", ["-N"]),
         ({"targets": {"jobset": {"image": "x"}}, "profile": None}, "targets.jobset.resource", ["resource"]),
+        ({"targets": {"skypilot": {}}, "profile": None}, "targets.skypilot.accelerators", ["does not know"]),
+        ({"targets": {"skypilot": {}}, "hardware": "8xMI250"}, "targets.skypilot.accelerators", ["does not know"]),
+        (
+            {"targets": {"skypilot": {"resources": {"accelerators": "H100:4"}}}},
+            "targets.skypilot.resources",
+            ["`accelerators`"],
+        ),
+        ({"targets": {"ray": {}}, "profile": None}, "targets.ray", ["nothing to ask Ray for"]),
+        ({"targets": {"ray": {"folder": "work"}}}, "targets.ray.folder", ["absolute"]),
+        ({"targets": {"ray": {"runtime_env": {"working_dir": "."}}}}, "targets.ray.runtime_env", ["`working_dir`"]),
         ({"targets": {"jobset": {"image": "x", "folder": "work"}}}, "targets.jobset.folder", ["absolute"]),
         ({"targets": {"jobset": {"image": "x", "namespace": "My_Space"}}}, "targets.jobset.namespace", ["My_Space"]),
     ],
@@ -321,6 +346,21 @@ def test_problems(tmp_path: Path, changes: dict[str, Any], key: str, words: list
     found = problems(make(tmp_path, **changes))
     assert [one.key for one in found] == [key]
     assert all(word in found[0].message + found[0].help for word in words) and found[0].help
+
+
+@pytest.mark.parametrize(
+    ("target", "key"), [({"ray": {}}, "targets.ray.folder"), ({"skypilot": {}}, "targets.skypilot")]
+)
+def test_what_lies_outside_of_the_folder_that_travels(tmp_path: Path, target: dict[str, Any], key: str) -> None:
+    folder = tmp_path / "spec"
+    folder.mkdir()
+    (tmp_path / "train.py").touch()
+    (tmp_path / "data.json").touch()
+    words = ["recipe.yaml", "--data=../data.json", "--out", "../later"]
+    found = problems(make(folder, targets=target, script="../train.py", arguments=words))
+    assert [(one.key, one.message.split()[0]) for one in found] == [(key, "../train.py"), (key, "../data.json")]
+    assert not problems(make(folder, targets=target, script="sub/../train.py", arguments=["recipe.yaml"]))
+    assert not problems(make(folder, targets={"ray": {"folder": "/nodes/spec"}}, script="../train.py"))
 
 
 @pytest.mark.parametrize("text", ["- a\n", "a: [\n", "a: 1\n---\nb: 2\n", "\x00"])

@@ -24,12 +24,29 @@ def missing() -> str:
 
 
 @contextlib.contextmanager
-def ray_nodes() -> Iterator[dict[str, str]]:
-    """The variables by which a client finds it. Each node is a `ray start --block`, which ends with its processes."""
+def ray_nodes(cpus: int = 2) -> Iterator[dict[str, str]]:
+    """The variables by which a client finds it. Each node has so many ``cpus``; it is a `ray start --block`, which ends
+    with its processes."""
     head, dashboard, client = _free_ports(3)
-    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=2", "--disable-usage-stats"]
+    ray = [
+        sys.executable,
+        "-m",
+        "ray.scripts.scripts",
+        "start",
+        "--block",
+        f"--num-cpus={cpus}",
+        "--disable-usage-stats",
+    ]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "PYTHONPATH": path, "RAY_DISABLE_MEMORY_MONITOR": "1", "DS_ACCELERATOR": "cpu"}
+    # The entry point of a job is "python".
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {
+        **os.environ,
+        "PATH": programs,
+        "PYTHONPATH": path,
+        "RAY_DISABLE_MEMORY_MONITOR": "1",
+        "DS_ACCELERATOR": "cpu",
+    }
     with tempfile.TemporaryDirectory(prefix="zerocfg-ray-", ignore_cleanup_errors=True) as folder:
         first = ["--head", f"--port={head}", f"--dashboard-port={dashboard}", f"--ray-client-server-port={client}"]
         commands = ([*ray, *first, f"--temp-dir={folder}"], [*ray, f"--address=127.0.0.1:{head}"])

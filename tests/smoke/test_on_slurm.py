@@ -93,6 +93,18 @@ def test_a_sweep_is_one_array(cluster: SlurmNodes, tmp_path: Path) -> None:
     assert [row[:2] for row in rows] == [[name, "passed"] for name in names]
     assert [row[-1] for row in rows].count("fastest") == 1
     assert all((tmp_path / "stages" / build / "smoke.json").is_file() for build in builds)
+    # A sweep that stopped goes on with what is missing, and compares all of it.
+    measured = {row[0]: row[2:5] for row in rows}
+    (tmp_path / "stages" / builds[2] / "smoke.json").unlink()
+    code, out, err = run(cluster, tmp_path / "stages", *builds, *words, "--uncertified")
+    assert code == 0 and err == "3 of 4 builds are certified already\n", out + err
+    again = [line.split() for line in out[out.rindex("\nrun ") + 1 :].splitlines()[1:]]
+    assert [row[:2] for row in again] == [
+        *([name, "certified"] for name in (names[0], names[1], names[3])),
+        [names[2], "passed"],
+    ]
+    assert all(row[2:5] == measured[row[0]] for row in again[:3])
+    assert [row[-1] for row in again].count("fastest") == 1
 
 
 def test_ctrl_c_ends_the_job(cluster: SlurmNodes, spec: Path) -> None:

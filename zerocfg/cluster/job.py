@@ -34,7 +34,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Job:
-    """Tasks of one shape, each on ``nodes`` machines with ``cards`` each, one process on every machine.
+    """Tasks of one shape, each on ``nodes`` machines with ``cards`` and ``cpus`` each, one process on every machine.
 
     ``files``: what lies in the working folder of every process, by relative path. ``seconds``: the most that a task
     may take once it runs. ``options``: further words for the scheduler; ``setup``: shell lines before the program.
@@ -48,6 +48,7 @@ class Job:
     cards: int = 0
     options: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
+    cpus: int = 1
 
 
 class State(Enum):

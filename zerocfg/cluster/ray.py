@@ -56,7 +56,7 @@ class Ray:
         with tempfile.TemporaryDirectory(prefix="zerocfg-") as files:
             (Path(files) / FILES).write_bytes(packed(job.files))
             for number, task in enumerate(job.tasks):
-                places = Places(job.nodes, job.cards, list(task.program), list(job.setup), job.seconds)
+                places = Places(job.nodes, job.cards, list(task.program), list(job.setup), job.seconds, job.cpus)
                 (Path(files) / PLACES).write_text(json.dumps(places.__dict__), encoding="utf-8")
                 self._ask(
                     partial(
@@ -77,8 +77,7 @@ class Ray:
         except ClusterError:
             return TaskState(State.GONE)
         state = _STATES.get(str(getattr(info.status, "value", info.status)), State.RUNNING)
-        said = " ".join(str(info.message or "").split())
-        return TaskState(state, said[:300] if state in (State.QUEUED, State.FAILED) else "")
+        return TaskState(state, _reason(str(info.message or "")) if state in (State.QUEUED, State.FAILED) else "")
 
     def output(self, identity: str, task: int, folder: Path, offset: int) -> bytes:
         try:
@@ -105,6 +104,13 @@ class Ray:
             raise AwayError(_words(error)) from None
         except (RuntimeError, ValueError) as error:
             raise ClusterError(f"Ray: {_words(error)}") from None
+
+
+def _reason(message: str) -> str:
+    """Of a failed entry point the last line that it wrote: the whole log stands behind Ray's own words."""
+    first, has_log, log = message.partition(", last available logs")
+    lines = [line for line in log.splitlines() if line.strip()]
+    return " ".join((f"{first}: {lines[-1]}" if has_log and lines else message).split())[:300]
 
 
 def _words(error: BaseException) -> str:

@@ -25,14 +25,15 @@ FILES = "files.txt"
 
 @dataclass(frozen=True)
 class Places:
-    """``nodes`` machines with ``cards`` each; ``program`` on each, behind the shell lines of ``setup``. ``seconds``:
-    how long to wait for the machines, and the most that the program may take."""
+    """``nodes`` machines with ``cards`` and ``cpus`` each; ``program`` on each, behind the shell lines of ``setup``.
+    ``seconds``: how long to wait for the machines, and the most that the program may take."""
 
     nodes: int
     cards: int
     program: list[str]
     setup: list[str]
     seconds: int
+    cpus: int = 1
 
 
 def on_node(places: Places, files: bytes, environment: dict[str, str]) -> Iterator[bytes]:
@@ -76,7 +77,7 @@ def main() -> int:
     places = Places(**json.loads(Path(PLACES).read_text(encoding="utf-8")))
     files = Path(FILES).read_bytes()
     ray.init(log_to_driver=False)
-    needed = {"CPU": 1, **({"GPU": places.cards} if places.cards else {})}
+    needed = {"CPU": places.cpus, **({"GPU": places.cards} if places.cards else {})}
     group = placement_group([needed] * places.nodes, strategy="STRICT_SPREAD" if places.nodes > 1 else "PACK")
     if not group.wait(places.seconds):
         alive = sum(1 for node in ray.nodes() if node["Alive"])
@@ -84,7 +85,9 @@ def main() -> int:
 
     def there(function: Any, node: int, **options: Any) -> Any:
         strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=node)
-        remote = ray.remote(**{"num_cpus": 1, "num_gpus": places.cards, "max_retries": 0, **options})(function)
+        remote = ray.remote(**{"num_cpus": places.cpus, "num_gpus": places.cards, "max_retries": 0, **options})(
+            function
+        )
         return remote.options(scheduling_strategy=strategy)
 
     found = ray.get([there(address, node).remote() for node in range(places.nodes)])

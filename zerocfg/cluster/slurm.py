@@ -87,7 +87,7 @@ on_node() {
 case $task in
 %(tasks)s
 esac
-srun --label --input=all --wait=%(last)d --export=ALL --nodes=%(nodes)d --ntasks=%(nodes)d --ntasks-per-node=1 \
+srun --label --input=all --wait=%(last)d --export=ALL --nodes=%(nodes)d --ntasks=%(nodes)d --ntasks-per-node=1%(cpus)s \
   bash -c "$(declare -f on_node)"$'\n''on_node "$@"' bash "${program[@]}" \
   >> "$out/$task.events" 2> "$out/$task.log" <<'END_OF_FILES' &
 %(files)sEND_OF_FILES
@@ -212,6 +212,7 @@ def render(job: Job, folder: Path, token: str, python: str) -> str:
         "--output=/dev/null",
         "--no-requeue",
         *([f"--gpus-per-node={job.cards}"] if job.cards else []),
+        *([f"--cpus-per-task={job.cpus}"] if job.cpus > 1 else []),
         *job.options,  # the last one of a name counts
     ]
     tasks = (f"  {number}) program=({join(task.program)}) ;;" for number, task in enumerate(job.tasks))
@@ -222,6 +223,8 @@ def render(job: Job, folder: Path, token: str, python: str) -> str:
         "setup": "\n  ".join(job.setup) or ":",
         "tasks": "\n".join(tasks),
         "nodes": job.nodes,
+        # A step does not get the job's by itself (since 22.05).
+        "cpus": f" --cpus-per-task={job.cpus}" if job.cpus > 1 else "",
         "rest": REST,
         "rest_after_failure": REST_AFTER_FAILURE,
         "last": REST * 3,

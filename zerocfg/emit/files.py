@@ -7,7 +7,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.emit import accelerate_yaml, deepspeed_json, jobset, launch_sh, lock, make_lock, recipe, slurm
+from zerocfg.emit import (
+    accelerate_yaml,
+    deepspeed_json,
+    jobset,
+    launch_sh,
+    lock,
+    make_lock,
+    ray_job,
+    recipe,
+    skypilot,
+    slurm,
+    ssh,
+)
 from zerocfg.source.paths import relative as from_folder
 
 if TYPE_CHECKING:
@@ -63,6 +75,15 @@ def emit(plan: Plan, out: Path) -> Emitted:
         files[slurm.NAME] = slurm.render(plan, plan.targets.slurm, here_from_spec).encode()
     if plan.targets is not None and plan.targets.jobset is not None:
         files[jobset.NAME] = jobset.render(plan, plan.targets.jobset, here_from_spec).encode()
+    if plan.targets is not None and plan.targets.skypilot is not None:
+        files[skypilot.NAME] = skypilot.render(plan, plan.targets.skypilot, here_from_spec).encode()
+    if plan.targets is not None and plan.targets.ray is not None:
+        files |= {
+            name: text.encode()
+            for name, text in ray_job.render(plan, plan.targets.ray, spec_from_here, here_from_spec).items()
+        }
+    if plan.targets is not None and plan.targets.ssh is not None:
+        files[ssh.NAME] = ssh.render(plan, plan.targets.ssh, spec_from_here, here_from_spec).encode()
     inputs = {
         role: lock.Source(relative(path, plan.folder), lock.sha256(path.read_bytes()))
         for role, path in sorted(plan.inputs.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zerocfg.emit import jobset, recipe, slurm
+from zerocfg.emit import jobset, ray_job, recipe, skypilot, slurm
 from zerocfg.resolve.plan import Problem
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ def problems(plan: Plan) -> list[Problem]:
         found += slurm.problems(plan.targets.slurm)
     if plan.targets is not None and plan.targets.jobset is not None:
         found += jobset.problems(plan, plan.targets.jobset)
+    if plan.targets is not None and plan.targets.skypilot is not None:
+        found += skypilot.problems(plan, plan.targets.skypilot)
+    if plan.targets is not None and plan.targets.ray is not None:
+        found += ray_job.problems(plan, plan.targets.ray)
     return found
 
 

@@ -177,6 +177,76 @@ class JobSet(Section):
     shared_memory_gib: Count = key(64, "Size of /dev/shm, which data loaders and NCCL use.", unit="GiB", gt=0)
 
 
+class SkyPilot(Section):
+    """How `sky.yaml` asks SkyPilot for the nodes."""
+
+    unknown = "error"
+    library = "zerocfg"
+    yaml_numbers = True
+
+    accelerators: str | None = key(
+        None, "What SkyPilot calls the devices, e.g. `H100`, without their number; by the hardware unless stated."
+    )
+    resources: dict[str, object] = key(
+        {}, "Further keys of the task's `resources`, e.g. `{infra: aws, use_spot: true}`."
+    )
+    setup: list[str] = key([], "Shell lines to run once on every node, e.g. `pip install -r requirements.txt`.")
+
+    @field_validator("setup")
+    @classmethod
+    def _lines(cls, value: list[str]) -> list[str]:
+        return [_relative(line) for line in value]
+
+
+class Ray(Section):
+    """How `ray_job.sh` submits the run to a Ray cluster."""
+
+    unknown = "error"
+    library = "zerocfg"
+    yaml_numbers = True
+
+    folder: str | None = key(
+        None, "Where the spec's folder is on the nodes; without it, it travels as Ray's working directory."
+    )
+    runtime_env: dict[str, object] = key(
+        {}, "Keys of Ray's runtime environment, e.g. `{pip: [deepspeed], env_vars: {NCCL_DEBUG: INFO}}`."
+    )
+    setup: list[str] = key([], "Shell lines to run on every node before the launch, e.g. `source venv/bin/activate`.")
+
+    @field_validator("folder")
+    @classmethod
+    def _one_line(cls, value: str | None) -> str | None:
+        return None if value is None else _relative(value)
+
+    @field_validator("setup")
+    @classmethod
+    def _lines(cls, value: list[str]) -> list[str]:
+        return [_relative(line) for line in value]
+
+
+class Ssh(Section):
+    """How `ssh.sh` starts the run on each node."""
+
+    unknown = "error"
+    library = "zerocfg"
+
+    folder: str | None = key(
+        None, "Where the spec's folder is on the nodes; without it the same path as where `ssh.sh` is started."
+    )
+    options: list[str] = key([], 'Words for ssh, e.g. `[-p, "2222"]`.')
+    setup: list[str] = key([], "Shell lines to run on every node before the launch, e.g. `source venv/bin/activate`.")
+
+    @field_validator("folder")
+    @classmethod
+    def _one_line(cls, value: str | None) -> str | None:
+        return None if value is None else _relative(value)
+
+    @field_validator("options", "setup")
+    @classmethod
+    def _lines(cls, value: list[str]) -> list[str]:
+        return [_relative(line) for line in value]
+
+
 class Targets(Section):
     """What is emitted beside the configs and `launch.sh`."""
 
@@ -186,6 +256,9 @@ class Targets(Section):
     hjson: bool = key(False, "`ds_config.hjson`: the DeepSpeed config with the reason for each value as a comment.")
     slurm: Slurm | None = key(None, "`job.sbatch` for Slurm; `{}` for the defaults of the cluster.")
     jobset: JobSet | None = key(None, "`jobset.yaml` for Kubernetes.")
+    skypilot: SkyPilot | None = key(None, "`sky.yaml` for SkyPilot.")
+    ray: Ray | None = key(None, "`ray_job.sh` for a Ray cluster.")
+    ssh: Ssh | None = key(None, "`ssh.sh`, which starts every node over ssh.")
 
 
 class RunSpec(Section):

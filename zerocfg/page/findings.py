@@ -10,6 +10,8 @@ from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from zerocfg.linter.engine import Diagnostic, FileSpan, Result
     from zerocfg.rules.api import Rule
 
@@ -57,9 +59,9 @@ def findings(result: Result) -> list[Finding]:
     return [_finding(one) for one in order]
 
 
-def rule_pages(found: list[Finding]) -> list[RulePage]:
-    """The rules that the findings name, each once."""
-    rules = [find(code) for code in sorted({one.code for one in found})]
+def rule_pages(codes: Iterable[str]) -> list[RulePage]:
+    """The rules with these codes, each once."""
+    rules = [find(code) for code in sorted(set(codes))]
     return [_rule(rule) for rule in rules if rule is not None]
 
 

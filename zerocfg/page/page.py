@@ -76,7 +76,7 @@ def page(report_input: ReportInput) -> Page:
         )
     if report_input.found is not None:
         found.findings = findings(report_input.found)
-        found.rules = rule_pages(found.findings)
+        found.rules = rule_pages(one.code for one in found.findings)
         by = ", ".join(f"{number} by {what}" for what, number in sorted(report_input.found.suppressed_by.items()))
         found.hidden = f"Not shown, because they are suppressed: {by}." if by else ""
     found.memory, found.time = _predicted(report_input)

@@ -27,13 +27,28 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 FINGERPRINT = "zerocfg/v1"
 
 
+BASE = "REPOSITORY"
+"""What the paths of a run are relative to, where a log has runs about several repositories."""
+
+
 def render_sarif(result: Result) -> str:
     """One log with one run; suppressed findings are in it as such."""
+    return json.dumps(log([run_of(result)]), indent=2) + "\n"
+
+
+def log(runs: list[dict[str, object]]) -> dict[str, object]:
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": runs}
+
+
+def run_of(result: Result, repository: Path | None = None) -> dict[str, object]:
+    """What is told of a result. ``repository``: the folder that the names of its files are relative to; without one
+    they are relative to the checkout of a CI service, or to where zerocfg was started."""
     told = [(diagnostic, None) for diagnostic in result.diagnostics]
     found: list[tuple[Diagnostic, Suppressed | None]] = [*told, *((one.diagnostic, one) for one in result.suppressed)]
     codes = sorted({diagnostic.code for diagnostic, _ in found})
     keys = fingerprints(diagnostic for diagnostic, _ in found)
-    run = {
+    based = repository is not None
+    return {
         "tool": {
             "driver": {
                 "name": "zerocfg",
@@ -43,13 +58,13 @@ def render_sarif(result: Result) -> str:
             }
         },
         "columnKind": "unicodeCodePoints",
+        **({"originalUriBaseIds": {BASE: {"uri": f"{repository.as_uri()}/"}}} if repository is not None else {}),
         "invocations": [_invocation(result)],
         "results": [
-            _result(diagnostic, codes.index(diagnostic.code), key, suppressed)
+            _result(diagnostic, codes.index(diagnostic.code), key, suppressed, based)
             for (diagnostic, suppressed), key in zip(found, keys, strict=True)
         ],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
 def _invocation(result: Result) -> dict[str, object]:
@@ -78,7 +93,9 @@ def _rule(rule: Rule) -> dict[str, object]:
     }
 
 
-def _result(diagnostic: Diagnostic, index: int, key: str, suppressed: Suppressed | None) -> dict[str, object]:
+def _result(
+    diagnostic: Diagnostic, index: int, key: str, suppressed: Suppressed | None, based: bool
+) -> dict[str, object]:
     # An alert shows the message alone; the way out belongs to it.
     text = f"{diagnostic.full_message}\n{_sentence(diagnostic.help)}" if diagnostic.help else diagnostic.full_message
     result: dict[str, object] = {
@@ -86,16 +103,16 @@ def _result(diagnostic: Diagnostic, index: int, key: str, suppressed: Suppressed
         "ruleIndex": index,
         "level": diagnostic.severity.value,
         "message": {"text": text},
-        "locations": [_location(diagnostic.span)],
+        "locations": [_location(diagnostic.span, based)],
         "partialFingerprints": {FINGERPRINT: key},
     }
     if diagnostic.related:
         result["relatedLocations"] = [
-            {"id": number, **_location(span), "message": {"text": span.label or span.path or "see here"}}
+            {"id": number, **_location(span, based), "message": {"text": span.label or span.path or "see here"}}
             for number, span in enumerate(diagnostic.related, start=1)
         ]
     if diagnostic.fix is not None:
-        result["fixes"] = [_fix(diagnostic.fix)]
+        result["fixes"] = [_fix(diagnostic.fix, based)]
     if suppressed is not None:
         result["suppressions"] = [_suppression(suppressed)]
     return result
@@ -107,19 +124,19 @@ def _suppression(suppressed: Suppressed) -> dict[str, object]:
     return {"kind": kind, **({"justification": why} if why else {})}
 
 
-def _location(span: FileSpan) -> dict[str, object]:
+def _location(span: FileSpan, based: bool) -> dict[str, object]:
     location: dict[str, object] = {
-        "physicalLocation": {"artifactLocation": _artifact(span.file), "region": _region(span.start, span.end)}
+        "physicalLocation": {"artifactLocation": _artifact(span.file, based), "region": _region(span.start, span.end)}
     }
     if span.path:
         location["logicalLocations"] = [{"fullyQualifiedName": span.path, "kind": "member"}]
     return location
 
 
-def _fix(fix: Fix) -> dict[str, object]:
+def _fix(fix: Fix, based: bool) -> dict[str, object]:
     changes: dict[str, dict[str, Any]] = {}
     for file, edit in fix.edits:
-        change = changes.setdefault(file.name, {"artifactLocation": _artifact(file), "replacements": []})
+        change = changes.setdefault(file.name, {"artifactLocation": _artifact(file, based), "replacements": []})
         place = file.source.place
         change["replacements"].append(
             {
@@ -135,10 +152,13 @@ def _region(start: Place, end: Place) -> dict[str, int]:
     return {"startLine": start.line, "startColumn": start.column, "endLine": end.line, "endColumn": end.column}
 
 
-def _artifact(file: SourceFile) -> dict[str, str]:
-    """Relative to the checkout on GitHub, else to where zerocfg was started: services find the file by that."""
-    name = in_checkout(file.name, GITHUB)
-    return {"uri": Path(name).as_uri() if Path(name).is_absolute() else quote(os.fsencode(name))}
+def _artifact(file: SourceFile, based: bool) -> dict[str, str]:
+    """Relative to the repository, to the checkout on GitHub, else to where zerocfg was started: services find the file
+    by that."""
+    name = file.name.replace("\\", "/") if based else in_checkout(file.name, GITHUB)
+    if Path(name).is_absolute():
+        return {"uri": Path(name).as_uri()}
+    return {"uri": quote(os.fsencode(name)), **({"uriBaseId": BASE} if based else {})}
 
 
 def _sentence(text: str) -> str:

@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from zerocfg.cli.fleet.options import NAMES as FLEET
+from zerocfg.cli.fleet.options import options as fleet_options
 from zerocfg.cli.linting.lint import Options, lint
-from zerocfg.cli.output_type import OutputType
+from zerocfg.cli.output_type import PAGE, OutputType
 from zerocfg.cli.settings import SettingsOptions
 from zerocfg.cli.settings_options import options
 from zerocfg.run.model import CONSUMERS
@@ -31,7 +33,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "formats",
     type=OutputType(),
     multiple=True,
-    help="full (default), concise, json, sarif, github, gitlab or junit; several where each but one has a =FILE.",
+    help="full (default), concise, json, sarif, github, gitlab or junit, with --repos also html; several where each "
+    "but one has a =FILE.",
 )
 @click.option("--output-file", type=_FILE, help="Write the report to this file instead of standard output.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings, and nothing else.")
@@ -66,6 +69,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--exit-zero", is_flag=True, help="Exit 0 even if there are findings.")
 @click.option("--no-cache", is_flag=True, help="Neither print a kept outcome nor keep this one.")
 @click.option("--watch", is_flag=True, help="Lint again whenever a config or script changes, until Ctrl-C.")
+@fleet_options
 def command(
     config: tuple[str, ...], isolated: bool, exclude: tuple[str, ...], extend_exclude: tuple[str, ...], **given: Any
 ) -> None:
@@ -78,5 +82,17 @@ def command(
     Exit codes: 0 clean, 1 findings, 2 wrong use, a named file is missing, unreadable or no config, or zerocfg itself
     failed at something (what else was found is reported).
     """
-    code = lint(Options(**given, settings=SettingsOptions(config, isolated, exclude, extend_exclude)))
-    raise click.exceptions.Exit(code)
+    of_many = {name: given.pop(name) for name in FLEET}
+    options = Options(**given, settings=SettingsOptions(config, isolated, exclude, extend_exclude))
+    if not any(of_many.values()):
+        if any(one.format == PAGE for one in options.formats):
+            raise click.UsageError(
+                "--output-format html is for --repos; `zerocfg report RUN -o FILE` is a page of one run"
+            )
+        raise click.exceptions.Exit(lint(options))
+    from zerocfg.cli.fleet.command import Fleet, lint_fleet, refuse
+
+    fleet = Fleet(**of_many)
+    if fleet.repos is None:
+        refuse(fleet)
+    raise click.exceptions.Exit(lint_fleet(fleet, options))

@@ -159,14 +159,23 @@ def command(
         sign=sign,
         memory_limit=int(memory_limit * smoke_measure.GIB) if memory_limit else None,
     )
+    before: list[Path] = []
     if uncertified:
-        before, found = len(found), [run for run in found if not _certified(run)]
-        click.echo(f"{before - len(found)} of {before} builds are certified already", err=True)
+        before = [run for run in found if _certified(run)]
+        click.echo(f"{len(before)} of {len(found)} builds are certified already", err=True)
+        found = [run for run in found if run not in before]
         if not found:
             return
     if engine is not None:
         smoke_on.submit(
-            engine, found, options, nodes=nodes, words=words, detach=detach, as_json=output_format == "json"
+            engine,
+            found,
+            options,
+            before=before,
+            nodes=nodes,
+            words=words,
+            detach=detach,
+            as_json=output_format == "json",
         )
         return
     if ways is None and not find_max_batch:

@@ -66,12 +66,14 @@ def submit(
     runs: list[Path],
     smoke_options: Options,
     *,
+    before: list[Path],
     nodes: int | None,
     words: tuple[str, ...],
     detach: bool,
     as_json: bool,
 ) -> None:
-    """Submit a job, wait for it unless ``detach``, show what came of it and exit with its code."""
+    """Submit a job, wait for it unless ``detach``, show what came of it and exit with its code. ``before``: builds that
+    are certified already, for the comparison."""
     from zerocfg.cluster.engines import engine
     from zerocfg.cluster.job import ClusterError
     from zerocfg.smoke.model.error import SmokeError
@@ -81,7 +83,7 @@ def submit(
     try:
         to = engine(engine_name)
         wanted = Wanted(nodes, words, None if as_json else columns(sys.stdout))
-        made = remote.submit(to, engine_name, runs, smoke_options, wanted)
+        made = remote.submit(to, engine_name, runs, smoke_options, wanted, before)
     except (ClusterError, SmokeError) as error:
         raise _NotTriedError(str(error)) from None
     if detach:
@@ -135,10 +137,11 @@ def _wait(to: Engine, made: Submission, as_json: bool) -> None:
     live.clear()
     if results is None:
         return
+    compared = [*remote.earlier(made), *results]
     if as_json:
         click.echo(json.dumps(_data(results), indent=2))
-    elif len(results) > 1:
-        click.echo("".join(f"{line}\n" for line in summary(results, columns(sys.stdout))), nl=False)
+    elif len(compared) > 1:
+        click.echo("".join(f"{line}\n" for line in summary(compared, columns(sys.stdout))), nl=False)
     code = 2 if any(one.problem is not None for one in results) else int(not all(one.passed for one in results))
     if code:
         raise click.exceptions.Exit(code)
@@ -223,6 +226,7 @@ def summary(results: list[RemoteResult], width: int | None = None) -> list[str]:
     for one in results:
         figures = _measured(one)
         word = "not tried" if one.problem is not None else "passed" if one.passed else "FAILED"
+        word = "certified" if one.earlier else word
         marks = [said for said, which in (("fastest", best), ("planned as the fastest", planned)) if which is one]
         rows.append(
             (

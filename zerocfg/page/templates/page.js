@@ -36,7 +36,8 @@
       seen += left;
       all += group.rows.length;
     });
-    count.textContent = seen === all ? all + " settings" : seen + " of " + all + " settings";
+    var what = " " + (count.dataset.what || "settings");
+    count.textContent = seen === all ? all + what : seen + " of " + all + what;
   }
   words.addEventListener("input", apply);
   only.addEventListener("change", apply);

@@ -9,7 +9,9 @@ from zerocfg.cluster.job import State
 from zerocfg.smoke.certify import certificate_file
 from zerocfg.smoke.certify.certificate_file import CertificateError
 from zerocfg.smoke.certify.code import code_hashes
+from zerocfg.smoke.certify.current import is_certified
 from zerocfg.smoke.certify.signature import SignatureError, sign
+from zerocfg.smoke.model.certificate import NAME
 from zerocfg.source.foreign import one_line
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 class RemoteResult:
     """``problem``: why there is no verdict; else ``text`` and ``data`` are that of the node that tells most.
 
-    ``notes``: lines about the certificate.
+    ``notes``: lines about the certificate. ``earlier``: it is what a certificate says that was there before the job.
     """
 
     path: Path
@@ -34,6 +36,15 @@ class RemoteResult:
     text: str = ""
     data: dict[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    earlier: bool = False
+
+
+def certified(run: RunFolder) -> RemoteResult | None:
+    """What the certificate beside a build says, where it is of what is here now."""
+    if not is_certified(run):
+        return None
+    found = certificate_file.read(run.path / NAME).result
+    return RemoteResult(run.path, run.name, passed=True, data=found.data(), earlier=True)
 
 
 def gather(run: RunFolder, seen: Progress, nodes: int, key: Path | None = None) -> RemoteResult:

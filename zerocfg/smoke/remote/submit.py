@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from zerocfg.cluster.submission import Submission
 from zerocfg.cluster.wait import Progress, follow
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import read
-from zerocfg.smoke.remote.gather import RemoteResult, gather
+from zerocfg.smoke.remote.gather import RemoteResult, certified, gather
 from zerocfg.smoke.remote.request import Wanted, job_of
 
 if TYPE_CHECKING:
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 KIND = "smoke"
 
 
-def submit(engine: Engine, name: str, runs: list[Path], options: Options, wanted: Wanted) -> Submission:
-    """Submit one job with a task for each build. Raises SmokeError or ClusterError."""
+def submit(
+    engine: Engine, name: str, runs: list[Path], options: Options, wanted: Wanted, before: list[Path]
+) -> Submission:
+    """Submit one job with a task for each build. ``before``: builds of the same sweep that are certified already, for
+    the comparison in the end. Raises SmokeError or ClusterError."""
     job = job_of([read(path) for path in runs], options, wanted, name)
     folder = records.new_folder()
     try:
@@ -40,7 +44,12 @@ def submit(engine: Engine, name: str, runs: list[Path], options: Options, wanted
         name,
         identity,
         tuple({"name": task.name, "path": str(path.resolve())} for task, path in zip(job.tasks, runs, strict=True)),
-        {"kind": KIND, "nodes": job.nodes, "sign": str(options.sign.resolve()) if options.sign else ""},
+        {
+            "kind": KIND,
+            "nodes": job.nodes,
+            "sign": str(options.sign.resolve()) if options.sign else "",
+            "before": [str(path.resolve()) for path in before],
+        },
         folder,
     )
     made.write()
@@ -77,6 +86,16 @@ def gather_all(
     else:
         replace(made, options={**made.options, "gathered": True}).write()
     return gathered
+
+
+def earlier(made: Submission) -> list[RemoteResult]:
+    """The builds of the sweep that were certified before the job, and still are."""
+    paths = made.options.get("before")
+    found = []
+    for path in paths if isinstance(paths, list) else []:
+        with contextlib.suppress(SmokeError):
+            found.append(certified(read(Path(str(path)))))
+    return [one for one in found if one is not None]
 
 
 def _gathered(made: Submission, number: int, task: Progress, nodes: int, sign: object) -> RemoteResult:
