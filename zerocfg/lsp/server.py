@@ -32,7 +32,7 @@ class Server(LanguageServer):
 
     def __init__(self) -> None:
         sync = lsp.TextDocumentSyncKind.Full
-        # One thread reads: of several, which pygls starts now and then until it has its fill, each holds memory of its own.
+        # One thread reads. pygls would start others now and then, and each has memory of its own.
         super().__init__("zerocfg", __version__, text_document_sync_kind=sync, protocol_cls=Protocol, max_workers=1)
         self.session = Session(self._publish, self.tell)
         self.asked_to_stop = False
