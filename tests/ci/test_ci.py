@@ -72,6 +72,17 @@ def test_lint_annotates_summarises_and_writes_sarif(pitfalls: Path) -> None:
     assert summary.startswith("### zerocfg lint\n\n``````text\nerror[ZC") and summary.endswith("``````\n")
 
 
+def test_nothing_of_a_config_ends_the_block_of_the_summary(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "accelerate.yaml").write_text(
+        f"distributed_type: MULTI_GPU\n'{'`' * 6}': 1\n'{'`' * 40}x': 2\n'`a`': 3\n"
+    )
+    _, _, summary = as_runner(tmp_path / "job", COMMAND="lint")
+    first, *inside, last = summary.split("``````")
+    assert (first, last) == ("### zerocfg lint\n\n", "\n") and len(inside) == 1
+    assert "`````x" in summary and "`a`" in summary
+
+
 def test_a_clean_repository_passes(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "accelerate.yaml").write_text("distributed_type: MULTI_GPU\nnum_processes: 2\n")

@@ -21,7 +21,7 @@ from tests.fuzz.texts import HOSTILE_WORDS, damaged
 
 WAIT = 120.0
 """Seconds until an answer counts as one that never comes: long, because a busy machine is no fault of the server."""
-GROWTH_BYTES = 5 << 20
+GROWTH_BYTES = 5_000_000
 """How much it may grow once it is warm, in however many edits."""
 WARM = 1000
 """Edits after which everything is imported and the caches hold what they hold."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import unicodedata
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from hypothesis import given
@@ -112,6 +113,28 @@ def test_errors_of_other_commands_steer_no_log(tmp_path: Path) -> None:
         assert not [line for line in printed.splitlines() if line.lstrip().startswith("::")]
 
 
-def _zerocfg(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "PYTHONUTF8": "1"}
-    return subprocess.run([sys.executable, "-m", "zerocfg", *words], cwd=folder, capture_output=True, env=environment)
+@pytest.mark.parametrize("service", ["GITHUB_ACTIONS", "TF_BUILD", ""])
+def test_a_diff_steers_no_log_and_is_exact_elsewhere(service: str, tmp_path: Path) -> None:
+    text = b"distributed_type: MULTI_GPU\n# ##[group]x ##vso[y]\r\nname: >\n  ::stop-commands::x\nnum_process: 8\n"
+    (tmp_path / "accelerate.yaml").write_bytes(text)
+    ci = {service: "true"} if service else {}
+    done = _zerocfg(tmp_path, "lint", "--diff", "accelerate.yaml", ci=ci)
+    assert b"-num_process: 8\n+num_processes: 8\n" in done.stdout
+    told = b"would steer this job's log" in done.stderr
+    obeyed = [line for line in done.stdout.splitlines() if line.lstrip().startswith(b"::") or b"##" in line]
+    assert (told, len(obeyed)) == ((True, 0) if service else (False, 2))
+    assert b"vso[y]\r\n" in done.stdout
+    with (tmp_path / "fix.patch").open("wb") as patch:
+        _zerocfg(tmp_path, "lint", "--diff", "accelerate.yaml", into=patch, ci=ci)
+    subprocess.run(["git", "apply", "fix.patch"], cwd=tmp_path, check=True)
+    assert (tmp_path / "accelerate.yaml").read_bytes() == text.replace(b"num_process:", b"num_processes:")
+
+
+def _zerocfg(
+    folder: Path, *words: str, into: BinaryIO | int = subprocess.PIPE, ci: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    services = ("GITHUB_ACTIONS", "TF_BUILD")
+    environment = {name: value for name, value in os.environ.items() if name not in services}
+    environment |= {"PYTHONUTF8": "1", **(ci or {})}
+    words = (sys.executable, "-m", "zerocfg", *words)
+    return subprocess.run(words, cwd=folder, stdout=into, stderr=subprocess.PIPE, env=environment)

@@ -60,3 +60,13 @@ def test_a_token_of_a_launch_line_is_not_printed(command: list[str], tmp_path: P
         [sys.executable, "-m", "zerocfg", *command], cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ)
     )
     assert "ds.json" in done.stdout and HF not in done.stdout + done.stderr
+
+
+def test_a_token_beside_a_finding_is_not_printed(tmp_path: Path) -> None:
+    """The line of the file that a report shows holds what stands beside the key."""
+    (tmp_path / "ds.json").write_text(
+        f'{{"train_batch_size": 8, "zero_optimization": {{"stage": 9}}, "hf_token": "{HF}"}}\n'
+    )
+    words = [sys.executable, "-m", "zerocfg", "lint", "--consumer", "deepspeed", "ds.json"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert '{"stage": 9}, "hf_token": "***"}' in done.stdout and HF not in done.stdout + done.stderr

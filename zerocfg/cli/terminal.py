@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import stat
 import sys
 
 from zerocfg.source.foreign import harmless
@@ -76,6 +77,32 @@ def write_exactly(text: str) -> None:
     else:
         sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def write_diff(text: str) -> None:
+    """A diff of the user's files for who applies it: exact, but where a CI service would obey a line of it.
+
+    A pipe to ``git apply`` cannot be told from the log of a job, and both services obey an indented command. What is
+    shown with escapes does not apply, as it is no line of the file, and it is said.
+    """
+    shown = _of_a_log(text) if _in_a_log() else text
+    write_exactly(shown)
+    if shown != text:
+        tell("The diff has lines that would steer this job's log; they are shown with escapes. In a file it is exact.")
+
+
+def _in_a_log() -> bool:
+    if not (os.environ.get("GITHUB_ACTIONS") or os.environ.get("TF_BUILD")):
+        return False
+    try:
+        return not stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError):
+        return True
+
+
+def _of_a_log(diff: str) -> str:
+    """The carriage return at the end of a line is the line's end; any other begins a line of the log."""
+    return "\n".join(f"{harmless(line[:-1])}\r" if line.endswith("\r") else harmless(line) for line in diff.split("\n"))
 
 
 def write_coloured(text: str, stream: TextIO) -> None:

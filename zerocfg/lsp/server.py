@@ -32,7 +32,8 @@ class Server(LanguageServer):
 
     def __init__(self) -> None:
         sync = lsp.TextDocumentSyncKind.Full
-        super().__init__("zerocfg", __version__, text_document_sync_kind=sync, protocol_cls=Protocol)
+        # One thread reads. pygls would start others now and then, and each has memory of its own.
+        super().__init__("zerocfg", __version__, text_document_sync_kind=sync, protocol_cls=Protocol, max_workers=1)
         self.session = Session(self._publish, self.tell)
         self.asked_to_stop = False
 

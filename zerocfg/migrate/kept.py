@@ -137,5 +137,7 @@ def _place(run: Run) -> Location:
         return Location(run.recipe)
     if run.launch is not None and run.launch_file is not None:
         return line.at_line(run)
-    assert run.script is not None
-    return Location(run.script.file)
+    if run.script is not None:
+        return Location(run.script.file)
+    assert run.spec is not None, "a run has a recipe, a line, a script or a spec"
+    return Location(run.spec, ("runs",))

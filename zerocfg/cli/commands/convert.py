@@ -12,7 +12,7 @@ import click
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import SettingsOptions
 from zerocfg.cli.settings_options import options
-from zerocfg.cli.terminal import columns, write_exactly
+from zerocfg.cli.terminal import columns, write_diff
 from zerocfg.convert.conversion import Conversion, ConversionError, Row
 from zerocfg.convert.targets import TARGETS, convert, opened
 from zerocfg.linter.selection import Selection
@@ -128,9 +128,9 @@ def _show(found: Conversion, output: Path | None, written: bool) -> None:
     assert file is not None
     if not written:
         name = file.name if output is None else display_name(output)
-        write_exactly(unified_diff(name, file.source.text, found.accelerate))
+        write_diff(unified_diff(name, file.source.text, found.accelerate))
         for path, text in found.deepspeed.items():
-            write_exactly(unified_diff(display_name(path), _before(found, path) or "", text))
+            write_diff(unified_diff(display_name(path), _before(found, path) or "", text))
     rows = [*found.rows, *found.differences]
     if not rows:
         click.echo("Nothing to convert.")

@@ -13,7 +13,7 @@ from zerocfg.cli.linting.job import Job
 from zerocfg.cli.progress import Working
 from zerocfg.cli.settings import SettingsOptions
 from zerocfg.cli.settings_options import options
-from zerocfg.cli.terminal import columns, write_exactly
+from zerocfg.cli.terminal import columns, write_diff
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
 from zerocfg.linter.engine import Diagnostic
@@ -95,7 +95,7 @@ def command(
 def _show(job: Job, found: Migration, remaining: Rest, writes: bool) -> None:
     """The diff as other tools read it, then what was done and what is left."""
     for path, text in () if writes else sorted(found.texts.items()):
-        write_exactly(unified_diff(display_name(Path(path)), job.original(path), text))
+        write_diff(unified_diff(display_name(Path(path)), job.original(path), text))
     blocks = [
         ("changed" if writes else "to change", [_line(one) for one in found.done]),
         ("needs a manual change", [*map(_line, found.left), *map(_finding, remaining.errors)]),

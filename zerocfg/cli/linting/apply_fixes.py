@@ -8,7 +8,7 @@ import click
 
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.progress import Working
-from zerocfg.cli.terminal import write_exactly
+from zerocfg.cli.terminal import write_diff, write_exactly
 from zerocfg.linter.engine import Result
 from zerocfg.linter.fixing import fix_all
 from zerocfg.run.discover import display_name
@@ -22,7 +22,7 @@ def show_fixes(job: Job, result: Result, *, unsafe: bool, quiet: bool = False) -
         texts, _, applied = fix_all(result, job.lint, unsafe=unsafe, wanted=job.is_reported)
     changed = _changed(job, texts)
     for path, text in changed.items():
-        write_exactly(unified_diff(display_name(Path(path)), job.original(path), text))
+        write_diff(unified_diff(display_name(Path(path)), job.original(path), text))
     if applied and not quiet:
         click.echo(f"Would apply {_count(applied, 'fix')} in {_count(len(changed), 'file')}.", err=True)
     return bool(changed)
