@@ -177,7 +177,10 @@ def test_replacing_works_on_dataclasses_too() -> None:
 
 
 def test_importing_records_imports_neither_dataclasses_nor_inspect() -> None:
-    code = "import sys, zerocfg.record; print(sorted({'dataclasses', 'inspect', 'typing'} & sys.modules.keys()))"
+    code = (
+        "import sys; before = set(sys.modules); import zerocfg.record; "
+        "print(sorted({'dataclasses', 'inspect', 'typing'} & (sys.modules.keys() - before)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

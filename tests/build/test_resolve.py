@@ -521,8 +521,8 @@ def test_what_the_build_loses_is_its_own_error(workplace: Workplace, monkeypatch
     assert workplace.build(path).exit_code == 0
     original = keys._fsdp_section
 
-    def forgetful(settings: dict[str, Any]) -> dict[str, Any]:
-        return {name: one for name, one in original(settings).items() if not name.endswith("reshard_after_forward")}
+    def forgetful(*given: Any) -> dict[str, Any]:
+        return {name: one for name, one in original(*given).items() if not name.endswith("reshard_after_forward")}
 
     with monkeypatch.context() as patch:
         patch.setattr(keys, "_fsdp_section", forgetful)

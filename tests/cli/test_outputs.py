@@ -321,7 +321,8 @@ def test_from_which_severity_on_a_run_fails(zerocfg: Cli, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--output-format", "html"], "'html' is none of"),
+        (["--output-format", "xml"], "'xml' is none of"),
+        (["--output-format", "html"], "--output-format html is for --repos"),
         (["--output-format", "sarif="], "names no file"),
         (["--output-format", "full", "--output-format", "json"], "cannot both go to standard output"),
         (["--output-format", "sarif=a", "--output-format", "junit=a"], "cannot both go to 'a'"),

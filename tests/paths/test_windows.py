@@ -99,7 +99,7 @@ def test_an_output_on_another_drive_is_refused_in_words(monkeypatch: pytest.Monk
 def test_sarif_addresses(name: str, uri: str, found: Diagnostic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(checkout.GITHUB, raising=False)
     monkeypatch.setattr(sarif, "Path", PureWindowsPath)
-    assert sarif._artifact(_named(found, name).span.file) == {"uri": uri}
+    assert sarif._artifact(_named(found, name).span.file, False) == {"uri": uri}
 
 
 def test_gitlab_paths(found: Diagnostic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_a_baseline_goes_from_one_system_to_the_other(found: Diagnostic) -> None
     assert written == baseline.baseline_text(Result([found], files=1), here) and "\\\\" not in written
     known = baseline.read_baseline(written)
     looked_at = frozenset({str(there.span.file.path)})
-    result = Result([there], files=1, ran=frozenset({there.code}))
+    result = Result([there], files=1)
     seen = baseline.without_known(result, known, folder, looked_at)  # type: ignore[arg-type]
     assert not seen.diagnostics and len(seen.suppressed) == 1 and seen.stale == 0
     gone = baseline.without_known(replace(result, diagnostics=[]), known, folder, looked_at)  # type: ignore[arg-type]

@@ -64,8 +64,8 @@ def test_what_is_written() -> None:
     assert "stage" in ds["zero_optimization"] and ds["zero_optimization"].get("stage") == 2
     assert ds["fp16"]["loss_scale"].number is None, "no machine holds it"
     assert ds["fp16"]["hysteresis"].number is None, "true is no number"
-    assert ds["steps_per_print"].whole == 0 and ds["zero_optimization"]["stage"].whole == 2
-    assert ds["fp16"]["hysteresis"].whole is None and ds["fp16"]["loss_scale"].whole is None and ds["no"].whole is None
+    assert ds["steps_per_print"].count == 0 and ds["zero_optimization"]["stage"].count == 2
+    assert ds["fp16"]["hysteresis"].count is None and ds["fp16"]["loss_scale"].count is None and ds["no"].count is None
     assert (ds["fp16"]["loss_scale"].raw, ds["fp16"].raw, ds["no"].raw) == ("1e400", "", "")
     assert (ds["fp16"].file_name, key.recipe(ds.run).file_name) == ("deepspeed.json", "")
     assert ds["steps_per_print"]["inside"].value is None and ds["steps_per_print"].section == {}

@@ -43,8 +43,14 @@ def command(cluster: SlurmNodes, folder: Path, *words: str) -> subprocess.Popen[
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored below a shell's `&`
+        preexec_fn=_as_in_a_terminal,
     )
+
+
+def _as_in_a_terminal() -> None:
+    """The first is ignored below a shell's `&`, the second below nohup."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def run(cluster: SlurmNodes, folder: Path, *words: str) -> tuple[int, str, str]:

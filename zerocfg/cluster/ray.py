@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 ADDRESS = "http://127.0.0.1:8265"
 """Of the dashboard that serves the job API, where RAY_ADDRESS or RAY_API_SERVER_ADDRESS name none."""
 
+STARTING = 60
+"""Seconds that a cluster which has just started gets to be able to take jobs."""
+_NO_AGENT = "No available agent to submit job"
+"""Of Ray's answer; it has no code of its own for it."""
 _STATES = {
     "PENDING": State.QUEUED,
     "RUNNING": State.RUNNING,
@@ -58,7 +63,7 @@ class Ray:
             for number, task in enumerate(job.tasks):
                 places = Places(job.nodes, job.cards, list(task.program), list(job.setup), job.seconds, job.cpus)
                 (Path(files) / PLACES).write_text(json.dumps(places.__dict__), encoding="utf-8")
-                self._ask(
+                self._submit(
                     partial(
                         self._client.submit_job,
                         entrypoint="python -m zerocfg.cluster.ray_driver",
@@ -67,6 +72,18 @@ class Ray:
                     )
                 )
         return prefix
+
+    def _submit(self, job: Callable[[], Any]) -> None:
+        """Ask until the cluster takes it: one that has just started has no agent yet that could."""
+        until = time.monotonic() + STARTING
+        while True:
+            try:
+                self._ask(job)
+                return
+            except ClusterError as error:
+                if _NO_AGENT not in str(error) or time.monotonic() > until:
+                    raise
+            time.sleep(1)
 
     def states(self, identity: str, tasks: int) -> list[TaskState]:
         return [self._state(f"{identity}-{number}") for number in range(tasks)]

@@ -21,7 +21,8 @@ BATCH = ("steps_per_generation", "generation_batch_size")
 """Arguments that make another batch of completions than that of an optimizer step."""
 _PLAIN, _WARPED, _SORTED = 18, 22, 40
 """Bytes of a logit while transformers samples from it: from all words alike; with a processor; sorted for `top_p`."""
-_WITHOUT_EFFECT = {"temperature": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
+_FACTORS, _CUTS = ("temperature", "repetition_penalty"), ("top_k", "min_p")
+"""Arguments that process logits unless they are 1, and unless they are 0 or not given."""
 
 
 def completion(read: Reader) -> int:
@@ -94,12 +95,9 @@ def _per_logit(read: Reader) -> int:
     top = read.argument("top_p")
     if isinstance(top, (int, float)) and top < 1:
         return _SORTED
-    plain = all(_same(read.argument(name), value) for name, value in _WITHOUT_EFFECT.items())
+    factors, cuts = ([read.argument(name) for name in names] for names in (_FACTORS, _CUTS))
+    plain = all(one in (None, 1) for one in factors) and not any(cuts)
     return _PLAIN if plain else _WARPED
-
-
-def _same(written: Any, default: object) -> bool:
-    return written is None or written == default
 
 
 def group(arguments: Mapping[str, Any]) -> int:
