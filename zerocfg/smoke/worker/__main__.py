@@ -42,8 +42,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    # All is reported. A thread of gloo that still runs when the interpreter ends aborts it now and then ("terminate called
-    # without an active exception").
+    # All is reported. A thread of gloo that still runs at the end of the interpreter aborts it now and then
+    # ("terminate called without an active exception").
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
