@@ -72,7 +72,7 @@ def test_fish_completes_commands_options_and_values(zerocfg: Cli, home: Path) ->
         return dict((*one.split("\t", 1), "")[:2] for one in done.stdout.splitlines())
 
     assert offered("zerocfg ") == COMMANDS, "each with its whole sentence"
-    assert offered("zerocfg lint --fa").keys() == {"--fail-on"}
+    assert offered("zerocfg lint --fa").keys() == {"--fail-on", "--fail-on-new"}
     assert offered("zerocfg lint --fail-on=w").keys() == {"--fail-on=warning"}
     assert offered("zerocfg lint --output-format j").keys() == {"json", "junit"}
     assert offered("zerocfg lint configs/").keys() == {"configs/ds_config.json"}
@@ -88,7 +88,7 @@ def test_zsh_completes_commands_options_and_values(zerocfg: Cli, home: Path) -> 
     with in_terminal(["zsh", "-i"], home) as (say, until):
         for typed, rest in (
             ("zerocfg sm", "oke "),
-            ("zerocfg lint --fail-o", "n "),
+            ("zerocfg lint --prev", "iew "),
             ("zerocfg lint --fail-on=w", "arning "),
             ("zerocfg lint ds", "_config.json "),
         ):
