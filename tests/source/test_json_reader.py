@@ -126,3 +126,9 @@ def test_what_neither_reads_is_fatal(text: str, kind: str, at: int) -> None:
     document = read(text)
     assert [(p.kind, p.span.start, p.fatal) for p in document.problems] == [(kind, at, True)]
     assert document.root is None
+
+
+def test_what_the_parser_says_stands_alone() -> None:
+    """For a message that says by itself that the file is no JSON."""
+    (problem,) = read('{"a": 1').problems
+    assert (problem.message, problem.why) == ("not valid JSON: expected ',' or '}'", "expected ',' or '}'")

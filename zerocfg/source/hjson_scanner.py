@@ -44,8 +44,10 @@ class JsonError(Exception):
 
     def problem(self, text: str) -> Problem:
         at = min(self.position, len(text))
-        message = f"not valid JSON: {self.message}" if self.kind == "syntax" else self.message
-        return Problem(self.kind, message, Span(at, min(at + 1, len(text))), fatal=True)
+        span = Span(at, min(at + 1, len(text)))
+        if self.kind != "syntax":
+            return Problem(self.kind, self.message, span, fatal=True)
+        return Problem("syntax", f"not valid JSON: {self.message}", span, fatal=True, why=self.message)
 
 
 def duplicate_key(path: Path, span: Span, earlier: Span) -> Problem:
