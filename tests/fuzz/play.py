@@ -212,7 +212,7 @@ def smaller(campaign: Campaign, seed: str, files: Input) -> Input:
 
 def _kind(why: str) -> str:
     """What is broken, without the figures and texts of one input."""
-    return re.split(r"[:\d'\"{\[]", why)[0]
+    return re.split(r"[:'\"{\[]", re.sub(r"[\d.]+", "#", why))[0]
 
 
 def keep_broken(campaign: Campaign, seed: str, number: int, why: str, folder: Path) -> Path:

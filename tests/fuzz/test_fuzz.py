@@ -68,12 +68,13 @@ def test_whatever_goes_wrong_is_noticed_and_the_rest_is_played() -> None:
         assert wanted is None or wanted in told[number]
 
 
-def test_what_breaks_is_made_small_and_replays(tmp_path: Path) -> None:
-    number = next(one for one in range(100) if b"!" in input_of(STRICT, "s", one)["a"])
-    path = keep_broken(STRICT, "s", number, "a mark", tmp_path)
+@pytest.mark.parametrize(("sign", "why"), [(b"!", "a mark"), (b"@", "MiB for 1 bytes")])
+def test_what_breaks_is_made_small_and_replays(sign: bytes, why: str, tmp_path: Path) -> None:
+    number = next(one for one in range(100) if sign in input_of(STRICT, "s", one)["a"])
+    path = keep_broken(STRICT, "s", number, why, tmp_path)
     name, seed, files = kept(path)
-    assert (name, seed, files) == ("strict", f"s/strict/{number}", {"a": b"!"})
-    assert breaks(STRICT, seed, files) == "a mark"
+    assert (name, seed, files) == ("strict", f"s/strict/{number}", {"a": sign})
+    assert why in breaks(STRICT, seed, files)
 
 
 @pytest.mark.parametrize("where", ["zerocfg.cli.terminal.harmless", "zerocfg.report.formats.harmless"])

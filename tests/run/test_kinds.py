@@ -91,6 +91,10 @@ def test_placeholders() -> None:
     assert placeholder("$MASTER_ADDR:29500") == "$MASTER_ADDR"
     assert placeholder("{{ stage }}") == "{{ stage }}"
     assert placeholder("<FILL>") == "<FILL>"
+    assert placeholder("{{ a }} of ${B}") == "{{ a }}"
+    assert placeholder("$A of {{ b }}") == "$A"
+    assert placeholder("${{ b }}") == "${{ b }", "as a shell reads it"
+    assert placeholder("{{ open") is placeholder("${OPEN") is placeholder("}} {{") is None
     assert placeholder("GBSIZE") is None
 
 

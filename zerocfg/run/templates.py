@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from zerocfg.patterns import pattern
@@ -10,14 +12,26 @@ from zerocfg.source.node import Document, Mapping, Node, Scalar, Sequence, walk
 
 CODE = "${code}"
 """Stands for a value that a script makes, in a config that is a dict of it."""
-_PLACEHOLDER = pattern(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|\{\{.*\}\}|<[A-Z_]+>")
+_FORMS = {
+    "}": pattern(r"\$\{[^}]*\}"),
+    "}}": pattern(r"\{\{.*?\}\}", re.DOTALL),
+    "": pattern(r"\$[A-Za-z_]\w*|<[A-Z_]+>"),
+}
+"""By what each ends with."""
+
+
+def _placeholders(text: str) -> Iterator[re.Match[str]]:
+    """Those of a form are looked for as far as one may end: beyond that, each beginning would be held against all of
+    the rest, and 20,000 braces cost seconds."""
+    for end, form in _FORMS.items():
+        yield from form.finditer(text, 0, text.rfind(end) + len(end))
 
 
 def placeholder(value: object) -> str | None:
     """The part of a text that something should have filled in."""
     if not isinstance(value, str) or not ("$" in value or "{{" in value or "<" in value):
         return None
-    found = _PLACEHOLDER.search(value)
+    found = min(_placeholders(value), key=lambda one: one.start(), default=None)
     return found[0] if found else None
 
 
@@ -48,7 +62,7 @@ def stops_at_placeholder(document: Document, where: int) -> bool:
     start = text.rfind("\n", 0, where) + 1
     end = text.find("\n", where)
     line = text[start : end if end >= 0 else len(text)]
-    return any(found.start() <= where - start <= found.end() for found in _PLACEHOLDER.finditer(line))
+    return any(found.start() <= where - start <= found.end() for found in _placeholders(line))
 
 
 def is_template(file: SourceFile) -> bool:
