@@ -41,7 +41,7 @@ _STATES = {
 class Ray:
     """`zerocfg.cluster.job.Engine`."""
 
-    poll = 2.0
+    poll = 1.0
 
     def __init__(self) -> None:
         try:
