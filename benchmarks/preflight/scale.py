@@ -1,6 +1,6 @@
 """What the verdict of a preflight costs as nodes grow: made lines of N ranks, eight on a node, as cards would say them.
 
-    python -m benchmarks.preflight.scale [RANKS...]
+    python -m benchmarks.preflight.scale [RANKS...] [--write FILE]
 
 For each N: CPU seconds for the rounds that a rank works out (once a sweep), lines and bytes that a rank prints, CPU
 seconds and peak memory of the judge. The last column divides the judge's time by N log2 N: it must not grow.
@@ -8,13 +8,15 @@ seconds and peak memory of the judge. The last column divides the judge's time b
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import random
 import resource
-import sys
 import time
 from collections.abc import Iterator
 from multiprocessing import get_context
+from pathlib import Path
 
 from tests.preflight.fleet import node
 from zerocfg.preflight.judge import judge
@@ -81,15 +83,22 @@ def measure(ranks: int) -> tuple[float, int, int, float, float, int]:
 
 
 def main() -> None:
-    sizes = [int(word) for word in sys.argv[1:]] or [8, 64, 512, 1024, 2048, 4096]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ranks", type=int, nargs="*", default=[8, 64, 512, 1024, 2048, 4096])
+    parser.add_argument("--write", type=Path, metavar="FILE", help="the figures, a line of JSON each")
+    told = parser.parse_args()
+    written = []
     print("| ranks | rounds, s | lines of a rank | KiB of a rank | judge, s | judge, MiB | findings | us / N log2 N |")
     print("|---:|---:|---:|---:|---:|---:|---:|---:|")
-    for ranks in sizes:
+    for ranks in told.ranks:
         with get_context("spawn").Pool(1) as pool:
             met, lines, size, seconds, grown, findings = pool.apply(measure, (ranks,))
         each = seconds * 1e6 / (ranks * math.log2(ranks))
         figures = f"{lines / ranks:.0f} | {size / ranks / 1024:.1f} | {seconds:.2f} | {grown:.0f} | {findings}"
         print(f"| {ranks} | {met:.4f} | {figures} | {each:.1f} |", flush=True)
+        written.append({"ranks": ranks, "kib": size / ranks / 1024, "judge_cpu": seconds, "judge_mib": grown})
+    if told.write is not None:
+        told.write.write_text("".join(f"{json.dumps(one)}\n" for one in written))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ def ray_nodes(cpus: int = 2) -> Iterator[dict[str, str]]:
         "PATH": programs,
         "PYTHONPATH": path,
         "RAY_DISABLE_MEMORY_MONITOR": "1",
+        # By default (15) Ray's workers give way to everything else that the machine does.
+        "RAY_worker_niceness": "0",
         "DS_ACCELERATOR": "cpu",
     }
     with tempfile.TemporaryDirectory(prefix="zerocfg-ray-", ignore_cleanup_errors=True) as folder:

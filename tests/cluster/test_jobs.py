@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tools.slurm_nodes import SlurmNodes, missing, slurm_nodes
-from zerocfg.cluster.job import Engine, Job, State, Task
+from zerocfg.cluster.job import ClusterError, Engine, Job, State, Task
 from zerocfg.cluster.local import Local
 from zerocfg.cluster.slurm import Slurm
 from zerocfg.cluster.wait import Progress, follow
@@ -154,6 +154,15 @@ def test_another_process_goes_on(engine: Engine, folder: Path) -> None:
     wait(engine, identity, 1, folder)
     (task,) = wait(type(engine)(), identity, 1, folder)
     assert task.code == 0 and task.last(1, "said") is not None
+
+
+def test_cards_where_slurm_manages_none(slurm: Slurm, folder: Path) -> None:
+    """Slurm's own words do not say who asked for them."""
+    with pytest.raises(ClusterError, match=r"\(gres\) specification; it asks for --gpus-per-node=2, .* --device cpu"):
+        slurm.submit(replace(job(("say", "one")), cards=2), folder)
+    with pytest.raises(ClusterError, match=r"partition") as other:
+        slurm.submit(replace(job(("say", "one")), options=("--partition=none",)), folder)
+    assert "gpus" not in str(other.value)
 
 
 def test_a_node_whose_process_is_killed(engine: Engine, folder: Path) -> None:

@@ -55,6 +55,26 @@ def test_every_node_runs_the_task_with_its_files(ray: Ray, tmp_path: Path) -> No
     assert len({one["folder"] for one in said if one}) == 2
 
 
+def test_one_job_plays_all_tasks(ray: Ray, tmp_path: Path) -> None:
+    """More than find room at once, and one that fails costs itself."""
+    programs = [("say", "one"), ("fail",), *(("say", str(number)) for number in range(2, 6))]
+    identity = ray.submit(job(*programs), tmp_path)
+    tasks = wait(ray, identity, len(programs), tmp_path, 300)
+    assert [one.submission_id for one in ray._client.list_jobs()].count(identity) == 1
+    said = [task.last(node, "said") for task in tasks for node in (0, 1)]
+    texts = [one and one["text"] for one in said]
+    assert texts == ["one", "one", None, None, *(str(number) for number in range(2, 6) for _ in (0, 1))]
+    problem = tasks[1].last(0, "problem")
+    assert problem is not None and problem["text"] == "ValueError: the program fails"
+    assert all(task.code == 0 and task.state.state is State.ENDED for task in tasks)
+
+
+def test_a_worker_that_is_killed_costs_its_task(ray: Ray, tmp_path: Path) -> None:
+    tasks = play(ray, job(("die",), ("say", "one"), nodes=2), tmp_path, 300)
+    assert tasks[0].last(0, "waiting") and tasks[0].last(1, "waiting")
+    assert tasks[1].code == 0 and tasks[1].last(1, "said") is not None
+
+
 def test_cancelling_leaves_nothing(ray: Ray, tmp_path: Path) -> None:
     identity = ray.submit(job(("wait",)), tmp_path)
     processes = begun(ray, identity, tmp_path, 300)

@@ -15,6 +15,8 @@ directly before a block:
     the code of the block's last command; of all that begin so. Anything else must exit with 0
 ``<!-- libs -->``
     the scenario needs torch, or is slow: it runs with the tests of that mark
+``<!-- slurm -->``
+    likewise, beside two Slurm nodes on this machine; where Slurm is not installed it is skipped
 ``<!-- not run: REASON -->``
     the block is not run, because it needs what is not here: a GPU, a cluster, a network
 """
@@ -26,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SHELL = {"console", "bash", "sh", "shell"}
-_COMMENT = re.compile(r"^\s*<!-- *(start in|first|file|exit \d+|libs|not run)(?:: *(.*?))? *-->\s*$")
+_COMMENT = re.compile(r"^\s*<!-- *(start in|first|file|exit \d+|libs|slurm|not run)(?:: *(.*?))? *-->\s*$")
 _COMMAND = re.compile(r"(\$|zerocfg|python3?|pip|torchrun|accelerate|deepspeed|srun|make|[A-Z_]+=\S+) ")
 _FENCE = re.compile(r"^(\s*)(`{3,})\s*([\w-]*).*$")
 
@@ -56,6 +58,7 @@ class Scenario:
     line: int
     parts: list[Step | File] = field(default_factory=list)
     libs: bool = False
+    slurm: bool = False
 
 
 @dataclass
@@ -117,7 +120,8 @@ def _block(page: Page, current: Scenario, said: list[tuple[str, str]], language:
     if "start in" in words:
         _keep(page, current)
         current = Scenario(words["start in"], line)
-    current.libs |= "libs" in words
+    current.slurm |= "slurm" in words
+    current.libs |= "libs" in words or current.slurm
     current.parts += [Step(line, command) for word, command in said if word == "first"]
     if "file" in words:
         current.parts.append(File(line, words["file"], text))

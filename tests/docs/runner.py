@@ -27,6 +27,7 @@ from unittest import mock
 
 from tests.conftest import ROOT
 from tests.docs.blocks import File, Scenario, Step, read
+from tools.slurm_nodes import slurm_nodes
 
 BIN = Path(sys.executable).parent
 _PLAIN = re.compile(r"zerocfg [^|&;<>$`*?~(){}\\#\n]*")
@@ -141,7 +142,12 @@ def differs(shown: str, seen: str) -> str:
 
 def play(page: Path, scenario: Scenario, folder: Path) -> int:
     """Run a scenario in ``folder``, which must not exist; the number of commands. Raises AssertionError."""
-    session = Session(copied(scenario.start, folder))
+    with slurm_nodes() if scenario.slurm else contextlib.nullcontext() as nodes:
+        env = {**nodes.environment, "PATH": f"{BIN}{os.pathsep}{nodes.environment['PATH']}"} if nodes else {}
+        return _play(page, scenario, Session(copied(scenario.start, folder), **env))
+
+
+def _play(page: Path, scenario: Scenario, session: Session) -> int:
     ran = 0
     for part in scenario.parts:
         if isinstance(part, File):

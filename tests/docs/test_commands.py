@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.docs.blocks import Page, read
+from tests.docs.blocks import Page, Scenario, read
 from tests.docs.runner import differs, play
+from tools.slurm_nodes import missing
 
 PAGES = [
     ROOT / "README.md",
@@ -21,12 +22,15 @@ PAGES = [
 
 def scenarios() -> list[object]:
     return [
-        pytest.param(
-            page, number, id=f"{page.relative_to(ROOT)}:{scenario.line}", marks=[pytest.mark.libs] * scenario.libs
-        )
+        pytest.param(page, number, id=f"{page.relative_to(ROOT)}:{scenario.line}", marks=_marks(scenario))
         for page in PAGES
         for number, scenario in enumerate(read(page).scenarios)
     ]
+
+
+def _marks(scenario: Scenario) -> list[pytest.MarkDecorator]:
+    slurm = [pytest.mark.xdist_group("slurm"), pytest.mark.skipif(bool(missing()), reason=missing())]
+    return [pytest.mark.libs] * scenario.libs + slurm * scenario.slurm
 
 
 @pytest.mark.parametrize(("page", "number"), scenarios())

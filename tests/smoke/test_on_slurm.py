@@ -111,6 +111,12 @@ def test_a_sweep_is_one_array(cluster: SlurmNodes, tmp_path: Path) -> None:
     ]
     assert all(row[2:5] == measured[row[0]] for row in again[:3])
     assert [row[-1] for row in again].count("fastest") == 1
+    # Nothing is left to run, and the comparison is still to be had.
+    code, out, err = run(cluster, tmp_path / "stages", *builds, *words, "--uncertified")
+    assert code == 0 and err == "4 of 4 builds are certified already\n", out + err
+    known = [line.split() for line in out.splitlines()[1:]]
+    assert [row[:2] for row in known] == [[name, "certified"] for name in names]
+    assert sorted(row[2:5] for row in known) == sorted(row[2:5] for row in again)
 
 
 def test_ctrl_c_ends_the_job(cluster: SlurmNodes, spec: Path) -> None:

@@ -140,6 +140,20 @@ def test_what_is_quick_shows_no_progress(project: Path, terminal: Terminal) -> N
     assert terminal("lint", "--exit-zero", piped=True, first=patient).out == ""
 
 
+def test_a_live_table_is_drawn_in_its_place(project: Path) -> None:
+    """As the product writes to a terminal, which shows control characters of any other text as escapes."""
+    script = "from zerocfg.cli.terminal import prepare; prepare()\n"
+    script += "from zerocfg.cli.screens.live_table import LiveTable\nlive = LiveTable()\n"
+    script += "live.draw(['run', 'one \\x1b[9F']); live.draw(['run']); live.clear(); live.clear()\n"
+    script += "live.draw([str(at) for at in range(49)]); live.clear(); live.draw([str(at) for at in range(60)])"
+    with started([sys.executable, "-c", script], project) as (process, read):
+        seen = b"".join(iter(read, b"")).decode().replace("\r\n", "\n")
+        assert process.wait() == 0
+    fits = "".join(f"{at}\n" for at in range(49))  # the terminal has 50 lines, the cursor one of them
+    more = "".join(f"{at}\n" for at in range(48)) + "... 12 more\n"
+    assert seen == f"run\none \\u001b[9F\n\x1b[2F\x1b[Jrun\n\x1b[1F\x1b[J{fits}\x1b[49F\x1b[J{more}"
+
+
 @pytest.mark.parametrize("command", ["lint", "rules", "lint --output-format json", "explain ZC401", "schema deepspeed"])
 def test_nobody_reads_on(command: str, project: Path) -> None:
     process = subprocess.Popen(

@@ -1,5 +1,6 @@
-"""Jobs on a Ray cluster, through Ray's job API: each task is a job of its own, whose driver places one process on every
-node (`zerocfg.cluster.ray_driver`). The files travel with the job, and output comes back through Ray's own log."""
+"""Jobs on a Ray cluster, through Ray's job API: one driver (`zerocfg.cluster.ray_driver`) places the processes of all
+tasks on their nodes. The files travel with the job; output comes back through Ray's own log, which tells the state of
+each task as well."""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.cluster.events import Reader
 from zerocfg.cluster.job import AwayError, ClusterError, Job, State, TaskState
 from zerocfg.cluster.on_node import packed
-from zerocfg.cluster.ray_driver import FILES, PLACES, Places
+from zerocfg.cluster.ray_driver import FILES, JOB, PLACES, Places, of_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +41,7 @@ _STATES = {
 class Ray:
     """`zerocfg.cluster.job.Engine`."""
 
-    poll = 2.0
+    poll = 1.0
 
     def __init__(self) -> None:
         try:
@@ -49,6 +51,7 @@ class Ray:
         for module in ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"):
             logging.getLogger(module).setLevel(logging.WARNING)  # they tell of every upload
         address = os.environ.get("RAY_API_SERVER_ADDRESS") or os.environ.get("RAY_ADDRESS") or ADDRESS
+        self._log = ""
         try:
             self._client: Any = JobSubmissionClient(address)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -57,21 +60,21 @@ class Ray:
     def submit(self, job: Job, folder: Path) -> str:
         if job.options:
             raise ClusterError(f"--on ray: Ray knows no option {job.options[0]}")
-        prefix = f"{job.name}-{secrets.token_hex(4)}"
+        identity = f"{job.name}-{secrets.token_hex(4)}"
+        programs = [list(task.program) for task in job.tasks]
+        places = Places(job.nodes, job.cards, programs, list(job.setup), job.seconds, job.cpus)
         with tempfile.TemporaryDirectory(prefix="zerocfg-") as files:
             (Path(files) / FILES).write_bytes(packed(job.files))
-            for number, task in enumerate(job.tasks):
-                places = Places(job.nodes, job.cards, list(task.program), list(job.setup), job.seconds, job.cpus)
-                (Path(files) / PLACES).write_text(json.dumps(places.__dict__), encoding="utf-8")
-                self._submit(
-                    partial(
-                        self._client.submit_job,
-                        entrypoint="python -m zerocfg.cluster.ray_driver",
-                        submission_id=f"{prefix}-{number}",
-                        runtime_env={"working_dir": files},
-                    )
+            (Path(files) / PLACES).write_text(json.dumps(places.__dict__), encoding="utf-8")
+            self._submit(
+                partial(
+                    self._client.submit_job,
+                    entrypoint="python -m zerocfg.cluster.ray_driver",
+                    submission_id=identity,
+                    runtime_env={"working_dir": files},
                 )
-        return prefix
+            )
+        return identity
 
     def _submit(self, job: Callable[[], Any]) -> None:
         """Ask until the cluster takes it: one that has just started has no agent yet that could."""
@@ -86,31 +89,37 @@ class Ray:
             time.sleep(1)
 
     def states(self, identity: str, tasks: int) -> list[TaskState]:
-        return [self._state(f"{identity}-{number}") for number in range(tasks)]
-
-    def _state(self, name: str) -> TaskState:
         try:
-            info = self._ask(partial(self._client.get_job_info, name))
+            info = self._ask(partial(self._client.get_job_info, identity))
         except ClusterError:
-            return TaskState(State.GONE)
+            return [TaskState(State.GONE)] * tasks
         state = _STATES.get(str(getattr(info.status, "value", info.status)), State.RUNNING)
-        return TaskState(state, _reason(str(info.message or "")) if state in (State.QUEUED, State.FAILED) else "")
+        reason = _reason(str(info.message or "")) if state in (State.QUEUED, State.FAILED) else ""
+        # Asked for behind the state, so that the log of a job that is over is whole.
+        self._log = "" if state is State.QUEUED else self._written(identity)
+        return [_state(of_task(self._log, number), TaskState(state, reason)) for number in range(tasks)]
+
+    def _written(self, identity: str) -> str:
+        """What the driver has written so far."""
+        try:
+            return str(self._ask(partial(self._client.get_job_logs, identity)))
+        except ClusterError:
+            return ""
 
     def output(self, identity: str, task: int, folder: Path, offset: int) -> bytes:
-        try:
-            text = self._ask(partial(self._client.get_job_logs, f"{identity}-{task}"))
-        except ClusterError:
-            return b""
-        return str(text).encode("utf-8", "replace")[offset:]
+        """As of the last look at the states: one log has it for all tasks."""
+        return of_task(self._log, task).encode("utf-8", "replace")[offset:]
 
     def collected(self, identity: str, task: int, folder: Path) -> None:
         pass
 
     def cancel(self, identity: str) -> None:
-        for info in self._ask(self._client.list_jobs):
-            name = str(info.submission_id or "")
-            if name.startswith(f"{identity}-") and not info.status.is_terminal():
-                self._ask(partial(self._client.stop_job, name))
+        try:
+            info = self._ask(partial(self._client.get_job_info, identity))
+        except ClusterError:
+            return  # Ray no longer knows it
+        if not info.status.is_terminal():
+            self._ask(partial(self._client.stop_job, identity))
 
     def _ask(self, question: Callable[[], Any]) -> Any:
         try:
@@ -121,6 +130,17 @@ class Ray:
             raise AwayError(_words(error)) from None
         except (RuntimeError, ValueError) as error:
             raise ClusterError(f"Ray: {_words(error)}") from None
+
+
+def _state(said: str, job: TaskState) -> TaskState:
+    """Of a task, by what its driver ``said`` of it; ``job`` is the state of the driver."""
+    about = "".join(f"{line}\n" for line in said.split("\n") if line.startswith(f"{JOB}: "))
+    told = {str(event["event"]): event for _, event in Reader().feed(about.encode())}
+    if "step" in told:
+        return TaskState(State.FAILED if told["step"].get("code") else State.ENDED)
+    if job.state is State.RUNNING and "hosts" not in told:
+        return TaskState(State.QUEUED, "waits for free nodes")
+    return job
 
 
 def _reason(message: str) -> str:

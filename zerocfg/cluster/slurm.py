@@ -142,7 +142,7 @@ class Slurm:
         done = _run(["sbatch", "--parsable", str(path)], env=clean)
         if done.returncode:
             said = _words(done.stderr).removeprefix("sbatch: error: ")
-            raise ClusterError(f"Slurm takes no such job: {said}")
+            raise ClusterError(f"Slurm takes no such job: {said}{_about_cards(said, job.cards)}")
         return done.stdout.strip().partition(";")[0]
 
     def states(self, identity: str, tasks: int) -> list[TaskState]:
@@ -253,6 +253,13 @@ def _run(command: Sequence[str], env: dict[str, str] | None = None) -> subproces
 
 def _words(text: str) -> str:
     return " ".join(text.split())[:300]
+
+
+def _about_cards(said: str, cards: int) -> str:
+    """What a user can do where Slurm manages no cards: its own words do not say who asked for some."""
+    if not cards or "generic resource" not in said.lower():
+        return ""
+    return f"; it asks for --gpus-per-node={cards}, which --on-option overrides, and none with --device cpu"
 
 
 def _facts(line: str) -> dict[str, str]:

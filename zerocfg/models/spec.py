@@ -132,11 +132,25 @@ class SampleImages(Section):
     )
 
 
-class Slurm(Section):
-    """How `job.sbatch` asks Slurm for the nodes."""
+class _Script(Section):
+    """A target whose file is a script: each of its words stands on a line there, which it may not leave."""
 
     unknown = "error"
     library = "zerocfg"
+
+    @field_validator("partition", "account", "time", "qos", "folder", check_fields=False)
+    @classmethod
+    def _one_line(cls, value: str | None) -> str | None:
+        return None if value is None else _relative(value)
+
+    @field_validator("options", "setup", check_fields=False)
+    @classmethod
+    def _lines(cls, value: list[str]) -> list[str]:
+        return [_relative(line) for line in value]
+
+
+class Slurm(_Script):
+    """How `job.sbatch` asks Slurm for the nodes."""
 
     partition: str | None = key(None, "Partition to run in.")
     account: str | None = key(None, "Account to charge.")
@@ -149,16 +163,6 @@ class Slurm(Section):
         False,
         "Run `zerocfg preflight` on the job's nodes first; a node that fails it keeps the training from starting.",
     )
-
-    @field_validator("partition", "account", "time", "qos")
-    @classmethod
-    def _one_line(cls, value: str | None) -> str | None:
-        return None if value is None else _relative(value)
-
-    @field_validator("options", "setup")
-    @classmethod
-    def _lines(cls, value: list[str]) -> list[str]:
-        return [_relative(line) for line in value]
 
 
 class JobSet(Section):
@@ -177,11 +181,9 @@ class JobSet(Section):
     shared_memory_gib: Count = key(64, "Size of /dev/shm, which data loaders and NCCL use.", unit="GiB", gt=0)
 
 
-class SkyPilot(Section):
+class SkyPilot(_Script):
     """How `sky.yaml` asks SkyPilot for the nodes."""
 
-    unknown = "error"
-    library = "zerocfg"
     yaml_numbers = True
 
     accelerators: str | None = key(
@@ -192,17 +194,10 @@ class SkyPilot(Section):
     )
     setup: list[str] = key([], "Shell lines to run once on every node, e.g. `pip install -r requirements.txt`.")
 
-    @field_validator("setup")
-    @classmethod
-    def _lines(cls, value: list[str]) -> list[str]:
-        return [_relative(line) for line in value]
 
-
-class Ray(Section):
+class Ray(_Script):
     """How `ray_job.sh` submits the run to a Ray cluster."""
 
-    unknown = "error"
-    library = "zerocfg"
     yaml_numbers = True
 
     folder: str | None = key(
@@ -213,38 +208,15 @@ class Ray(Section):
     )
     setup: list[str] = key([], "Shell lines to run on every node before the launch, e.g. `source venv/bin/activate`.")
 
-    @field_validator("folder")
-    @classmethod
-    def _one_line(cls, value: str | None) -> str | None:
-        return None if value is None else _relative(value)
 
-    @field_validator("setup")
-    @classmethod
-    def _lines(cls, value: list[str]) -> list[str]:
-        return [_relative(line) for line in value]
-
-
-class Ssh(Section):
+class Ssh(_Script):
     """How `ssh.sh` starts the run on each node."""
-
-    unknown = "error"
-    library = "zerocfg"
 
     folder: str | None = key(
         None, "Where the spec's folder is on the nodes; without it the same path as where `ssh.sh` is started."
     )
     options: list[str] = key([], 'Words for ssh, e.g. `[-p, "2222"]`.')
     setup: list[str] = key([], "Shell lines to run on every node before the launch, e.g. `source venv/bin/activate`.")
-
-    @field_validator("folder")
-    @classmethod
-    def _one_line(cls, value: str | None) -> str | None:
-        return None if value is None else _relative(value)
-
-    @field_validator("options", "setup")
-    @classmethod
-    def _lines(cls, value: list[str]) -> list[str]:
-        return [_relative(line) for line in value]
 
 
 class Targets(Section):

@@ -277,9 +277,10 @@ class Sweeps:
         """The first rank of each node asks rank 0 for the time, one node after the other."""
         self._begin("clocks")
         dist, answer = ranks.dist, torch.zeros(1, dtype=torch.float64)
+        firsts: dict[str, int] = {}
         for at, node in enumerate(self.nodes):
-            if node == self.nodes[0] or self.nodes.index(node) != at:
-                continue
+            firsts.setdefault(node, at)
+        for at in list(firsts.values())[1:]:
             best: tuple[float, float] | None = None
             for _ in range(TRIPS):
                 if self.index == at:

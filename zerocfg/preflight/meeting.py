@@ -49,11 +49,12 @@ class Meeting:
         self.store.set(f"here/{self.place.rank}", "1")
         if self.place.rank == 0:
             deadline = time.monotonic() + self.patience
-            came = [rank for rank in range(self.place.world) if self._came(rank, deadline)]
-            self.store.set("present", json.dumps(came))
-        self.store.wait(["present"], datetime.timedelta(seconds=self.patience + LATE))
-        found: list[int] = json.loads(self.store.get("present"))
-        return found
+            # Those that did not come, because every rank reads it: of all that came it would be N squared bytes.
+            missing = [rank for rank in range(self.place.world) if not self._came(rank, deadline)]
+            self.store.set("absent", json.dumps(missing))
+        self.store.wait(["absent"], datetime.timedelta(seconds=self.patience + LATE))
+        absent = set(json.loads(self.store.get("absent")))
+        return [rank for rank in range(self.place.world) if rank not in absent]
 
     def _came(self, rank: int, deadline: float) -> bool:
         key = [f"here/{rank}"]

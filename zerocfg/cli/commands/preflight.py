@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zerocfg.cli.on_cluster import on
 from zerocfg.cli.progress import Working
 from zerocfg.cli.terminal import columns
 from zerocfg.cluster.engines import NAMES
@@ -26,18 +27,10 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option(
-    "--on",
-    type=click.Choice([*NAMES, NODE]),
-    help="Start the ranks: as a job of that scheduler, as processes of this machine (local), or those of this node, "
-    "when it is called once on every node of a job (node).",
-)
-@click.option(
-    "--on-option",
-    "words",
-    multiple=True,
-    metavar="WORD",
-    help="With --on: an option of its own for the scheduler, as --partition=debug.",
+@on(
+    "Start the ranks: as a job of that scheduler, as processes of this machine (local), or those of this node, when it "
+    "is called once on every node of a job (node).",
+    NODE,
 )
 @click.option(
     "--nodes",
@@ -69,7 +62,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--hostfile", type=_FILE, metavar="FILE", help="Write the nodes that pass as a hostfile of DeepSpeed.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
-    on: str | None,
+    engine: str | None,
     words: tuple[str, ...],
     nodes: int | None,
     ranks: int | None,
@@ -100,17 +93,17 @@ def command(
         expected = expectations.read(expect) if expect is not None else expectations.Expectations()
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    if words and on in (None, "local", NODE):
+    if words and engine in (None, "local", NODE):
         raise click.UsageError("--on-option is for a scheduler: give --on slurm as well")
-    if hosts is not None and on != NODE:
+    if hosts is not None and engine != NODE:
         raise click.UsageError(f"--hosts is for --on {NODE}: the others know the names of their nodes")
-    if on in NAMES and on != "local":
-        verdict: Verdict | None = _job(on, nodes, ranks, device, wait, expected, words)
+    if engine in NAMES and engine != "local":
+        verdict: Verdict | None = _job(engine, nodes, ranks, device, wait, expected, words)
     elif not has_torch():
         raise click.ClickException("torch is not installed in this Python, and the ranks meet through it")
-    elif on == NODE:
+    elif engine == NODE:
         verdict = _node(_request(nodes, ranks, ["--relay", *_measured(wait, device)], expected), expected, hosts)
-    elif on is not None:
+    elif engine is not None:
         if nodes is not None and nodes > 64:
             raise click.UsageError("--on local plays at most 64 nodes on this machine")
         verdict = _local(nodes or 1, ranks, device, wait, expected)
@@ -124,7 +117,7 @@ def command(
 
 
 def _job(
-    on: str,
+    name: str,
     nodes: int | None,
     ranks: int | None,
     device: str,
@@ -150,7 +143,7 @@ def _job(
                 working.phase = f"measuring on {', '.join(seen.hosts) or seen.state.hosts}"
 
         try:
-            found = remote.play(engine(on), request, 0 if device == "cpu" else request.ranks, words, look)
+            found = remote.play(engine(name), request, 0 if device == "cpu" else request.ranks, words, look)
         except ClusterError as error:
             raise _NotTriedError(str(error)) from None
     for problem in found.problems:

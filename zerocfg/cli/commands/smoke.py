@@ -165,6 +165,8 @@ def command(
         click.echo(f"{len(before)} of {len(found)} builds are certified already", err=True)
         found = [run for run in found if run not in before]
         if not found:
+            if engine is not None:
+                smoke_on.compare(before, output_format == "json")
             return
     if engine is not None:
         smoke_on.submit(

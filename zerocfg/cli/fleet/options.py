@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from zerocfg.cluster import engines
+from zerocfg.cli.on_cluster import on
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 LIMIT = 300
@@ -37,21 +37,9 @@ def options(command: Command) -> Command:
             help=f"With --repos: for each repository (default: {LIMIT}).",
         ),
         click.option(
-            "--on-option",
-            "words",
-            multiple=True,
-            metavar="WORD",
-            help="With --on: an option of its own for the scheduler, as --partition=debug.",
-        ),
-        click.option(
             "--workers", type=click.IntRange(1), help=f"With --on: so many tasks share the work (default: {WORKERS})."
         ),
-        click.option(
-            "--on",
-            "engine",
-            type=click.Choice(engines.NAMES),
-            help="With --repos: lint as a job; the folders must be seen there.",
-        ),
+        on("With --repos: lint as a job; the folders must be seen there."),
         click.option(
             "--jobs",
             type=click.IntRange(1),

@@ -16,16 +16,28 @@ class LiveTable:
         self._lines = 0
 
     def draw(self, lines: list[str]) -> None:
-        """Show these lines in place of those before."""
+        """Show these lines in place of those before, as many as the terminal has room for."""
         if self._shown:
             self.clear()
-            click.echo("\n".join(lines), err=True)
-            self._lines = len(lines)
+            shown = _that_fit(lines)
+            click.echo("\n".join(shown), err=True)
+            self._lines = len(shown)
 
     def clear(self) -> None:
         """Take the lines back before something else is written."""
         if self._lines:
-            # Drawn raw: what is printed through click has its control characters shown.
-            sys.stderr.write(f"\x1b[{self._lines}F\x1b[J")
+            # Past the stream, which shows control characters as escapes: no foreign text may take lines back.
             sys.stderr.flush()
+            os.write(sys.stderr.fileno(), f"\x1b[{self._lines}F\x1b[J".encode())
             self._lines = 0
+
+
+def _that_fit(lines: list[str]) -> list[str]:
+    """Lines that have left the terminal cannot be taken back."""
+    try:
+        room = os.get_terminal_size(sys.stderr.fileno()).lines - 1
+    except OSError:
+        return lines
+    if room < 2 or len(lines) <= room:
+        return lines
+    return [*lines[: room - 1], f"... {len(lines) - room + 1} more"]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zerocfg.cli.on_cluster import on
 from zerocfg.cli.screens.live_table import LiveTable
 from zerocfg.cli.terminal import columns
-from zerocfg.cluster.engines import NAMES
 from zerocfg.report.table import Column, table
 
 if TYPE_CHECKING:
@@ -34,19 +34,7 @@ def options(command: Callable[..., object]) -> Callable[..., object]:
     """The options of this module, on the command."""
     for one in reversed(
         (
-            click.option(
-                "--on",
-                "engine",
-                type=click.Choice(NAMES),
-                help="Run as a job: one task for each RUN, on --nodes machines (default: as planned).",
-            ),
-            click.option(
-                "--on-option",
-                "words",
-                multiple=True,
-                metavar="WORD",
-                help="With --on: an option of its own for the scheduler, as --partition=debug.",
-            ),
+            on("Run as a job: one task for each RUN, on --nodes machines (default: as planned)."),
             click.option("--detach", is_flag=True, help="With --on: submit the job and leave; --attach goes on."),
             click.option(
                 "--attach",
@@ -90,6 +78,13 @@ def submit(
         click.echo(f"submitted as {made.name}; to wait for it: zerocfg smoke --attach {made.name}")
         return
     _wait(to, made, as_json)
+
+
+def compare(certified: list[Path], as_json: bool) -> None:
+    """What a sweep shows of which nothing is left to run: the certificates say what each build did."""
+    from zerocfg.smoke.remote import submit as remote
+
+    _compare(remote.certificates(certified), [], as_json)
 
 
 def attach(name: str, as_json: bool) -> None:
@@ -137,14 +132,19 @@ def _wait(to: Engine, made: Submission, as_json: bool) -> None:
     live.clear()
     if results is None:
         return
-    compared = [*remote.earlier(made), *results]
-    if as_json:
-        click.echo(json.dumps(_data(results), indent=2))
-    elif len(compared) > 1:
-        click.echo("".join(f"{line}\n" for line in summary(compared, columns(sys.stdout))), nl=False)
+    _compare(remote.earlier(made), results, as_json)
     code = 2 if any(one.problem is not None for one in results) else int(not all(one.passed for one in results))
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _compare(before: list[RemoteResult], results: list[RemoteResult], as_json: bool) -> None:
+    """A table of all, where there are several; as JSON the new ones."""
+    if as_json:
+        click.echo(json.dumps(_data(results), indent=2))
+    elif len(before) + len(results) > 1:
+        lines = summary([*before, *results], columns(sys.stdout))
+        click.echo("".join(f"{line}\n" for line in lines), nl=False)
 
 
 def _cancel(to: Engine, made: Submission) -> None:

@@ -91,10 +91,15 @@ def gather_all(
 def earlier(made: Submission) -> list[RemoteResult]:
     """The builds of the sweep that were certified before the job, and still are."""
     paths = made.options.get("before")
+    return certificates([Path(str(path)) for path in paths] if isinstance(paths, list) else [])
+
+
+def certificates(paths: list[Path]) -> list[RemoteResult]:
+    """What the certificates of these builds say, of those that have one of what is there now."""
     found = []
-    for path in paths if isinstance(paths, list) else []:
+    for path in paths:
         with contextlib.suppress(SmokeError):
-            found.append(certified(read(Path(str(path)))))
+            found.append(certified(read(path)))
     return [one for one in found if one is not None]
 
 
