@@ -14,6 +14,7 @@ from zerocfg.memory.tensor_parallel import config_of_rank, facts_of_rank, head_r
 from zerocfg.memory.time.step_time import step_time
 from zerocfg.memory.time.wire import traffic
 from zerocfg.models.model_facts import from_config
+from zerocfg.resolve.explain.plan_summary import describe_engine
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
@@ -142,6 +143,12 @@ def test_gradients_go_to_the_ranks_that_read_other_samples() -> None:
     wide = replace(options, tensor_parallel=8)
     sent = traffic(facts, wide, Workload(1, 16), profile).collectives
     assert {one.name for one in sent} == {"residual stream", "logits"} and {one.per_node for one in sent} == {4}
+
+
+def test_the_engine_is_named_with_its_groups() -> None:
+    assert describe_engine(ALONE) == "layers shared by 2 ranks"
+    assert describe_engine(AUTOTP) == "ZeRO-2, layers shared by 2 ranks"
+    assert describe_engine(Options(2, 8)) == "ZeRO-2"
 
 
 def test_how_long_a_step_takes_is_not_said() -> None:
