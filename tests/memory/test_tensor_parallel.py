@@ -127,9 +127,10 @@ def test_groups_divide_the_ranks(ranks: int, group: int) -> None:
 
 
 def test_without_deepspeed_all_ranks_share_or_none() -> None:
-    for options in (("ddp", 2), ("fsdp2", 2), ("single", 4)):
+    refused: tuple[tuple[Any, int], ...] = (("ddp", 2), ("fsdp2", 2), ("single", 4))
+    for kind, ranks in refused:
         with pytest.raises(ValueError, match="split among all ranks or among none"):
-            TorchOptions(*options, tensor_parallel=2)  # type: ignore[arg-type]
+            TorchOptions(kind, ranks, tensor_parallel=2)
 
 
 def test_gradients_go_to_the_ranks_that_read_other_samples() -> None:
