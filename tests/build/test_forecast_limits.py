@@ -260,7 +260,7 @@ class TestActivations:
     def test_adapters_come_on_top_of_the_model(self) -> None:
         """Two matrices of 8 x 512 for each of two square projections in each of 4 layers."""
         setup = replace(self.SETUP, lora=Adapters(rank=8, targets=("q_proj", "o_proj")))
-        one, before = activations.with_adapters(FACTS, CONFIG, setup), FACTS.parameters
+        one, before = activations.of_rank(FACTS, CONFIG, setup), FACTS.parameters
         assert before is not None and one.trainable_parameters == 2 * 8 * 512 * 2 * 4
         assert one.parameters == before + 65536
 

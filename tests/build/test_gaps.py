@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.build.test_register import DDP, MODEL, RECIPE, TRAIN_SFT, Job, divided, planned, zero
+from tests.build.test_register import DDP, MODEL, PLAIN, RECIPE, TRAIN_SFT, Job, divided, planned, zero
 from zerocfg.cli.screens.plan_table import text as table
 from zerocfg.hardware.profile import load_hardware, write_text
 from zerocfg.memory.verdict import Verdict, Word
@@ -100,6 +100,24 @@ def test_the_batch_of_context_parallelism_is_that_of_the_trainer(sizes: dict[str
     built, data, _ = planned(tmp_path, divided(**sizes))
     assert built.plan is not None and built.plan.settings["train_batch_size"].value == expected
     assert data["verdict"] == "unknown" and data["complete"] is False
+
+
+@pytest.mark.libs
+def test_the_batch_of_tensor_parallelism_is_that_of_the_trainer(tmp_path: Path) -> None:
+    """One micro batch for all eight ranks, and a word that says so."""
+    transformers = pytest.importorskip("transformers")
+    from types import SimpleNamespace
+
+    alone = {f"get_{name}_size": lambda: 1 for name in ("cp", "sp")}
+    asked = SimpleNamespace(_train_batch_size=2, get_tp_size=lambda: 8, **alone)
+    arguments = SimpleNamespace(world_size=8, gradient_accumulation_steps=1)
+    expected = transformers.Trainer.get_total_train_batch_size(asked, arguments)
+    section = {"parallelism_config": {"parallelism_config_tp_size": 8}}
+    job = replace(PLAIN, accelerate={**(PLAIN.accelerate or {}), **section})
+    built, data, text = planned(tmp_path, job)
+    assert built.plan is not None and built.plan.settings["train_batch_size"].value == expected == 2
+    assert "2 samples an optimizer step: the 8 ranks that share each layer read the same ones" in " ".join(text.split())
+    assert data["verdict"] == "fits" and data["complete"] is True and data["time"] is None
 
 
 # -- what is trained ---------------------------------------------------------------------------------------------------

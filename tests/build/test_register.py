@@ -110,6 +110,7 @@ ON_DRIVES = zero(
     offload_optimizer={"device": "nvme", "nvme_path": "/nvme"},
     offload_param={"device": "nvme", "nvme_path": "/nvme"},
 )
+SPLIT = Job(deepspeed={"zero_optimization": {"stage": 2}, "tensor_parallel": {"autotp_size": 2}})
 DDP = Job(accelerate={**YAML, "distributed_type": "MULTI_GPU"}, model={**MODEL, "dtype": "bfloat16"})
 QLORA = replace(
     trl(dtype="bfloat16"), deepspeed=None, accelerate=DDP.accelerate, run={"consumer": "trl", "sequence_length": None}
@@ -206,6 +207,12 @@ FLIPS: dict[tuple[str, str], tuple[Job, Any]] = {
     ("engine", "communication_data_type"): (zero(2), "fp32"),
     ("engine", "sequence_parallel_size"): (own_loop(data_parallel_size=4), 2),
     ("engine", "tensor_parallel.autotp_size"): (zero(2), 2),
+    ("engine", "tensor_parallel.partition_config.layer_specs"): (
+        SPLIT,
+        [{"patterns": [".*o_proj.weight$"], "partition_type": "row"}],
+    ),
+    ("engine", "tensor_parallel.preset_model"): (SPLIT, "llama"),
+    ("engine", "tensor_parallel.vocab_parallel_lm_head"): (SPLIT, True),
     ("engine", "expert_parallel.enabled"): (zero(2), True),
     ("engine", "hybrid_engine.enabled"): (own_loop(), True),
     ("engine", "compile.deepcompile"): (zero(3), True),
@@ -237,7 +244,7 @@ FLIPS: dict[tuple[str, str], tuple[Job, Any]] = {
     ("launcher", "mixed_precision"): (replace(DDP, recipe={**RECIPE, "bf16": False}), "fp8"),
     ("launcher", PARALLEL + "dp_replicate_size"): (divided(dp_shard=4), 2),
     ("launcher", PARALLEL + "dp_shard_size"): (divided(dp_replicate=4, dp_shard=2), 4),
-    ("launcher", PARALLEL + "tp_size"): (divided(dp_shard=4), 2),
+    ("launcher", PARALLEL + "tp_size"): (PLAIN, 8),
     ("launcher", PARALLEL + "cp_size"): (divided(dp_shard=4), 2),
     ("launcher", PARALLEL + "sp_size"): (
         Job(accelerate={**YAML, "distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 3}}),

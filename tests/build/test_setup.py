@@ -12,13 +12,14 @@ from zerocfg.memory.lora import Quantisation
 from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.models.spec import RunSpec
 from zerocfg.resolve.model.setup import Setup, is_size, setup_of, setup_of_run
-from zerocfg.resolve.model.trl_trainer import trainer_of_arguments
+from zerocfg.resolve.model.trl_trainer import GRPO, trainer_of_arguments
 from zerocfg.run.facts import ModelSummary
 from zerocfg.run.model import UNKNOWN, Run, Script, SourceFile
 from zerocfg.run.stages.fsdp import PARALLEL
 from zerocfg.source.text import SourceText
 
 ZERO = "zero_optimization."
+AUTOTP = "tensor_parallel.autotp_size"
 DEEPSPEED = {"engine": "deepspeed", "train_micro_batch_size_per_gpu": 2, "bf16.enabled": True, ZERO + "stage": 2}
 
 
@@ -356,9 +357,40 @@ def test_ranks_that_share_a_copy(settings: dict[str, Any], ranks: int | None) ->
     assert torch_options(settings, ranks=8).shard_ranks == ranks
 
 
-def test_tensor_parallelism_is_not_modelled() -> None:
-    with pytest.raises(ValueError, match="parallelism_config has tp_size 2, which is not modelled"):
-        setup({**SHARDED, f"{PARALLEL}tp_size": 2})
+def test_ranks_that_share_each_layer() -> None:
+    """All of them without DeepSpeed, where no DDP wraps what they hold; with it groups, which ZeRO divides among."""
+    alone = setup({"engine": "ddp", f"{PARALLEL}tp_size": 8}, ranks=8).options
+    assert isinstance(alone, TorchOptions)
+    assert (alone.kind, alone.tensor_parallel, alone.data_parallel) == ("single", 8, 1)
+    groups = setup({"engine": "deepspeed", "zero_optimization.stage": 2, AUTOTP: 4}, ranks=8).options
+    assert (groups.tensor_parallel, groups.data_parallel) == (4, 2)
+    for size in (0, 1):
+        whole = setup({"engine": "deepspeed", "zero_optimization.stage": 2, AUTOTP: size}, ranks=8).options
+        assert (whole.tensor_parallel, whole.data_parallel) == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("settings", "recipe", "said"),
+    [
+        ({**SHARDED, f"{PARALLEL}tp_size": 2}, {}, "parallelism_config has tp_size 2 beside FSDP.*ReplicateParallel"),
+        ({"engine": "ddp", f"{PARALLEL}tp_size": 2}, {}, "parallelism_config has tp_size 2 for 8 ranks"),
+        ({"engine": "deepspeed", f"{PARALLEL}tp_size": 8}, {}, "tp_size 8 beside DeepSpeed.*autotp_size"),
+        ({"engine": "deepspeed", AUTOTP: 3}, {}, "8 ranks cannot be divided into groups of 3"),
+        ({"engine": "deepspeed", AUTOTP: 2}, {"use_peft": True}, "autotp_size 2 splits each layer.*use_peft"),
+        ({"engine": "ddp", f"{PARALLEL}tp_size": 8}, {"load_in_4bit": True}, "tp_size 8.*quantised base model"),
+    ],
+)
+def test_layers_that_are_shared_otherwise_are_not_modelled(
+    settings: dict[str, Any], recipe: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        setup(settings, recipe, ranks=8, consumer="trl" if recipe else "transformers")
+
+
+def test_completions_of_a_split_model_are_not_modelled() -> None:
+    entry = RunSpec(consumer="trl", script="train.py", sequence_length=512)
+    with pytest.raises(ValueError, match="where completions are generated"):
+        setup_of({**DEEPSPEED, AUTOTP: 2}.get, {}, entry, 4, trainer=GRPO)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ import pytest
 from tests import warm
 from tests.memory.test_sharding_real import ACTIVATIONS, CONFIG, ROOT, peak, transient
 from zerocfg.memory import sharding
+from zerocfg.memory.fsdp.first import AdaptersWalk
+from zerocfg.memory.fsdp.units import units_of
 from zerocfg.memory.lora import adapters, of_layer
 from zerocfg.memory.options import TorchOptions, Workload
 from zerocfg.memory.time.wire import traffic
@@ -92,7 +94,7 @@ def test_each_matrix_of_an_adapter_is_a_flat_parameter(name: str, measured: dict
     assert trained == facts_of(name).adapters * layers
     assert {one["dtype"] for one in found if one["trained"]} == {"torch.float32"}
     assert {one["dtype"] for one in found if not one["trained"]} == {"torch.bfloat16"}
-    units = sharding.units_of(facts_of(name), fsdp1=True)
+    units = units_of(facts_of(name), fsdp1=True)
     assert (units.tail, units.blocks) == (root, (layer,) * layers)
 
 
@@ -110,7 +112,7 @@ def test_ranks_hold_what_is_predicted(name: str, measured: dict[str, Any]) -> No
     step = sum(term.size for term in terms if "step" in term.moments)
     assert 0 <= found["step"]["peak"] - step <= COUNTERS
     if chosen.kind == "fsdp1":
-        walk = sharding._WalkAdapters(facts, chosen)
+        walk = AdaptersWalk(facts, chosen)
         forward = max(walk.peak["forward"], walk.peak["loss"])
         backward = max(walk.peak["head backward"], walk.peak["backward"])
     else:

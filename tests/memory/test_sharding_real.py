@@ -12,8 +12,10 @@ import pytest
 
 from tests import warm
 from zerocfg.memory import sharding
+from zerocfg.memory.fsdp.first import FirstWalk
+from zerocfg.memory.fsdp.second import SecondWalk
 from zerocfg.memory.options import TorchOptions
-from zerocfg.memory.terms import Moment
+from zerocfg.memory.terms import Moment, Term
 from zerocfg.models.model_facts import from_config
 
 ROOT = Path(__file__).parents[2]
@@ -117,10 +119,10 @@ def peak(found: dict[str, Any], phase: str) -> int:
     return max(int(value["peak"]) for moment, value in found.items() if moment.startswith(phase))
 
 
-def transient(terms: tuple[sharding.Term, ...], options: TorchOptions, facts: Any) -> tuple[int, int]:
+def transient(terms: tuple[Term, ...], options: TorchOptions, facts: Any) -> tuple[int, int]:
     """Bytes at the worst point of forward and of backward beyond what rests."""
     if options.kind.startswith("fsdp"):
-        walk = (sharding._Walk1 if options.kind == "fsdp1" else sharding._Walk2)(facts, options)
+        walk = (FirstWalk if options.kind == "fsdp1" else SecondWalk)(facts, options)
         return max(walk.peak["forward"], walk.peak["loss"]), max(walk.peak["head backward"], walk.peak["backward"])
 
     def of(moment: Moment) -> int:

@@ -89,7 +89,10 @@ class Rollouts:
 
 @dataclass(frozen=True)
 class Options:
-    """A DeepSpeed engine; defaults are those of DeepSpeed 0.19.8. Raises ValueError for what it refuses."""
+    """A DeepSpeed engine; defaults are those of DeepSpeed 0.19.8. Raises ValueError for what it refuses.
+
+    ``tensor_parallel`` ranks share each layer and read the same samples (AutoTP).
+    """
 
     stage: int
     world_size: int
@@ -119,6 +122,7 @@ class Options:
     nvme_param_buffers: int = 5  # offload_param.buffer_count
     nvme_param_buffer_size: int = 100_000_000  # offload_param.buffer_size, elements
     nvme_max_in_cpu: int = 1_000_000_000  # offload_param.max_in_cpu, elements
+    tensor_parallel: int = 1
 
     def __post_init__(self) -> None:
         if self.stage not in (0, 1, 2, 3):
@@ -131,6 +135,12 @@ class Options:
             raise ValueError(f"a share of {self.offload_ratio:g} of the optimizer cannot be offloaded")
         if self.stage < 3 and (self.offload_param != "none" or self.offload_optimizer == "nvme"):
             raise ValueError("parameters, and anything to NVMe, are offloaded only with ZeRO-3")
+        _require_groups(self.world_size, self.tensor_parallel)
+
+    @property
+    def data_parallel(self) -> int:
+        """Ranks that read different samples, and that ZeRO divides among."""
+        return self.world_size // self.tensor_parallel
 
     @property
     def overlaps(self) -> bool:
@@ -145,7 +155,8 @@ class TorchOptions:
     ``precision`` is that of the computation. ``master``: whether parameters and moments are kept in fp32 (what
     accelerate and the Trainer do with mixed precision) or in the dtype of the computation (a model loaded in bf16 and
     trained so). ``reshard_after_forward`` false is SHARD_GRAD_OP / ZeRO-2 of FSDP; ``hybrid`` shards over
-    ``shard_ranks`` of ``world_size`` ranks and replicates over the rest.
+    ``shard_ranks`` of ``world_size`` ranks and replicates over the rest. ``tensor_parallel`` ranks share each layer of
+    a model that transformers has split, and read the same samples.
     """
 
     kind: Literal["single", "ddp", "fsdp1", "fsdp2"]
@@ -161,9 +172,23 @@ class TorchOptions:
     forward_prefetch: bool = False
     ddp_bucket_mib: float = 25.0
     gradient_as_bucket_view: bool = False
+    tensor_parallel: int = 1
 
     def __post_init__(self) -> None:
         if self.world_size < 1:
             raise ValueError("a job has at least one rank")
         if self.shard_ranks is not None and self.world_size % self.shard_ranks:
             raise ValueError(f"{self.world_size} ranks cannot be divided into groups of {self.shard_ranks}")
+        _require_groups(self.world_size, self.tensor_parallel)
+        if self.tensor_parallel > 1 and (self.kind != "single" or self.tensor_parallel != self.world_size):
+            raise ValueError("without DeepSpeed a model is split among all ranks or among none")
+
+    @property
+    def data_parallel(self) -> int:
+        """Ranks that read different samples."""
+        return self.world_size // self.tensor_parallel
+
+
+def _require_groups(ranks: int, group: int) -> None:
+    if group < 1 or ranks % group:
+        raise ValueError(f"{ranks} ranks cannot be divided into groups of {group} that share each layer")

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerocfg.memory.activations.generation import generated, scored
+from zerocfg.memory.fsdp.units import units_of
 from zerocfg.memory.options import BYTES, Options, Rollouts, TorchOptions, Workload
-from zerocfg.memory.sharding import units_of
 from zerocfg.memory.terms import ALWAYS, SAMPLING, TRAINING, Kind, Moment, Place, Term
 
 if TYPE_CHECKING:

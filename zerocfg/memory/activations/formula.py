@@ -91,17 +91,21 @@ class _Block:
 
 
 def by_formula(
-    facts: ModelFacts, workload: Workload, precision: Precision, config: Mapping[str, object] | None = None
+    facts: ModelFacts,
+    workload: Workload,
+    precision: Precision,
+    config: Mapping[str, object] | None = None,
+    head_ranks: int = 1,
 ) -> Timeline:
     """The timeline of one micro batch. ``config`` (the content of config.json) tells head and expert widths, and what
-    images are to the model.
+    images are to the model; ``head_ranks`` share the output head and gather all logits.
 
     Raises ValueError when a width is not known, or the size of images, or with autocast, which the formula does not
     cover.
     """
     apart = facts.vision_parameters
     if apart is None:
-        return _of_text(facts, workload, precision, config)
+        return _of_text(facts, workload, precision, config, head_ranks)
     inner = text_config(config or {})
     trainable = _known(facts, "trainable")
     counts = {"parameters": _known(facts, "parameters") - apart, "trainable_parameters": max(0, trainable - apart)}
@@ -110,7 +114,11 @@ def by_formula(
 
 
 def _of_text(
-    facts: ModelFacts, workload: Workload, precision: Precision, config: Mapping[str, object] | None
+    facts: ModelFacts,
+    workload: Workload,
+    precision: Precision,
+    config: Mapping[str, object] | None,
+    head_ranks: int = 1,
 ) -> Timeline:
     layers, hidden = _known(facts, "num_hidden_layers"), _known(facts, "hidden_size")
     vocabulary, trainable = _known(facts, "vocab_size"), _known(facts, "trainable")
@@ -126,7 +134,8 @@ def _of_text(
     start = (16 + (workload.sequence_length if _masks(workload) else 0)) * tokens
     blocks = start + layers * kept
     frozen = trainable < (facts.parameters or 0)
-    head = 0 if frozen else size * vocabulary * hidden
+    rows = -(-vocabulary // head_ranks)  # of the head
+    head = 0 if frozen else size * rows * hidden
     forward_loss = (size + 8 if size == 2 else 8) * tokens * vocabulary
     backward_loss = max(12 * tokens * vocabulary, size * tokens * vocabulary + row + head)
     if family.soft_cap:
@@ -145,8 +154,8 @@ def _of_text(
         Segment("head backward", ready + backward_loss),
     ]
     tied = bool(facts.tied_embeddings) and not frozen
-    of_head = 0 if tied or frozen else vocabulary * hidden
-    share = max(0, trainable - (0 if frozen else vocabulary * hidden) - of_head) // layers
+    of_head = 0 if tied or frozen else rows * hidden
+    share = max(0, trainable - (0 if frozen else rows * hidden) - of_head) // layers
     # What the recomputed layer holds besides its kept input; without checkpointing it is among what is kept.
     inside = block.saved if checkpointing else 0
     for done in range(layers):
@@ -172,6 +181,11 @@ _HEAD: tuple[Moment, ...] = ("loss", "head backward")
 def is_known(facts: ModelFacts) -> bool:
     """Whether the formulas were held against traces of this dense family."""
     return facts.model_type in _FAMILIES and not facts.num_experts
+
+
+def gated(facts: ModelFacts) -> bool:
+    """Whether its feed-forward part has a gate beside what it multiplies."""
+    return _FAMILIES.get(facts.model_type or "", _Family()).gated
 
 
 def forward_alone(facts: ModelFacts, workload: Workload, precision: Precision, config: Mapping[str, object]) -> int:

@@ -103,6 +103,8 @@ def step_time(
     kernels: Kernels = "eager",
 ) -> StepTime:
     """The time of one optimizer step. Raises ValueError when the model or the rates of the device are not known."""
+    if options.tensor_parallel > 1:
+        raise ValueError("how long a step takes is not modelled where ranks share each layer")
     notes: list[str] = []
     done = work(facts, workload, kernels, width=BYTES[options.precision])
     notes += done.notes

@@ -5,16 +5,20 @@ of B bytes in a group of n ranks a ring sends from each rank B(n-1)/n for a gath
 all-reduce; what is received is the same. ``benchmarks/time/wire`` counts every collective that DeepSpeed 0.19.8, DDP
 and FSDP of torch 2.13 issue and compares; each formula names where the library decides.
 
-Not counted: scalars (norm, overflow flag), buffers that DDP broadcasts, expert, tensor and pipeline parallelism.
+Not counted: scalars (norm, overflow flag), what the loss of a divided vocabulary sends (three numbers a token), buffers
+that DDP broadcasts, expert and pipeline parallelism.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
+from zerocfg.memory.activations.formula import gated
 from zerocfg.memory.options import BYTES, Options, Precision, TorchOptions
+from zerocfg.memory.tensor_parallel import head_ranks
 
 if TYPE_CHECKING:
     from zerocfg.memory.options import Workload
@@ -133,7 +137,39 @@ def traffic(
         collectives = _zero_3(facts, options, workload, profile.accelerators_per_node, chosen)
     else:
         collectives = _zero_0_to_2(facts, options, profile.accelerators_per_node, chosen)
+    collectives = chain(collectives, _within_layers(facts, options, workload, profile.accelerators_per_node))
     return Traffic(tuple(one for one in collectives if one.ranks > 1 and one.elements > 0 and one.times > 0))
+
+
+def _within_layers(
+    facts: ModelFacts, options: Options | TorchOptions, workload: Workload, per_node: int
+) -> Iterator[Collective]:
+    """What ranks send that share each layer (tensor parallelism): sums of the residual stream, and the logits.
+
+    Forward sums the results of attention and feed-forward part, and of an embedding that is divided; backward the
+    gradient of what enters each projection, the head among them. Layers that are recomputed sum again what attention
+    gives; they stop before the last product (torch/utils/checkpoint.py, early stop).
+    ``tests/memory/test_tensor_parallel_real.py`` counts them.
+    """
+    ranks, layers, micro = options.tensor_parallel, facts.num_hidden_layers or 0, options.gradient_accumulation_steps
+    tokens, near = workload.micro_batch * workload.sequence_length, min(options.tensor_parallel, per_node)
+    torch, width = isinstance(options, TorchOptions), BYTES[options.precision]
+    source = "distributed/tensor_parallel.py" if torch else "module_inject/layers.py"
+    size, projections = tokens * (facts.hidden_size or 0), 5 if gated(facts) else 4
+    forward = 2 * layers + (1 if torch or facts.tied_embeddings else 0)
+    backward = projections * layers + 1 + (layers if workload.gradient_checkpointing else 0)
+    phase: Literal["forward", "backward"]
+    for phase, count in (("forward", forward), ("backward", backward)):
+        times = count * micro
+        yield Collective("residual stream", "all_reduce", size, width, times, ranks, near, times, phase, source)
+    if head_ranks(facts, options) > 1:
+        logits = tokens * (facts.vocab_size or 0)
+        yield Collective("logits", "all_gather", logits, width, micro, ranks, near, micro, "forward", source)
+
+
+def _near(options: Options, per_node: int) -> int:
+    """Ranks of a node among those that read different samples; those that share each layer lie beside each other."""
+    return min(options.data_parallel, max(1, per_node // options.tensor_parallel))
 
 
 def _messages(elements: int, bucket: int, times: int) -> int:
@@ -147,8 +183,8 @@ def _zero_0_to_2(facts: ModelFacts, options: Options, per_node: int, wire: WireO
     copies its part (unless ``use_multi_rank_bucket_allreduce`` is off: then one ``reduce`` for each rank's part). Stage
     2 does so in each micro step; the others at the boundary of accumulation.
     """
-    trained, ranks = facts.trainable or 0, options.world_size
-    near = min(ranks, per_node)
+    trained, ranks = facts.trainable or 0, options.data_parallel
+    near = _near(options, per_node)
     width = BYTES[wire.communication or options.precision]
     times = options.gradient_accumulation_steps if options.stage == 2 else 1
     if options.stage == 0:
@@ -200,8 +236,8 @@ def _zero_3(
     within ``max_reuse_distance``, which from the end of forward reaches half as far back. Measured to within two blocks
     (``benchmarks/time/wire``). What a checkpointed block recomputes with is still there, unless both are off.
     """
-    ranks, micro = options.world_size, options.gradient_accumulation_steps
-    near, width = min(ranks, per_node), BYTES[options.precision]
+    ranks, micro = options.data_parallel, options.gradient_accumulation_steps
+    near, width = _near(options, per_node), BYTES[options.precision]
     large, small = _padded(facts, ranks, options.param_persistence_threshold, options.model_persistence_threshold)
     prefetches = options.prefetch_bucket_size > 0
     kept = min(large, max(options.max_live_parameters if prefetches else 0, options.max_reuse_distance // 2))

@@ -65,7 +65,7 @@ class Coordinator:
             for index in self._of(module):
                 self.uses.setdefault(index, []).append(at)
         # One rank holds everything: what is gathered is the partition itself, unless that is on the host.
-        self.copies = self.options.world_size > 1 or (self.options.offload_param != "none" and not self.ledger.cpu)
+        self.copies = self.options.data_parallel > 1 or (self.options.offload_param != "none" and not self.ledger.cpu)
 
     def _persistent(self) -> frozenset[int]:
         """parameter_offload.py: mark_persistent_parameters."""
@@ -79,7 +79,7 @@ class Coordinator:
 
     def aligned(self, index: int) -> int:
         """Elements of a parameter padded to a multiple of the ranks."""
-        ranks = self.options.world_size
+        ranks = self.options.data_parallel
         return -(-self.model.tensors[index].size // ranks) * ranks
 
     def begin(self) -> None:
@@ -133,7 +133,7 @@ class Coordinator:
             self.available[index] = 0
         if not self.copies:
             return
-        if self.options.world_size == 1:
+        if self.options.data_parallel == 1:
             # Copied to the device one by one: _no_gather_coalesced.
             for index in tensors:
                 self._arrive(index, self.model.tensors[index].size)

@@ -48,9 +48,9 @@ class Replicated:
         self.sizes = self.model.trained
         self.total = sum(self.sizes)
         self.flat = bool(self.options.stage)  # bf16_optimizer.py
-        padding = 2 * self.options.world_size
+        padding = 2 * self.options.data_parallel
         self.padded = -(-self.total // padding) * padding if self.flat else self.total
-        self.own = self.padded // self.options.world_size if self.flat else self.total
+        self.own = self.padded // self.options.data_parallel if self.flat else self.total
         # FusedAdam and FusedLamb get the fused wrapper; torch's optimizers the other one.
         self.fused = self.options.optimizer == "adamw_fused"
 

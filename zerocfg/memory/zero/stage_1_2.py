@@ -68,8 +68,8 @@ class Partitioned:
                 position += tensor.size
         self.width = BYTES[options.precision]
         self.wide = BYTES[options.accumulation or options.precision]
-        self.flat = -(-position // (2 * options.world_size)) * 2 * options.world_size
-        self.own = self.flat // options.world_size
+        self.flat = -(-position // (2 * options.data_parallel)) * 2 * options.data_parallel
+        self.own = self.flat // options.data_parallel
         self.offloads = options.offload_optimizer == "cpu"
         self.place: Place = "host" if self.offloads else "device"
         self.separate = self.wide != self.width  # use_separate_grad_accum

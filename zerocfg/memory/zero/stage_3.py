@@ -63,7 +63,7 @@ class Sharded:
         options = self.options
         self.width = BYTES[options.precision]
         self.wide = BYTES[options.accumulation or options.precision]
-        self.parts = {index: -(-one.size // options.world_size) for index, one in enumerate(self.model.tensors)}
+        self.parts = {index: -(-one.size // options.data_parallel) for index, one in enumerate(self.model.tensors)}
         self.trained = [index for index, one in enumerate(self.model.tensors) if one.trained]
         self.own = sum(self.parts[index] for index in self.trained)
         self.groups = self._sub_groups()
@@ -207,7 +207,7 @@ class Sharded:
         book, bucket, self.bucket = self.ledger, self.bucket, []
         if not bucket:
             return
-        ranks = self.options.world_size
+        ranks = self.options.data_parallel
         aligned = sum(self.parts[index] for index in bucket) * ranks
         alone = len(bucket) == 1 and self.model.tensors[bucket[0]].size % ranks == 0
         book.hold(SCATTERED, 0 if alone else self.width * aligned)

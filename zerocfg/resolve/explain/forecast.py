@@ -11,7 +11,7 @@ from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import predict, terms_of
 from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.memory.verdict import UNKNOWN, Ladder, Setting, Verdict, Word, compare, judge, ladder, workloads
-from zerocfg.resolve.model.activations import Activations, base_of, with_adapters
+from zerocfg.resolve.model.activations import Activations, base_of, of_rank
 from zerocfg.resolve.model.gaps import Gap, gaps_of, touching, untimed, verdict_with
 from zerocfg.resolve.model.register import Standing
 from zerocfg.resolve.model.room import device_room, host_needed, host_room
@@ -94,7 +94,7 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
     values = {name: decision.value for name, decision in plan.settings.items()}
     setup = setup_of_run(built.run, values.get, inputs.spec, plan.num_processes)
     gaps = gaps_of(built.run, setup, values.get, arguments_written(built.run), plan.model_config)
-    facts = with_adapters(inputs.facts, plan.model_config, setup)
+    facts = of_rank(inputs.facts, plan.model_config, setup)
     activations = Activations(facts, plan.model_config, tracing=tracing, python=python)
     timeline = activations.of(setup, setup.workload)
     if facts.parameters is None and activations.built is not None:
@@ -138,6 +138,8 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         notes += time.notes
     elif time:
         notes.append(f"no time is predicted: {time}")
+    shared = _samples(setup)
+    notes += [shared] if shared else []
     known = time if isinstance(time, StepTime) else None
     price = inputs.spec.price_per_hour
     return Forecast(
@@ -157,6 +159,16 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         gaps,
         on_host=device is not None and device.vendor == "cpu",
     )
+
+
+def _samples(setup: Setup) -> str:
+    """How many samples a step takes where that is fewer than its ranks seem to read."""
+    options, load = setup.options, setup.workload
+    if options.tensor_parallel == 1 or load is None:
+        return ""
+    samples = load.micro_batch * options.gradient_accumulation_steps * options.data_parallel
+    said = f"{samples} sample{'s' if samples > 1 else ''} an optimizer step"
+    return f"{said}: the {options.tensor_parallel} ranks that share each layer read the same ones"
 
 
 def _time(facts: ModelFacts, setting: Setting, profile: HardwareProfile | None) -> StepTime | str:

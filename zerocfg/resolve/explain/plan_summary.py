@@ -50,13 +50,14 @@ def cost_of(rung: Rung) -> str:
 
 def describe_engine(options: Options | TorchOptions) -> str:
     """The engine of a plan: ``ZeRO-3, optimizer on the host``."""
+    shared = f"layers shared by {options.tensor_parallel} ranks" if options.tensor_parallel > 1 else ""
     if isinstance(options, TorchOptions):
-        return {"single": "one process", "ddp": "DDP", "fsdp1": "FSDP", "fsdp2": "FSDP 2"}[options.kind]
+        return shared or {"single": "one process", "ddp": "DDP", "fsdp1": "FSDP", "fsdp2": "FSDP 2"}[options.kind]
     words = [f"ZeRO-{options.stage}"]
     for part, device in (("optimizer", options.offload_optimizer), ("parameters", options.offload_param)):
         if device != "none":
             words.append(f"{part} on {'the host' if device == 'cpu' else 'NVMe'}")
-    return ", ".join(words)
+    return ", ".join([*words, shared] if shared else words)
 
 
 def distinct_plans(rows: list[Alternative]) -> list[Alternative]:

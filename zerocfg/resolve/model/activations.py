@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.budgets import TRACE_SECONDS
-from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.activations.generation import cached
 from zerocfg.memory.activations.tracer_process import TraceError
 from zerocfg.memory.activations.tracing import Adapters, Traced, trace, trace_all
 from zerocfg.memory.activations.vision import with_images
 from zerocfg.memory.lora import Base, adapters, default_targets, of_layer, quantised_base
 from zerocfg.memory.rollouts import Sampling
+from zerocfg.memory.tensor_parallel import config_of_rank, facts_of_rank, timeline_of_rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,13 +61,19 @@ class Activations:
             return False
         return True
 
+    def _config(self, setup: Setup) -> dict[str, Any] | None:
+        """The config that is traced: of a model that saves for backward what a rank of this one does."""
+        return config_of_rank(self.config, setup.options) if self.tracing and isinstance(self.config, dict) else None
+
     def prepare(self, setup: Setup, workloads: Sequence[Workload]) -> None:
         """Traces several micro batches in one process, which saves importing torch for each."""
-        if not self.tracing or not isinstance(self.config, dict):
+        config = self._config(setup)
+        workloads = [one for one in workloads if _traceable(setup, one)]
+        if config is None or not workloads:
             return
         python = self.python or sys.executable
         found = trace_all(
-            self.config, workloads, setup.precision, lora=self._adapters(setup), python=python, timeout=TRACE_SECONDS
+            config, workloads, setup.precision, lora=self._adapters(setup), python=python, timeout=TRACE_SECONDS
         )
         for workload, one in zip(workloads, found, strict=True):
             timeline = self._with_images(one.timeline, setup, workload) if isinstance(one, Traced) else None
@@ -75,12 +81,13 @@ class Activations:
                 self._found[workload, setup.precision] = timeline
 
     def _traced(self, setup: Setup, workload: Workload) -> Timeline | None:
-        if not self.tracing or not isinstance(self.config, dict):
+        config = self._config(setup)
+        if config is None or not _traceable(setup, workload):
             return None
         try:
             python = self.python or sys.executable
             found = trace(
-                self.config, workload, setup.precision, lora=self._adapters(setup), python=python, timeout=TRACE_SECONDS
+                config, workload, setup.precision, lora=self._adapters(setup), python=python, timeout=TRACE_SECONDS
             )
         except TraceError as error:
             self.tracing = False
@@ -107,7 +114,7 @@ class Activations:
 
     def _formula(self, setup: Setup, workload: Workload) -> Timeline | None:
         try:
-            return by_formula(self.facts, workload, setup.precision, self.config)
+            return timeline_of_rank(self.facts, workload, setup.precision, self.config, setup.options)
         except ValueError as error:
             self._note(f"activations are not known: {error}")
             return None
@@ -117,8 +124,16 @@ class Activations:
             self.notes.append(text)
 
 
-def with_adapters(facts: ModelFacts, config: dict[str, Any] | None, setup: Setup) -> ModelFacts:
-    """The facts with low-rank adapters added, which alone are trained. Raises ValueError where they are not known."""
+def _traceable(setup: Setup, workload: Workload) -> bool:
+    """Whether it is known how the loss is computed: not in pieces, where a rank has a part of the output head."""
+    return setup.options.tensor_parallel == 1 or not workload.fused_loss
+
+
+def of_rank(facts: ModelFacts, config: dict[str, Any] | None, setup: Setup) -> ModelFacts:
+    """The facts of the model that one rank computes with: its part of a split one, or all of it with low-rank adapters
+    added, which alone are trained. Raises ValueError where they are not known."""
+    if setup.options.tensor_parallel > 1:
+        return facts_of_rank(facts, config, setup.options)
     if setup.lora is None or facts.parameters is None:
         return facts
     asked = config or {}, setup.lora.rank, setup.lora.targets or None

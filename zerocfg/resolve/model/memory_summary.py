@@ -22,6 +22,7 @@ from zerocfg.resolve.model.gaps import gaps_of, touching
 from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of_run
 from zerocfg.run.facts import MemorySummary
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.stages.fsdp import PARALLEL
 
 if TYPE_CHECKING:
     from zerocfg.memory.terms import Timeline
@@ -48,10 +49,16 @@ def memory_summary(
         )
     if profile is None or facts.parameters is None or facts.parameters > LARGEST_NUMBER:
         return memory  # more than any model has is a slip, and its bytes fit no float
-    if setup is not None and not _are_bounds(run, setup, config):
+    if _is_split(run) or (setup is not None and not _are_bounds(run, setup, config)):
         return memory
     memory = replace(memory, states_gib=found.states())
     return found.configured(memory, profile.accelerators_per_node) if setup else memory
+
+
+def _is_split(run: Run) -> bool:
+    """Whether ranks hold a part of each layer, of which nothing is said here."""
+    named = (run.effective.value(name) for name in ("tensor_parallel.autotp_size", f"{PARALLEL}tp_size"))
+    return any(isinstance(size, int) and size > 1 for size in named)
 
 
 def _are_bounds(run: Run, setup: Setup, config: dict[str, Any] | None) -> bool:

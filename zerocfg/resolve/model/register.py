@@ -91,6 +91,10 @@ def _stage_3(sight: Sight) -> bool:
     return bool(sight.setting(ZERO + "stage") == 3)
 
 
+def _split(sight: Sight) -> bool:
+    return sight.setup.options.tensor_parallel > 1
+
+
 def _own_loop(sight: Sight) -> bool:
     return sight.consumer in ("deepspeed", "accelerate")
 
@@ -247,7 +251,14 @@ REGISTER: tuple[Key, ...] = (
         applies=_other_dtype,
     ),
     Key("engine", "sequence_parallel_size", EVERYTHING, _NOT, "ranks share one sequence", (1,)),
-    Key("engine", "tensor_parallel.autotp_size", EVERYTHING, _NOT, "ranks share each layer", (0, 1)),
+    *_followed("engine", EVERYTHING, "tensor_parallel.autotp_size"),
+    *_each(
+        Key("engine", "", BOTH, _NOT, "layers are split in another way than their model's plan says", applies=_split),
+        *(
+            f"tensor_parallel.{key}"
+            for key in "partition_config.layer_specs preset_model vocab_parallel_lm_head".split()
+        ),
+    ),
     Key("engine", "expert_parallel.enabled", BOTH, _NOT, "experts are divided among ranks"),
     Key("engine", "hybrid_engine.enabled", BOTH, _NOT, "a second engine generates on the same device"),
     Key("engine", "compile.deepcompile", BOTH, _NOT, "a compiled engine gathers and offloads by itself"),
@@ -278,7 +289,7 @@ REGISTER: tuple[Key, ...] = (
     *_followed("launcher", BOTH, "engine", "num_machines"),
     Key("launcher", "mixed_precision", BOTH, effect="counted as computed in fp32", quiet=("no", "bf16", "fp16")),
     *_followed("launcher", MEMORY, PARALLEL + "dp_replicate_size", PARALLEL + "dp_shard_size"),
-    Key("launcher", PARALLEL + "tp_size", EVERYTHING, _NOT, "ranks share each layer", (1,)),
+    *_followed("launcher", EVERYTHING, PARALLEL + "tp_size"),
     *_each(
         Key("launcher", "", BOTH, "at least", "each rank counts with its part of a sequence, and nothing sent", (1,)),
         PARALLEL + "cp_size",

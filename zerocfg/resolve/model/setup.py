@@ -24,8 +24,14 @@ from zerocfg.memory.options import (
 from zerocfg.models.vision import Vision
 from zerocfg.resolve.model import grpo, trainer_defaults
 from zerocfg.resolve.model.reader import Reader, is_size
+from zerocfg.resolve.model.sharing import (
+    parts_of_sequence,
+    require_whole,
+    shard_ranks,
+    split_by_deepspeed,
+    split_by_transformers,
+)
 from zerocfg.resolve.model.trl_trainer import GRPO, SFT, trainer_of, trainer_of_arguments
-from zerocfg.run.stages.fsdp import PARALLEL
 
 if TYPE_CHECKING:
     from zerocfg.models.spec import RunSpec
@@ -132,20 +138,22 @@ def setup_of(
         options, precision = _fsdp(read, world_size, precision, model_dtype)
         autocast = False  # what is gathered has 16 bits already
     else:
-        half = model_dtype in ("bfloat16", "float16")
+        half, shared = model_dtype in ("bfloat16", "float16"), split_by_transformers(read, world_size)
         if precision != "fp32" and model_dtype is None:
             read.assumed.append("parameters are loaded in fp32 (the model's config.json names no dtype)")
         options = TorchOptions(
-            "single" if world_size == 1 else "ddp",
+            "single" if world_size == 1 or shared > 1 else "ddp",
             world_size,
             precision,
             master=not half,
             optimizer=_optimizer(read),
             gradient_accumulation_steps=read.count("gradient_accumulation_steps", 1),
             ddp_bucket_mib=_bucket(read),
+            tensor_parallel=shared,
         )
         autocast = precision != "fp32" and not half
     trains = trainer or trainer_of_arguments(recipe) if spec.consumer == "trl" else None
+    require_whole(read, options, trains)
     workload, unknown = _workload(read, autocast, trains, vision)
     lora = _lora(read, precision)
     quantised = _quantised(read, options, precision, model_dtype)
@@ -240,6 +248,7 @@ def _deepspeed(read: Reader, world_size: int, precision: Precision) -> Options:
         precision,
         optimizer=_optimizer(read),
         gradient_accumulation_steps=read.count("gradient_accumulation_steps", 1),
+        tensor_parallel=split_by_deepspeed(read),
         **given,
     )
 
@@ -272,35 +281,11 @@ def _fsdp(
         reshard_after_forward=strategy not in ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2")
         if first
         else read.setting(FSDP + "fsdp_reshard_after_forward") is not False,
-        shard_ranks=_shard_ranks(read, world_size, strategy),
+        shard_ranks=shard_ranks(read, world_size, strategy),
         cpu_offload=offload,
         backward_prefetch=PREFETCH.get(str(prefetch), "none") if first else "pre",
         forward_prefetch=read.setting(FSDP + "fsdp_forward_prefetch") is True,
     ), precision
-
-
-def _shard_ranks(read: Reader, world_size: int, strategy: Any) -> int | None:
-    """Ranks that share one copy of the model, where that is not all of them."""
-    replicas = read.count(f"{PARALLEL}dp_replicate_size", 1)
-    if _dimension(read, "tp") > 1:
-        raise ValueError(f"parallelism_config has tp_size {_dimension(read, 'tp')}, which is not modelled")
-    if replicas > 1:
-        return _dimension(read, "dp_shard") * _dimension(read, "cp")  # accelerate: the mesh dimension dp_shard_cp
-    if strategy == "NO_SHARD":
-        return 1
-    if strategy in ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2"):
-        return max(world_size // read.count("num_machines", 1), 1)  # torch shards within a node
-    return None
-
-
-def _dimension(read: Reader, name: str) -> int:
-    """Ranks of a dimension of parallelism_config."""
-    return read.count(f"{PARALLEL}{name}_size", 1)
-
-
-def _parts_of_sequence(read: Reader) -> int:
-    """Ranks that share one sequence: by context parallelism with FSDP 2, by Ulysses with DeepSpeed."""
-    return _dimension(read, {"deepspeed": "sp", "fsdp": "cp"}.get(str(read.setting("engine")), ""))
 
 
 def _bucket(read: Reader) -> float:
@@ -373,5 +358,5 @@ def _workload(read: Reader, autocast: bool, trainer: str | None, vision: Vision 
         read.argument("loss_type"), smoothed, read.versions
     )
     fused = read.flag("use_liger_kernel", bool(spec.fused_loss)) or pieces or completion is not None
-    sequence = -(-sequence // _parts_of_sequence(read))
+    sequence = -(-sequence // parts_of_sequence(read))
     return Workload(micro, sequence, bool(checkpointing), known, fused, autocast, images, completion), ""

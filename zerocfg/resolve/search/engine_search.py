@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zerocfg.memory.options import TorchOptions
 from zerocfg.resolve.collect_inputs import with_engine
 from zerocfg.resolve.engine.open_engines import engines_for
-from zerocfg.resolve.model.activations import Activations, base_of, with_adapters
+from zerocfg.resolve.model.activations import Activations, base_of, of_rank
 from zerocfg.resolve.search.candidates import Candidate, Candidates
 from zerocfg.resolve.search.choice import Choice, Prefer
 from zerocfg.resolve.search.precision import with_precision
@@ -134,7 +134,7 @@ def candidates_of(inputs: Inputs, before: Effective, *, resize: bool, tracing: b
     config = config if isinstance(config, dict) else None
     plain = Candidates(inputs, before, inputs.facts, Activations(inputs.facts, config, tracing=False, python=None))
     setup = plain.setup(_as_it_is(inputs))
-    facts = with_adapters(inputs.facts, config, setup)
+    facts = of_rank(inputs.facts, config, setup)
     activations = Activations(facts, config, tracing=tracing, python=None)
     return Candidates(inputs, before, facts, activations, resize=resize, base=base_of(config, setup))
 

@@ -6,16 +6,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.catalogue import find_accelerator
-from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.options import BYTES, Options
 from zerocfg.memory.overhead import Band
 from zerocfg.memory.predict import Prediction, predict
+from zerocfg.memory.tensor_parallel import timeline_of_rank
 from zerocfg.memory.time.flops import work
 from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.memory.time.wire import Traffic, WireOptions, traffic
 from zerocfg.models.hardware import Accelerator, HardwareProfile
 from zerocfg.models.model_facts import from_config
 from zerocfg.models.spec import RunSpec
+from zerocfg.resolve.model.activations import of_rank
 from zerocfg.resolve.model.setup import Setup, setup_of
 from zerocfg.run.config import AUTO
 
@@ -100,10 +101,10 @@ def expect(reduced: Reduced, device: Device, consumer: str, micro_batch: int | N
             return setup.unknown
         load = setup.workload if micro_batch is None else replace(setup.workload, micro_batch=micro_batch)
         setup = replace(setup, workload=load)
+        facts = of_rank(facts, reduced.model, setup)
         # The closed formula does not cover autocast: what is predicted then is what is held beside activations.
-        timeline = (
-            None if load.autocast or not facts.layout else by_formula(facts, load, setup.precision, reduced.model)
-        )
+        covered = facts.layout and not load.autocast
+        timeline = timeline_of_rank(facts, load, setup.precision, reduced.model, setup.options) if covered else None
         profile = profile_of(device, reduced.ranks)
         held = predict(facts, setup.options, timeline, profile.accelerator if profile else None)
         sent = traffic(facts, setup.options, load, profile or _here(reduced), wire_options(_values(reduced)))
@@ -198,7 +199,7 @@ def _time(facts: ModelFacts, setup: Setup, profile: HardwareProfile | None) -> S
 
 
 def _flops(facts: ModelFacts, setup: Setup) -> float | None:
-    if setup.workload is None:
+    if setup.workload is None or setup.options.tensor_parallel > 1:
         return None
     try:
         one = work(facts, setup.workload, width=BYTES[setup.options.precision])

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from zerocfg.hardware import linux
 from zerocfg.hardware.catalogue import find_accelerator
-from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.host import loading_terms, node_bytes, rounding_terms
 from zerocfg.memory.options import Options
 from zerocfg.memory.predict import Prediction, predict, terms_of
 from zerocfg.memory.rollouts import Sampling
+from zerocfg.memory.tensor_parallel import timeline_of_rank
 from zerocfg.memory.zero.replay import zero_terms
 from zerocfg.models.hardware import Accelerator
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.models.spec import RunSpec
-from zerocfg.resolve.model.activations import base_of, with_adapters
+from zerocfg.resolve.model.activations import base_of, of_rank
 from zerocfg.resolve.model.setup import Setup, setup_of
 from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.smoke.model.size import TIME_SHARE, Room, Size
@@ -84,8 +84,9 @@ class Fit:
             setup = setup_of(self.value, self.recipe, self.spec, self.ranks, str(dtype) if dtype else None)
             if setup.workload is None:
                 return None
-            facts = with_adapters(facts, config, setup)
-            timeline = by_formula(facts, replace(setup.workload, autocast=False), setup.precision, config)
+            facts = of_rank(facts, config, setup)
+            load = replace(setup.workload, autocast=False)
+            timeline = timeline_of_rank(facts, load, setup.precision, config, setup.options)
             terms = terms_of(facts, setup.options, self.accelerator, base_of(config, setup))
             sampling = Sampling(setup.rollouts, setup.workload, config) if setup.rollouts else None
             return facts, setup, predict(facts, setup.options, timeline, self.accelerator, terms, sampling)
