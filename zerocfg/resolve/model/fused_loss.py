@@ -27,17 +27,32 @@ _SAID = ("use_liger_kernel", "liger_kernel_config", "use_liger", "use_liger_loss
 """Arguments by which an author decides about Liger."""
 _OWN_LOSS = ("label_smoothing_factor", "loss_type", "lora_modules_to_save")
 """Arguments with which the loss is another, or its head another layer."""
+TRAINERS = ("transformers", "trl")
 _TRITON = ("nvidia", "amd")  # vendors
 
 
 def can_fuse(inputs: Inputs, *, stage: int | None) -> bool:
     """Whether Liger computes the loss of this model in pieces in this run's releases, where a Trainer is told to.
 
-    ``stage`` of ZeRO. Under stage 3, where the head is not there unless it is gathered, only with the releases that
-    were seen to do so.
+    ``stage`` of ZeRO, as in :func:`fused_by`.
     """
+    return inputs.run.consumer in TRAINERS and bool(fused_by(inputs, stage=stage))
+
+
+def fused_by(inputs: Inputs, *, stage: int | None) -> str:
+    """What computes the loss of this model in pieces: `use_liger_kernel` of a Trainer, Liger's kernels in a script;
+    "" where they do not, in this run's releases.
+
+    Under ``stage`` 3 of ZeRO, where the head is not there unless it is gathered, only with the releases that were seen
+    to do so.
+    """
+    known = _knows(inputs, stage)
+    return ("use_liger_kernel" if inputs.run.consumer in TRAINERS else "Liger's kernels") if known else ""
+
+
+def _knows(inputs: Inputs, stage: int | None) -> bool:
     run, profile = inputs.run, inputs.profile
-    if profile is None or profile.accelerator.vendor not in _TRITON or run.consumer not in ("transformers", "trl"):
+    if profile is None or profile.accelerator.vendor not in _TRITON:
         return False
     written = arguments_written(run)
     if trainer_of(run, written) not in (None, SFT) or any(written.get(name) for name in _OWN_LOSS):

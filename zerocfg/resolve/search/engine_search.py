@@ -11,9 +11,9 @@ from zerocfg.resolve.engine.open_engines import engines_for
 from zerocfg.resolve.model.activations import Activations, base_of, with_adapters
 from zerocfg.resolve.search.candidates import Candidate, Candidates
 from zerocfg.resolve.search.choice import Choice, Prefer
-from zerocfg.resolve.search.levers import better_with, explained, gains, with_levers, worth_trying
+from zerocfg.resolve.search.levers import at_best, better_with, explained, gains, measure, with_levers, worth_trying
 from zerocfg.resolve.search.precision import with_precision
-from zerocfg.resolve.search.ranking import Ranked, evaluate, ranked
+from zerocfg.resolve.search.ranking import ALIKE, Ranked, evaluate, ranked
 from zerocfg.resolve.search.search_space import SearchSpace, choices, search_space
 from zerocfg.run.model import Effective
 from zerocfg.run.resolve_settings import resolve_settings
@@ -104,11 +104,17 @@ def _with_levers(
 ) -> list[Ranked]:
     """All plans, and those that gain by a lever."""
     more: list[Candidate] = []
+    best, short = rows[0]
+    least = float("inf") if short else measure(best, prefer)
     for one in worth_trying(rows, prefer):
-        open_ = search_of(searches, one).space.levers
-        changed = with_levers(predictors[one.choice.engine], one, open_, prefer) if open_ else one
+        candidates, open_ = predictors[one.choice.engine], search_of(searches, one).space.levers
+        if not open_ or at_best(candidates, one, open_, prefer) * (1 + ALIKE) >= least:
+            continue
+        changed = with_levers(candidates, one, open_, prefer)
         if changed.choice.levers:
             more.append(changed)
+            if changed.word in ("fits", "likely"):
+                least = min(least, measure(changed, prefer))
     return better_with(rows, rank_engines([*(one for one, _ in rows), *more], prefer), prefer) if more else rows
 
 

@@ -35,9 +35,22 @@ def worth_trying(rows: list[Ranked], prefer: Prefer) -> list[Candidate]:
     found = usable[:TRIED]
     if prefer != "memory":
         others = [one for one in known if one.word not in ("fits", "likely") and spent(one, prefer)]
-        better = [one for one in others if spent(one, prefer) * (1 + ALIKE) < _size(best, prefer)]
+        better = [one for one in others if spent(one, prefer) * (1 + ALIKE) < measure(best, prefer)]
         found += sorted(better, key=lambda one: -(one.judged.chance or 0.0))[:TRIED]
     return found
+
+
+def at_best(candidates: Candidates, one: Candidate, open_: Iterable[Lever], prefer: Prefer) -> float:
+    """What no lever can make the plan better than: as fast as all that make it faster, and certain to fit."""
+    if prefer == "memory" or one.seconds_per_token is None:
+        return 0.0
+    choice = one.choice
+    if "fused_loss" in open_ and candidates.can_fuse(choice):
+        choice = replace(choice, fused_loss=True)
+    for lever in set(open_):
+        *_, choice = choice, *_larger(candidates, replace(one, choice=choice), lever)
+    seconds = min(one.seconds_per_token, candidates.seconds_per_token(choice) or one.seconds_per_token)
+    return seconds / one.seconds_per_token * spent(one, prefer)
 
 
 def with_levers(candidates: Candidates, one: Candidate, open_: Iterable[Lever], prefer: Prefer) -> Candidate:
@@ -48,7 +61,7 @@ def with_levers(candidates: Candidates, one: Candidate, open_: Iterable[Lever], 
         better = [other for other in tried if gains(other, best, prefer)]
         if not better:
             break
-        best = min(better, key=lambda other: _size(other, prefer))
+        best = min(better, key=lambda other: measure(other, prefer))
     for lever in best.choice.levers:
         without = candidates.of(best.choice.without(lever))
         if not gains(best, without, prefer):
@@ -62,7 +75,7 @@ def better_with(plain: list[Ranked], every: list[Ranked], prefer: Prefer) -> lis
     (best, short), (other, none) = every[0], plain[0]
     if not best.choice.levers or short:
         return plain
-    return every if none or _size(best, prefer) * (1 + ALIKE) < _size(other, prefer) else plain
+    return every if none or measure(best, prefer) * (1 + ALIKE) < measure(other, prefer) else plain
 
 
 def explained(candidates: Candidates, one: Candidate) -> Candidate:
@@ -75,10 +88,10 @@ def gains(one: Candidate, other: Candidate, prefer: Prefer) -> bool:
     """Whether a plan is better than another by more than two plans may differ, and fits where that does."""
     if other.word == "fits" and one.word != "fits":
         return False
-    return _size(one, prefer) * (1 + ALIKE) < _size(other, prefer)
+    return measure(one, prefer) * (1 + ALIKE) < measure(other, prefer)
 
 
-def _size(one: Candidate, prefer: Prefer) -> float:
+def measure(one: Candidate, prefer: Prefer) -> float:
     """What is to be small; where the time is not known, one out of the chance."""
     found = goal(one, prefer)
     return found if found else 1.0 / max(one.judged.chance or 0.0, 0.001)
