@@ -314,7 +314,7 @@ def test_what_is_not_allowed_is_offered_where_nothing_else_fits(workplace: Workp
             "`stage3_param_persistence_threshold` of 100000",
         ),
         (
-            {"reduce_bucket_size": 2_000_000_000, "stage3_prefetch_bucket_size": 10_000_000},
+            {"reduce_bucket_size": 3 * 10**10, **FEW},
             f"buckets of {LEAST} elements",
         ),
     ],

@@ -61,7 +61,7 @@ def alternatives(built: BuildResult, *, tracing: bool = False) -> list[Alternati
     if chosen:
         own[ENGINE] = plan.engine
         started += [(other.inputs, other.before) for other in other_engines(inputs)]
-    levers = _levers(built)
+    levers = _levers(built) if goals is not None else {}
     if "fused_loss" in levers:
         started = [(_without_liger(one), before) for one, before in started]
     found: list[Candidate] = []
