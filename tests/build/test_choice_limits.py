@@ -684,7 +684,8 @@ class TestSearch:
         monkeypatch.setattr(engine_search, "ranked", lambda *_: rows)
         monkeypatch.setattr(engine_search, "_traced", lambda *_: (again, ["traced"]))
         inputs: Any = SimpleNamespace(profile=profile(), spec=SimpleNamespace(goals=goals))
-        search: Any = SimpleNamespace(inputs=inputs, before=Effective(), space=None)
+        space = SimpleNamespace(engine=None, levers=frozenset())
+        search: Any = SimpleNamespace(inputs=inputs, before=Effective(), space=space)
         expected = (again, ["traced"]) if traced else (rows, [])
         assert engine_search.ranked_plans([search]) == expected and asked == [resize]
         inputs.profile = None

@@ -284,9 +284,9 @@ def built(dtype: str | None = None, facts: ModelFacts = FACTS, hardware: Any = N
         model_config=CONFIG,
         num_processes=8,
     )
-    inputs = SimpleNamespace(profile=load_hardware("8xA100-80GB"), facts=facts, spec=spec)
-    inputs.profile = inputs.profile.model_copy(update=hardware or {})
     run = Run("a", "deepspeed", model=ModelSummary("m", dtype=dtype) if dtype else None)
+    inputs = SimpleNamespace(profile=load_hardware("8xA100-80GB"), facts=facts, spec=spec, run=run)
+    inputs.profile = inputs.profile.model_copy(update=hardware or {})
     return SimpleNamespace(plan=plan, inputs=inputs, run=run)
 
 

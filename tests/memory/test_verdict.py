@@ -293,3 +293,70 @@ class TestLadder:
             work, options = rung.setting.workload, rung.setting.options
             assert work is not None
             assert work.micro_batch * options.gradient_accumulation_steps == 8
+
+
+def by_liger(_: Options | TorchOptions) -> str:
+    return "use_liger_kernel"
+
+
+LOSS = "compute the loss without all logits (use_liger_kernel)"
+
+
+class TestLossInPieces:
+    @pytest.mark.parametrize("options", [Options(0, 1), Options(2, 8), Options(3, 8), TorchOptions("ddp", 4)])
+    def test_it_is_offered_where_something_computes_it(self, options: Options | TorchOptions) -> None:
+        own = Setting(options, Workload(4, 2048))
+        found = ladder(own, lambda _: prediction(GIB), within(GIB // 2), fuses=by_liger)
+        (rung,) = [rung for rung in found.single if rung.what == LOSS]
+        assert rung.cost == "none; needs the package liger-kernel"
+        assert rung.setting == Setting(options, Workload(4, 2048, fused_loss=True))
+
+    def test_of_a_model_that_nothing_fuses_it_is_not(self) -> None:
+        own = Setting(Options(2, 8), Workload(4, 2048))
+        found = ladder(own, lambda _: prediction(GIB), within(GIB // 2))
+        assert found.single and not [rung for rung in found.single if "logits" in rung.what]
+
+    def test_what_has_it_already_is_offered_the_rest(self) -> None:
+        own = Setting(Options(2, 8), Workload(4, 2048, fused_loss=True))
+        without = {rung.what for rung in ladder(own, lambda _: prediction(GIB), within(GIB // 2)).single}
+        whole = Setting(Options(2, 8), Workload(4, 2048))
+        every = ladder(whole, lambda _: prediction(GIB), within(GIB // 2), fuses=by_liger).single
+        assert without == {rung.what for rung in every} - {LOSS}
+
+    def test_where_stage_3_would_break_it_both_are_never_offered_together(self) -> None:
+        """Two changes that are enough: where the loss is in pieces up to stage 2 alone, none of them is stage 3."""
+
+        def up_to_2(options: Options | TorchOptions) -> str:
+            return "" if getattr(options, "stage", 0) == 3 else "use_liger_kernel"
+
+        def size(setting: Setting) -> Prediction:
+            assert setting.workload is not None
+            return prediction(simple(setting).device.high - (6 * GIB if setting.workload.fused_loss else 0))
+
+        for room in range(1, 32):
+            found = ladder(job(), size, within(room * GIB), fuses=up_to_2)
+            for rung in (*found.single, *found.together):
+                options, work = rung.setting.options, rung.setting.workload
+                assert isinstance(options, Options) and work is not None
+                assert not (work.fused_loss and options.stage == 3), rung.what
+
+    @pytest.mark.parametrize(("samples", "tokens"), [(1, 512), (2, 4096), (8, 1024)])
+    def test_what_it_saves_are_the_bytes_of_the_logits(self, samples: int, tokens: int) -> None:
+        """By hand, where backward begins. Whole: logits in fp32, their log-softmax and its gradient, 4 bytes each
+        (transformers/loss/loss_utils.py). In pieces: the 16-bit gradients of the hidden states and of the head, and of
+        both what they are gradients of or one piece's logits (Liger's fused_linear_cross_entropy.py)."""
+        facts, vocabulary, hidden = from_config(LLAMA_8B), 128256, 4096
+        own = Setting(Options(2, 8), Workload(samples, tokens, True))
+
+        def evaluate(one: Setting) -> Prediction:
+            assert one.workload is not None
+            return predict(facts, one.options, by_formula(facts, one.workload, "bf16", LLAMA_8B))
+
+        (rung,) = [one for one in ladder(own, evaluate, within(GIB), fuses=by_liger).single if one.what == LOSS]
+        before = evaluate(own).estimate.held("device", "head backward").size
+        after = rung.prediction.estimate.held("device", "head backward").size
+        rows = samples * tokens
+        logits, pieces = 12 * rows * vocabulary, 2 * (2 * rows * hidden) + 2 * vocabulary * hidden
+        assert (
+            before - after == max(logits, 2 * rows * vocabulary + 2 * rows * hidden + 2 * vocabulary * hidden) - pieces
+        )

@@ -17,6 +17,9 @@ Word = Literal["fits", "likely", "unlikely", "does not fit", "unknown"]
 Evaluate = Callable[["Setting"], "Prediction"]
 Judge = Callable[["Prediction"], "Verdict"]
 Slowness = Callable[["Setting"], float | None]
+Fuses = Callable[[Options | TorchOptions], str]
+"""By what the loss of the model can be computed without all logits under an engine (`use_liger_kernel`); "": by nothing
+that is known."""
 
 GIB = 1 << 30
 SMALL_BUCKET = 50_000_000  # elements; enough to keep a network busy
@@ -134,12 +137,30 @@ def worse(one: Verdict, other: Verdict) -> Verdict:
     return min(one, other, key=lambda verdict: (-BY_CHANCE.index(verdict.word), verdict.chance))
 
 
-def ladder(setting: Setting, evaluate: Evaluate, judged: Judge, slowness: Slowness | None = None) -> Ladder:
+def by_nothing(_: Options | TorchOptions) -> str:
+    """Of a model whose loss nothing is known to compute in pieces."""
+    return ""
+
+
+def _by_itself(_: Options | TorchOptions) -> str:
+    """Of a job whose loss is in pieces already, whatever does it."""
+    return "as it is"
+
+
+def ladder(
+    setting: Setting,
+    evaluate: Evaluate,
+    judged: Judge,
+    slowness: Slowness | None = None,
+    fuses: Fuses = by_nothing,
+) -> Ladder:
     """Changes that save memory, and the cheapest way to make the job fit.
 
     ``evaluate`` predicts a changed job, ``judged`` says whether that fits, ``slowness`` how many seconds a token takes.
     """
     own = slowness(setting) if slowness else None
+    if setting.workload is not None and setting.workload.fused_loss:
+        fuses = _by_itself
 
     def rung(step: Step) -> Rung:
         prediction = evaluate(step.setting)
@@ -147,26 +168,29 @@ def ladder(setting: Setting, evaluate: Evaluate, judged: Judge, slowness: Slowne
         slower = seconds / own if seconds and own else None
         return Rung(step.what, step.cost, step.setting, prediction, judged(prediction), slower)
 
-    single = tuple(rung(step) for step in _changes(setting))
+    single = tuple(rung(step) for step in _changes(setting, fuses))
     if judged(evaluate(setting)).word == "fits":
         return Ladder(single, ())
     enough = [one for one in single if one.word == "fits" and not one.what.startswith(SHORTER)]
     if enough:
         return Ladder(single, (min(enough, key=lambda one: one.slower or 1.0),))
-    return Ladder(single, tuple(rung(step) for step in _together(setting, evaluate, judged)))
+    return Ladder(single, tuple(rung(step) for step in _together(setting, evaluate, judged, fuses)))
 
 
-def workloads(setting: Setting) -> tuple[Workload, ...]:
+def workloads(setting: Setting, fuses: Fuses = by_nothing) -> tuple[Workload, ...]:
     """The workloads that :func:`ladder` will most likely ask for: each change alone, and one on top of the other.
 
     Finding their activations together takes less time than one by one.
     """
     found = {setting.workload: None}
+    if setting.workload is not None and setting.workload.fused_loss:
+        fuses = _by_itself
     now = setting
-    for step in _changes(setting):
+    for step in _changes(setting, fuses):
         found[step.setting.workload] = None
     while True:
-        later = next((one for one in _changes(now) if one.setting.workload != now.workload and not one.shorter), None)
+        steps = (one for one in _changes(now, fuses) if not one.shorter)
+        later = next((one for one in steps if one.setting.workload != now.workload), None)
         if later is None:
             break
         now = later.setting
@@ -174,13 +198,13 @@ def workloads(setting: Setting) -> tuple[Workload, ...]:
     return tuple(work for work in found if work is not None)
 
 
-def _together(setting: Setting, evaluate: Evaluate, judged: Judge) -> list[Step]:
+def _together(setting: Setting, evaluate: Evaluate, judged: Judge, fuses: Fuses) -> list[Step]:
     """Climb until it fits, then leave out every rung that was not needed, the dearest first."""
     wanted: list[str] = []
     now = setting
     while judged(evaluate(now)).word != "fits":
         before = evaluate(now).device.expected
-        steps = (step for step in _changes(now) if not step.shorter)
+        steps = (step for step in _changes(now, fuses) if not step.shorter)
         step = next((step for step in steps if evaluate(step.setting).device.expected < before), None)
         if step is None:
             return []
@@ -188,17 +212,17 @@ def _together(setting: Setting, evaluate: Evaluate, judged: Judge) -> list[Step]
         now = step.setting
     for what in reversed(wanted.copy()):
         rest = [name for name in wanted if name != what]
-        climbed = _climb(setting, rest)
+        climbed = _climb(setting, rest, fuses)
         if climbed and judged(evaluate(climbed[-1].setting)).word == "fits":
             wanted = rest
-    return _climb(setting, wanted) or []
+    return _climb(setting, wanted, fuses) or []
 
 
-def _climb(setting: Setting, wanted: list[str]) -> list[Step] | None:
+def _climb(setting: Setting, wanted: list[str], fuses: Fuses) -> list[Step] | None:
     """The changes of these names, one on top of the other; None when one of them is not possible then."""
     steps, now = [], setting
     for name in wanted:
-        step = next((step for step in _changes(now) if step.what == name), None)
+        step = next((step for step in _changes(now, fuses) if step.what == name), None)
         if step is None:
             return None
         steps.append(step)
@@ -206,14 +230,22 @@ def _climb(setting: Setting, wanted: list[str]) -> list[Step] | None:
     return steps
 
 
-def _changes(setting: Setting) -> Iterator[Step]:
+def _changes(setting: Setting, fuses: Fuses) -> Iterator[Step]:
     """Every single change that can be made, from free to dear."""
+    for step in _possible(setting, fuses):
+        work = step.setting.workload
+        # A loss that is in pieces under one engine may not be so under another.
+        if work is None or not work.fused_loss or fuses(step.setting.options):
+            yield step
+
+
+def _possible(setting: Setting, fuses: Fuses) -> Iterator[Step]:
     options, work = setting.options, setting.workload
     if isinstance(options, Options):
         yield from _free(options, work)
-    if work is not None and not work.fused_loss:
-        what = "compute the loss without all logits (use_liger_kernel)"
-        yield Step(what, "none, where the model is supported", Setting(options, replace(work, fused_loss=True)))
+    if work is not None and not work.fused_loss and (by := fuses(options)):
+        what = f"compute the loss without all logits ({by})"
+        yield Step(what, "none; needs the package liger-kernel", Setting(options, replace(work, fused_loss=True)))
     if isinstance(options, Options) and options.world_size > 1 and options.stage == 0:
         yield Step("ZeRO stage 1", "parameters are gathered after each step", Setting(replace(options, stage=1), work))
     if work is not None and not work.gradient_checkpointing:

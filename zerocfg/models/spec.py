@@ -15,7 +15,8 @@ already say::
 
 Paths are relative to the folder of the spec. Whatever a run leaves open (an ``"auto"`` in a source file, a
 ZeRO stage that nobody names) is filled by ``zerocfg build``. With ``goals:`` it also chooses what no source names and
-the libraries would fill with a default: the micro batch, offload, gradient checkpointing, bucket sizes.
+the libraries would fill with a default: the micro batch, offload, gradient checkpointing, bucket sizes, and what ZeRO-3
+keeps whole or gathered.
 
 Runs may share keys (``extends: NAME`` of ``bases:``) and be multiplied (``matrix: {hardware: [8xA100, 8xH100]}``);
 :mod:`zerocfg.run.expand` turns both into plain runs before anything else looks at them.

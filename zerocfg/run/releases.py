@@ -108,6 +108,12 @@ def versions_for(folder: Path) -> dict[str, Declared]:
     return {name: one for name, one in found.items() if name in LIBRARIES and one.clauses is not None}
 
 
+def requirement(run: Run, package: str) -> Declared | None:
+    """What the run's project says about one of its packages, where it asks for it at all."""
+    found = {**_of_folders(run, Projects()), **_installed(run)}
+    return found.get(package)
+
+
 def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
     found = _of_folders(run, projects)
     for name, declared in limited_releases(found, lambda base: _python(run, base, projects)):

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.resolve.model.setup import setup_of_run
 from zerocfg.resolve.search.candidates import Candidate
-from zerocfg.resolve.search.choice import ENGINE, MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
+from zerocfg.resolve.search.choice import (
+    ENGINE,
+    LIGER,
+    LIVE,
+    MICRO,
+    OPTIMIZER_DEVICE,
+    PARAM_DEVICE,
+    PERSISTENCE,
+    REDUCED,
+    STAGE,
+    STEPS,
+)
 from zerocfg.resolve.search.engine_search import candidates_of, other_engines, rank_engines
 from zerocfg.resolve.search.ranking import evaluate
 from zerocfg.resolve.search.search_space import SearchSpace, choices, offloads
 
 if TYPE_CHECKING:
     from zerocfg.resolve.build import BuildResult
+    from zerocfg.resolve.inputs import Inputs
     from zerocfg.resolve.search.choice import Prefer
 
 
@@ -49,6 +61,9 @@ def alternatives(built: BuildResult, *, tracing: bool = False) -> list[Alternati
     if chosen:
         own[ENGINE] = plan.engine
         started += [(other.inputs, other.before) for other in other_engines(inputs)]
+    levers = _levers(built) if goals is not None else {}
+    if "fused_loss" in levers:
+        started = [(_without_liger(one), before) for one, before in started]
     found: list[Candidate] = []
     for one, before in started:
         sharded = one.engine == "deepspeed"
@@ -64,13 +79,39 @@ def alternatives(built: BuildResult, *, tracing: bool = False) -> list[Alternati
             global_batch=batch,
             engine=one.engine if chosen else None,
         )
-        found += evaluate(candidates_of(one, before, resize=goals is not None, tracing=tracing), choices(what))
-    return [Alternative(one, why, _settings(one) == own) for one, why in rank_engines(found, prefer)]
+        candidates = candidates_of(one, before, resize=goals is not None, tracing=tracing)
+        plans = evaluate(candidates, choices(what))
+        if levers:
+            ways = [way for way in choices(what) if way.settings() | {RECOMPUTE: bool(way.checkpointing)} == own]
+            plans += [candidates.of(replace(way, **levers)) for way in ways]
+        found += plans
+    rows = rank_engines(found, prefer)
+    return [Alternative(one, why, _settings(one) == own and _has(one, levers)) for one, why in rows]
 
 
 def _settings(one: Candidate) -> dict[str, Any]:
     work = one.setup.workload
-    return one.choice.settings() | {RECOMPUTE: work is not None and work.gradient_checkpointing}
+    return one.choice.plain.settings() | {RECOMPUTE: work is not None and work.gradient_checkpointing}
+
+
+def _without_liger(inputs: Inputs) -> Inputs:
+    """The inputs as they were before zerocfg chose the loss, like the settings of all else."""
+    arguments = {name: one for name, one in inputs.run.arguments.items() if name != LIGER}
+    return replace(inputs, run=replace(inputs.run, arguments=arguments))
+
+
+def _has(one: Candidate, levers: dict[str, Any]) -> bool:
+    return all(getattr(one.choice, name) == value for name, value in levers.items())
+
+
+def _levers(built: BuildResult) -> dict[str, Any]:
+    """Those of the plan that zerocfg chose, by their names in a choice."""
+    chosen, changed = built.inputs.chosen, built.inputs.changes
+    found = {"live": chosen.get(LIVE), "persistence": chosen.get(PERSISTENCE), "fused_loss": changed.get(LIGER)}
+    best = built.inputs.considered[0].settings if built.inputs.considered else {}
+    if REDUCED in best:
+        found["bucket"] = chosen.get(REDUCED)
+    return {name: one.value for name, one in found.items() if one is not None}
 
 
 def _own(built: BuildResult, values: dict[str, Any]) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerocfg.memory.host import loading_terms, node_bytes
-from zerocfg.memory.options import Options
+from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import predict, terms_of
 from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.memory.verdict import UNKNOWN, Ladder, Setting, Verdict, Word, compare, judge, ladder, workloads
 from zerocfg.resolve.model.activations import Activations, base_of, of_rank
+from zerocfg.resolve.model.fused_loss import fused_by
 from zerocfg.resolve.model.gaps import Gap, gaps_of, touching, untimed, verdict_with
 from zerocfg.resolve.model.register import Standing
 from zerocfg.resolve.model.room import device_room, host_needed, host_room
@@ -108,6 +109,9 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         time = _time(facts, setting, profile)
         return time.seconds.expected / time.tokens if isinstance(time, StepTime) else None
 
+    def fuses(options: Options | TorchOptions) -> str:
+        return fused_by(inputs, stage=options.stage if isinstance(options, Options) else None)
+
     ranks = profile.accelerators_per_node if profile else 1
     capacity, room = device_room(profile), host_room(profile)
 
@@ -123,8 +127,8 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
     # What becomes of a quantised base under another engine is not modelled.
     changes = changes and followed and base is None
     if changes and capacity and timeline and judge(prediction, capacity).word != "fits":
-        activations.prepare(setup, workloads(own))
-        steps = ladder(own, evaluate, judged, slowness)
+        activations.prepare(setup, workloads(own, fuses))
+        steps = ladder(own, evaluate, judged, slowness, fuses)
     host = host_needed(prediction, profile, ranks)
     loading = 0
     if isinstance(setup.options, Options):

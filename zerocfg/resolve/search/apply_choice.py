@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.catalog.counterparts import paths
-from zerocfg.resolve.search.choice import STEPS, ZERO
+from zerocfg.resolve.search.choice import LIGER, STEPS, ZERO
 from zerocfg.run.model import Origin, Setting, SourceFile
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Entry, Mapping, Scalar
@@ -33,7 +33,7 @@ _AS_FLAGS = (
 
 def argument_of(setting: str) -> str:
     """The Trainer's argument that has to agree with a chosen setting."""
-    return setting if setting == "gradient_checkpointing" else paths("training-arguments")[setting][-1]
+    return setting if setting in ("gradient_checkpointing", LIGER) else paths("training-arguments")[setting][-1]
 
 
 def apply_to_engine(run: Run, chosen: Decided[str, Decision]) -> Run:

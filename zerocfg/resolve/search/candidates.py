@@ -12,11 +12,12 @@ from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import Prediction, predict, terms_of
 from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.memory.verdict import Verdict, Word, judge
+from zerocfg.resolve.model.fused_loss import can_fuse
 from zerocfg.resolve.model.gaps import Gap, gaps_of, touching, untimed, verdict_with
 from zerocfg.resolve.model.room import device_room, host_needed, host_room
 from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of_run
 from zerocfg.resolve.search import buffer_sizes
-from zerocfg.resolve.search.choice import GATHER, ZERO, Choice
+from zerocfg.resolve.search.choice import GATHER, LIGER, ZERO, Choice, Lever
 from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN, Effective, Setting
 
@@ -39,7 +40,8 @@ class Candidate:
     """A choice with what is predicted of it. ``host`` and ``nvme`` are bytes of one node.
 
     ``judged`` is the verdict for device, host and drives together, on the figures; plans are compared by it. ``short``
-    names what there is too little of. ``gaps``: what is not in the figures.
+    names what there is too little of. ``gaps``: what is not in the figures. ``without``: of the best plan, what it
+    would be without each of its levers.
     """
 
     choice: Choice
@@ -51,6 +53,7 @@ class Candidate:
     judged: Verdict
     short: str = ""
     gaps: tuple[Gap, ...] = ()
+    without: tuple[tuple[Lever, Candidate], ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -78,11 +81,7 @@ class Candidate:
         Published runs with offload took 2.6 to 3 times as long as expected: of these it is the high end. Micro batches
         of few tokens took longer as well, see :data:`SLOWED`.
         """
-        if self.time is None or self.setup.workload is None:
-            return None
-        band, work = self.time.seconds, self.setup.workload
-        seconds = band.high if self.choice.offloads else band.expected
-        return seconds * slowed(work.micro_batch * work.sequence_length) / self.time.tokens
+        return per_token(self.choice, self.setup, self.time)
 
 
 class Candidates:
@@ -105,16 +104,18 @@ class Candidates:
         self.resize, self.base = resize, base
         self._terms: dict[Options | TorchOptions, tuple[Term, ...]] = {}
         self.recipe = arguments_written(inputs.run)
+        self._fuses: dict[int | None, bool] = {}
 
     def setup(self, choice: Choice) -> Setup:
         """The run with these values. Raises ValueError with one line for an engine that cannot be built so."""
         return self._setup(choice)[0]
 
     def _setup(self, choice: Choice) -> tuple[Setup, tuple[Gap, ...]]:
-        chosen = choice.settings()
+        chosen: dict[str, Any] = {}
         if self.resize and choice.stage is not None:
             found = buffer_sizes.buffer_sizes(choice, self.facts, self.profile(choice))
-            chosen.update({name: one.value for name, one in found.items() if not is_named(self.effective, name)})
+            chosen = {name: one.value for name, one in found.items() if not is_named(self.effective, name)}
+        chosen |= choice.settings()
         if choice.stage == 3 and not is_set(self.effective.get(GATHER)):
             chosen[GATHER] = True  # as choose.gather_weights does
 
@@ -130,6 +131,8 @@ class Candidates:
         recipe = dict(self.recipe)
         if choice.checkpointing is not None:
             recipe["gradient_checkpointing"] = choice.checkpointing
+        if choice.fused_loss is not None:
+            recipe[LIGER] = choice.fused_loss
         run = self.inputs.run
         setup = setup_of_run(run, value, self.inputs.spec, choice.processes, recipe)
         return setup, gaps_of(run, setup, value, recipe, self.activations.config)
@@ -168,13 +171,27 @@ class Candidates:
         ):
             if needed and room is not None and needed > room:
                 short = short or f"needs {needed / GIB:,.0f} GiB of {what}, of which there are {room / GIB:,.0f}"
-        time = None
-        if setup.workload is not None and not untimed(gaps):
-            try:
-                time = step_time(self.facts, setup.options, setup.workload, profile)
-            except ValueError:
-                time = None  # the rates of the device are not known: plans are then ranked without
+        time = self._time(setup, gaps, profile)
         return Candidate(choice, setup, prediction, time, host.expected, nvme, judged, short, gaps)
+
+    def seconds_per_token(self, choice: Choice) -> float | None:
+        """:attr:`Candidate.seconds_per_token`, without its memory: much sooner known."""
+        setup, gaps = self._setup(choice)
+        return per_token(choice, setup, self._time(setup, gaps, self.profile(choice)))
+
+    def can_fuse(self, choice: Choice) -> bool:
+        """Whether Liger computes the loss in pieces there, where it is told to."""
+        if choice.stage not in self._fuses:
+            self._fuses[choice.stage] = can_fuse(self.inputs, stage=choice.stage)
+        return self._fuses[choice.stage]
+
+    def _time(self, setup: Setup, gaps: tuple[Gap, ...], profile: HardwareProfile) -> StepTime | None:
+        if setup.workload is None or untimed(gaps):
+            return None
+        try:
+            return step_time(self.facts, setup.options, setup.workload, profile)
+        except ValueError:
+            return None  # the rates of the device are not known: plans are then ranked without
 
     def _terms_of(self, options: Options | TorchOptions) -> tuple[Term, ...]:
         """States and buffers; they tell one micro batch from several, but not how many."""
@@ -184,6 +201,15 @@ class Candidates:
             profile = self.inputs.profile
             self._terms[alike] = terms_of(self.facts, alike, profile.accelerator if profile else None, self.base)
         return self._terms[alike]
+
+
+def per_token(choice: Choice, setup: Setup, time: StepTime | None) -> float | None:
+    """Seconds of the whole job for one token, as :attr:`Candidate.seconds_per_token` says."""
+    if time is None or setup.workload is None:
+        return None
+    band, work = time.seconds, setup.workload
+    seconds = band.high if choice.offloads else band.expected
+    return seconds * slowed(work.micro_batch * work.sequence_length) / time.tokens
 
 
 def slowed(tokens: int) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from zerocfg.memory.options import Options
 
 if TYPE_CHECKING:
     from zerocfg.memory.options import Device
@@ -18,8 +20,16 @@ PARAM_DEVICE = ZERO + "offload_param.device"
 GATHER = ZERO + "stage3_gather_16bit_weights_on_model_save"
 MICRO = "train_micro_batch_size_per_gpu"
 STEPS = "gradient_accumulation_steps"
+LIVE, REUSE = ZERO + "stage3_max_live_parameters", ZERO + "stage3_max_reuse_distance"
+PERSISTENCE = ZERO + "stage3_param_persistence_threshold"
+REDUCED, ALLGATHERED = ZERO + "reduce_bucket_size", ZERO + "allgather_bucket_size"
+PREFETCHED = ZERO + "stage3_prefetch_bucket_size"
+LIGER = "use_liger_kernel"
 ENGINES = {"single": "one process", "ddp": "DDP", "fsdp": "FSDP 2"}
 """Engines in words; of DeepSpeed the stage tells."""
+Lever = Literal["fused_loss", "live", "persistence", "bucket"]
+LEVERS: tuple[Lever, ...] = get_args(Lever)
+LIVE_BY_DEFAULT = Options.max_live_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +37,9 @@ class Choice:
     """The values that may be open; None: the engine has no such value, or the run has its own.
 
     ``nodes`` of ``per_node`` ranks, which may be a part of what there is. ``micro_batch`` counts samples of one rank,
-    ``accumulation`` micro batches of one optimizer step.
+    ``accumulation`` micro batches of one optimizer step. The last four are levers, which a plan has only where one
+    gains enough (:mod:`.levers`): the loss without all logits, and of ZeRO, in elements, what stage 3 keeps gathered,
+    up to which size it keeps tensors whole, and its buckets.
     """
 
     nodes: int
@@ -39,6 +51,10 @@ class Choice:
     accumulation: int | None = None
     checkpointing: bool | None = None
     engine: Engine | None = None
+    fused_loss: bool | None = None
+    live: int | None = None
+    persistence: int | None = None
+    bucket: int | None = None
 
     @property
     def processes(self) -> int:
@@ -46,8 +62,23 @@ class Choice:
 
     @property
     def way(self) -> Choice:
-        """The way to run the job, with whatever micro batch."""
-        return replace(self, micro_batch=None, accumulation=None)
+        """The way to run the job, with whatever micro batch and levers."""
+        return replace(self.plain, micro_batch=None, accumulation=None)
+
+    @property
+    def levers(self) -> tuple[Lever, ...]:
+        """Those that it has."""
+        return tuple(name for name in LEVERS if getattr(self, name) is not None)
+
+    @property
+    def plain(self) -> Choice:
+        """The same without levers."""
+        return replace(self, fused_loss=None, live=None, persistence=None, bucket=None) if self.levers else self
+
+    def without(self, lever: Lever) -> Choice:
+        """The same but for one lever."""
+        nothing: dict[str, Any] = {lever: None}
+        return replace(self, **nothing)
 
     @property
     def offloads(self) -> bool:
@@ -71,7 +102,18 @@ class Choice:
             STEPS: self.accumulation,
             "gradient_checkpointing": self.checkpointing,
         }
+        for name in self.levers:
+            values |= self.settings_of(name)
         return {name: value for name, value in values.items() if value is not None}
+
+    def settings_of(self, lever: Lever) -> dict[str, Any]:
+        """The settings that one of its levers is made of, with their values."""
+        value = getattr(self, lever)
+        if lever == "bucket":
+            return dict.fromkeys((REDUCED, PREFETCHED if self.stage == 3 else ALLGATHERED), value)
+        if lever == "live" and value < LIVE_BY_DEFAULT:
+            return {LIVE: value, REUSE: value}  # either of them alone would keep as much
+        return {{"fused_loss": LIGER, "live": LIVE, "persistence": PERSISTENCE}[lever]: value}
 
 
 def describe_plan(settings: dict[str, Any]) -> str:
@@ -96,4 +138,9 @@ def describe_plan(settings: dict[str, Any]) -> str:
         )
     if settings.get("gradient_checkpointing"):
         found.append("recomputed")
+    if settings.get(LIGER):
+        found.append("fused loss")
+    for name, what in ((LIVE, "live parameters"), (PERSISTENCE, "whole tensors"), (REDUCED, "buckets")):
+        if name in settings:
+            found.append(f"{what} {'of ' if name == REDUCED else 'up to '}{settings[name]:.3g}".replace("e+0", "e"))
     return ", ".join(found) or "as it is"

@@ -11,14 +11,18 @@ from zerocfg.resolve.engine.open_engines import engines_for
 from zerocfg.resolve.model.activations import Activations, base_of, of_rank
 from zerocfg.resolve.search.candidates import Candidate, Candidates
 from zerocfg.resolve.search.choice import Choice, Prefer
+from zerocfg.resolve.search.levers import at_best, better_with, explained, gains, measure, with_levers, worth_trying
 from zerocfg.resolve.search.precision import with_precision
-from zerocfg.resolve.search.ranking import Ranked, evaluate, ranked
+from zerocfg.resolve.search.ranking import ALIKE, Ranked, evaluate, ranked
 from zerocfg.resolve.search.search_space import SearchSpace, choices, search_space
 from zerocfg.run.model import Effective
 from zerocfg.run.resolve_settings import resolve_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zerocfg.resolve.inputs import Inputs
+    from zerocfg.resolve.plan import Engine
 
 WITHOUT_MASTERS = "trains 16-bit weights without a copy in fp32"
 TRACED_PLANS = 6  # the best by the closed formula; each different micro batch among them is traced
@@ -76,18 +80,48 @@ def ranked_plans(searches: list[Search]) -> tuple[list[Ranked], list[str]]:
     prefer = goals.prefer if goals else None
     found: list[Candidate] = []
     refused: list[ValueError] = []
+    predictors: dict[Engine | None, Candidates] = {}
     for one in searches:
         try:
             candidates = candidates_of(one.inputs, one.before, resize=goals is not None)
             found += evaluate(candidates, choices(one.space))
+            predictors[one.space.engine] = candidates
         except ValueError as error:
             refused.append(error)
     if not found:
         raise refused[0]
     rows = rank_engines(found, prefer)
-    if goals is not None and goals.trace and not rows[0][1]:
+    if goals is None:
+        return rows, []
+    rows = _with_levers(searches, predictors, rows, goals.prefer)
+    if goals.trace and not rows[0][1]:
         return _traced(searches, rows, goals.prefer)
-    return rows, []
+    return _explained(predictors, rows), []
+
+
+def _with_levers(
+    searches: list[Search], predictors: Mapping[Engine | None, Candidates], rows: list[Ranked], prefer: Prefer
+) -> list[Ranked]:
+    """All plans, and those that gain by a lever."""
+    more: list[Candidate] = []
+    best, short = rows[0]
+    least = float("inf") if short else measure(best, prefer)
+    for one in worth_trying(rows, prefer):
+        candidates, open_ = predictors[one.choice.engine], search_of(searches, one).space.levers
+        if not open_ or at_best(candidates, one, open_, prefer) * (1 + ALIKE) >= least:
+            continue
+        changed = with_levers(candidates, one, open_, prefer)
+        if changed.choice.levers:
+            more.append(changed)
+            if changed.word in ("fits", "likely"):
+                least = min(least, measure(changed, prefer))
+    return better_with(rows, rank_engines([*(one for one, _ in rows), *more], prefer), prefer) if more else rows
+
+
+def _explained(predictors: Mapping[Engine | None, Candidates], rows: list[Ranked]) -> list[Ranked]:
+    """The best plan with what it would be without its levers."""
+    (best, why), *others = rows
+    return [(explained(predictors[best.choice.engine], best), why), *others] if best.choice.levers else rows
 
 
 def rank_engines(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
@@ -115,17 +149,33 @@ def _traced(searches: list[Search], rows: list[Ranked], prefer: Prefer) -> tuple
     likely += [one for one, _ in rows[TRACED_PLANS:] if one.word == "unknown" and not one.short][:TRACED_PLANS]
     again: list[Candidate] = []
     notes: dict[str, None] = {}
+    predictors: dict[Engine | None, Candidates] = {}
+    asked: set[Choice] = set()
     for search in searches:
         own = [one for one in likely if search_of(searches, one) is search]
         if not own:
             continue
+        plain = {one.choice.plain for one in own} - {one.choice for one in own}
+        own += [one for one, _ in rows if one.choice in plain]
+        asked |= {one.choice for one in own}
         candidates = candidates_of(search.inputs, search.before, resize=True, tracing=True)
         workloads = dict.fromkeys(one.setup.workload for one in own if one.setup.workload)
         candidates.activations.prepare(own[0].setup, list(workloads))
         again += evaluate(candidates, [one.choice for one in own])
+        predictors[search.space.engine] = candidates
         notes |= dict.fromkeys(candidates.activations.notes)
-    best = rank_engines(again, prefer)
-    return best if best[0][1] else [*best, *(row for row in rows if row[0] not in likely)], list(notes)
+    found = {one.choice: one for one in again}
+    usual = [one for one in again if not one.choice.levers]
+    best = rank_engines(usual, prefer) if usual else []
+    if len(usual) < len(again):
+        # Traced, a plan may no longer need what it was given for the formula's figures.
+        gain = [one for one in again if one.choice.plain not in found or gains(one, found[one.choice.plain], prefer)]
+        every = rank_engines([*usual, *(one for one in gain if one.choice.levers)], prefer)
+        best = _explained(predictors, better_with(best, every, prefer) if best else every)
+    if best[0][1]:
+        return best, list(notes)
+    rest = (row for row in rows if row[0].choice not in asked)
+    return [*best, *(row for row in rest if best[0][0].choice.levers or not row[0].choice.levers)], list(notes)
 
 
 def candidates_of(inputs: Inputs, before: Effective, *, resize: bool, tracing: bool = False) -> Candidates:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zerocfg.hardware.catalogue import CATALOGUE
+from zerocfg.memory.verdict import FEW_LIVE, SMALL_PARAMETER
 from zerocfg.resolve.engine.open_engines import TRAINERS
+from zerocfg.resolve.model.fused_loss import can_fuse
 from zerocfg.resolve.model.room import device_room
+from zerocfg.resolve.search.buffer_sizes import LEAST
+from zerocfg.resolve.search.choice import LIVE, PERSISTENCE, REDUCED, Lever
 from zerocfg.resolve.search.ranking import evaluate, ranked
 from zerocfg.resolve.search.search_space import OFFLOADS, ContradictionError, SearchSpace, choices, offloads
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.resolve.inputs import Inputs
     from zerocfg.resolve.search.candidates import Candidate, Candidates
+    from zerocfg.resolve.search.choice import Choice
 
 PER_NODE = 8  # devices; more are put into further nodes
 MOST_DEVICES = 512
@@ -31,8 +36,15 @@ class Change:
     room: int
 
 
+_LESS: dict[Lever, tuple[str, int, str]] = {
+    "bucket": (REDUCED, LEAST, f"buckets of {LEAST} elements"),
+    "live": (LIVE, FEW_LIVE, f"`stage3_max_live_parameters` and `stage3_max_reuse_distance` of {FEW_LIVE}"),
+    "persistence": (PERSISTENCE, SMALL_PARAMETER, f"`stage3_param_persistence_threshold` of {SMALL_PARAMETER}"),
+}
+"""The setting, the value that takes least memory and costs little time, and both in words."""
 Predictor = Callable[["Inputs"], "Candidates"]
-Attempt = tuple[str, "Inputs", SearchSpace]
+Attempt = tuple[str, "Inputs", SearchSpace, dict[str, Any]]
+"""What to change, the job after it, and the levers of :class:`Choice` that are set in each of its plans."""
 
 
 def nearest(inputs: Inputs, space: SearchSpace, predictor: Predictor) -> list[Change]:
@@ -50,9 +62,9 @@ def nearest(inputs: Inputs, space: SearchSpace, predictor: Predictor) -> list[Ch
 
 
 def _fitting(own: Inputs, attempts: Iterator[Attempt], predictor: Predictor) -> Iterator[Change]:
-    for what, inputs, space in attempts:
+    for what, inputs, space, levers in attempts:
         try:
-            plans = evaluate(predictor(inputs), choices(space))
+            plans = evaluate(predictor(inputs), _with_levers(inputs, choices(space), levers))
         except (ContradictionError, ValueError):
             continue  # this change makes no job
         fitting = [one for one in plans if one.word == "fits"]
@@ -84,10 +96,42 @@ def _to_configs(inputs: Inputs, space: SearchSpace) -> Iterator[Attempt]:
         moved = tuple(pair for pair in places if pair != ("none", "none"))
         single.append(("offload", replace(space, stages=stages, offloads=moved, engine=wider.engine)))
         wider = replace(wider, offloads=places)
+    levers = _levers(inputs, space, wider)
+    for what, value in levers:
+        yield what, inputs, space, value
     for what, one in single:
-        yield what, inputs, one
+        yield what, inputs, one, {}
     if len(single) > 1:
-        yield " and ".join(what for what, _ in single), inputs, wider
+        yield " and ".join(what for what, _ in single), inputs, wider, {}
+    if levers and len(single) + len(levers) > 1:
+        every = " and ".join(what for what, _ in (*single, *levers))
+        yield every, inputs, wider, {name: one for _, value in levers for name, one in value.items()}
+
+
+def _levers(inputs: Inputs, space: SearchSpace, wider: SearchSpace) -> list[tuple[str, dict[str, Any]]]:
+    """Those that would take less memory and that were not open: sources name a larger value, or a package is needed."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for lever, (name, size, what) in _LESS.items():
+        own = inputs.before.value(name) if inputs.before is not None else None
+        if lever not in space.levers and isinstance(own, int) and own > size:
+            found.append((what, {lever: size}))
+    if "fused_loss" not in space.levers and any(can_fuse(inputs, stage=stage) for stage in wider.stages):
+        found.append(("`use_liger_kernel: true`, which needs the package liger-kernel", {"fused_loss": True}))
+    return found
+
+
+def _with_levers(inputs: Inputs, plans: Iterator[Choice], levers: dict[str, Any]) -> Iterator[Choice]:
+    """The plans that have the levers which their stage knows; none where it knows none of them."""
+    for one in plans:
+        known = {name: value for name, value in levers.items() if _knows(inputs, one.stage, name)}
+        if known or not levers:
+            yield replace(one, **known)
+
+
+def _knows(inputs: Inputs, stage: int | None, lever: str) -> bool:
+    if lever == "fused_loss":
+        return can_fuse(inputs, stage=stage)
+    return bool(stage) and (stage == 3 or lever == "bucket")
 
 
 def _to_hardware(inputs: Inputs, space: SearchSpace) -> Iterator[Attempt]:
@@ -100,7 +144,7 @@ def _to_hardware(inputs: Inputs, space: SearchSpace) -> Iterator[Attempt]:
     while 2 * nodes * each <= MOST_DEVICES:
         nodes, each = (nodes, 2 * each) if 2 * each <= PER_NODE else (2 * nodes, each)
         more = _counted(nodes, each, profile.accelerator.name)
-        yield f"{nodes * each} cards ({more})", inputs, replace(space, layouts=((nodes, each),))
+        yield f"{nodes * each} cards ({more})", inputs, replace(space, layouts=((nodes, each),)), {}
     yield from _larger_cards(inputs, space, profile)
 
 
@@ -114,7 +158,7 @@ def _larger_cards(inputs: Inputs, space: SearchSpace, profile: HardwareProfile) 
     for device, link in sorted(larger, key=lambda one: (one[0].planning_gib or 0.0, one[0].name)):
         name = _counted(nodes, each, device.name)
         changed = {"name": name, "accelerator": device, "link_within_node": link if each > 1 else None}
-        yield name, replace(inputs, profile=profile.model_copy(update=changed)), space
+        yield name, replace(inputs, profile=profile.model_copy(update=changed)), space, {}
 
 
 def _to_samples(inputs: Inputs, space: SearchSpace) -> Iterator[Attempt]:
@@ -122,7 +166,7 @@ def _to_samples(inputs: Inputs, space: SearchSpace) -> Iterator[Attempt]:
     while length is not None and length // 2 >= SHORTEST:
         length //= 2
         spec = inputs.spec.model_copy(update={"sequence_length": length})
-        yield f"samples of {length} tokens, which is another training", replace(inputs, spec=spec), space
+        yield f"samples of {length} tokens, which is another training", replace(inputs, spec=spec), space, {}
 
 
 def _counted(nodes: int, each: int, name: str) -> str:

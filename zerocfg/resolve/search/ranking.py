@@ -6,6 +6,7 @@ Deterministic: the same spec, model, hardware and release of zerocfg give the sa
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from zerocfg.memory.options import Device
 from zerocfg.memory.overhead import GIB
@@ -26,11 +27,12 @@ def evaluate(candidates: Candidates, wanted: Iterable[Choice]) -> list[Candidate
     found: list[Candidate] = []
     too_large: set[Choice] = set()
     for choice in sorted(wanted, key=lambda one: one.micro_batch or 0):
-        if choice.way in too_large:
+        alike = replace(choice, micro_batch=None, accumulation=None)
+        if alike in too_large:
             continue
         one = candidates.of(choice)
         if one.word == "does not fit":
-            too_large.add(choice.way)
+            too_large.add(alike)
         found.append(one)
     return found
 
@@ -56,7 +58,7 @@ def ranked(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
         key=lambda one: (
             one not in usable,
             one.word == "does not fit",
-            _goal(one, prefer) if timed else 0.0,
+            goal(one, prefer) if timed else 0.0,
             *_simplicity(one),
         ),
     )
@@ -68,8 +70,8 @@ def ranked(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
 def _best(usable: list[Candidate], prefer: Prefer | None, *, timed: bool) -> Candidate:
     if prefer is None or (not timed and prefer != "memory"):
         return min(usable, key=_safely)
-    least = min(_goal(one, prefer) for one in usable)
-    alike = [one for one in usable if _goal(one, prefer) <= least * (1 + ALIKE)]
+    least = min(goal(one, prefer) for one in usable)
+    alike = [one for one in usable if goal(one, prefer) <= least * (1 + ALIKE)]
     if prefer == "memory":
         return min(alike, key=lambda one: (one.seconds_per_token or 0.0, *_simplicity(one)))
     return min(alike, key=_safely)
@@ -87,17 +89,17 @@ def _may_fit(one: Candidate) -> bool:
     return one.word == "unknown" and not one.short
 
 
-def _spent(one: Candidate, prefer: Prefer | None) -> float:
+def spent(one: Candidate, prefer: Prefer | None) -> float:
     """Seconds of the job, or for the cost of its devices, for one token."""
     seconds = one.seconds_per_token or 0.0
     return seconds * one.choice.processes if prefer == "cost" else seconds
 
 
-def _goal(one: Candidate, prefer: Prefer | None) -> float:
+def goal(one: Candidate, prefer: Prefer | None) -> float:
     """What is to be small."""
     if prefer is None:
         return 0.0
-    return float(one.prediction.device.expected) if prefer == "memory" else _spent(one, prefer) / _chance(one)
+    return float(one.prediction.device.expected) if prefer == "memory" else spent(one, prefer) / _chance(one)
 
 
 def _chance(one: Candidate) -> float:
@@ -119,6 +121,7 @@ def _simplicity(one: Candidate) -> tuple[int, ...]:
         choice.sharding,
         ENGINE_ORDER[choice.engine or "ddp"],
         int(bool(choice.checkpointing)),
+        len(choice.levers),
         choice.micro_batch or 0,
         -choice.processes,
     )
@@ -133,18 +136,18 @@ def _why_not(one: Candidate, best: Candidate, usable: list[Candidate], prefer: P
 
 def _behind(one: Candidate, best: Candidate, prefer: Prefer | None) -> str:
     """Why another plan is better that fits as well, or of which as little is known."""
-    spent, least = _spent(one, prefer), _spent(best, prefer)
+    own, least = spent(one, prefer), spent(best, prefer)
     if prefer == "memory":
         more = (one.prediction.device.expected - best.prediction.device.expected) / GIB
         return f"{more:.1f} GiB more" if more >= 0.05 else "as small, with " + _machinery(one, best)
     if prefer is None or not least:
         return ("" if one.verdict == "unknown" else "fits as well, ") + "with " + _machinery(one, best)
     speed = "cheap" if prefer == "cost" else "fast"
-    if spent > least * (1 + ALIKE):
+    if own > least * (1 + ALIKE):
         up_to = "up to " if one.choice.offloads else ""
-        return f"{up_to}{spent / least - 1:.0%} {'more expensive' if prefer == 'cost' else 'slower'}"
+        return f"{up_to}{own / least - 1:.0%} {'more expensive' if prefer == 'cost' else 'slower'}"
     if _chance(one) < _chance(best) and (one.word != "fits" or _simplicity(one) < _simplicity(best)):
-        faster = 1 - spent / least
+        faster = 1 - own / least
         than = f"{faster:.0%} {speed}er" if faster > ALIKE else f"about as {speed}"
         return f"{than}, and less likely to fit ({percent(_chance(one))})"
     return f"about as {speed}, with {_machinery(one, best)}"
@@ -161,6 +164,8 @@ def _machinery(one: Candidate, best: Candidate) -> str:
         return "another engine that shards as much"
     if mine.checkpointing != other.checkpointing:
         return "recomputation" if mine.checkpointing else "all activations kept"
+    if mine.levers != other.levers:
+        return "fewer values changed" if len(mine.levers) < len(other.levers) else "more values changed"
     if mine.processes != other.processes:
         return "more devices" if mine.processes > other.processes else "fewer devices"
     if mine.nodes != other.nodes:

@@ -14,10 +14,26 @@ from typing import TYPE_CHECKING
 from zerocfg.memory.options import Device
 from zerocfg.resolve.engine.open_engines import TRAINERS
 from zerocfg.resolve.model import grpo
+from zerocfg.resolve.model.fused_loss import can_fuse, leaves_open, stated
 from zerocfg.resolve.model.setup import CHECKPOINTING, arguments_written
 from zerocfg.resolve.model.trl_trainer import GRPO, SFT, trainer_of
 from zerocfg.resolve.search.candidates import free_on_drives, is_named, is_set
-from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Choice, Prefer
+from zerocfg.resolve.search.choice import (
+    ALLGATHERED,
+    LIVE,
+    MICRO,
+    OPTIMIZER_DEVICE,
+    PARAM_DEVICE,
+    PERSISTENCE,
+    PREFETCHED,
+    REDUCED,
+    REUSE,
+    STAGE,
+    STEPS,
+    Choice,
+    Lever,
+    Prefer,
+)
 from zerocfg.run.model import UNKNOWN, Effective, Setting
 from zerocfg.run.stages.fsdp import PARALLEL
 
@@ -34,6 +50,14 @@ OFFLOADS: dict[int, tuple[Offload, ...]] = {
     2: (("none", "none"), ("cpu", "none")),
     3: (("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "none"), ("nvme", "cpu"), ("nvme", "nvme")),
 }
+
+OF_SIZES: dict[Lever, tuple[str, ...]] = {
+    "live": (LIVE, REUSE),
+    "persistence": (PERSISTENCE,),
+    "bucket": (REDUCED, ALLGATHERED, PREFETCHED),
+}
+"""The levers of ZeRO, and the settings by which an author decides about them."""
+SIZES = tuple(name for names in OF_SIZES.values() for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +77,8 @@ class SearchSpace:
     """Ranks that get the same samples: those of one tensor, or of one sequence."""
     group: int = 1
     """Samples that one prompt has, all of which have to be in the batch that is generated for a step."""
+    levers: frozenset[Lever] = frozenset()
+    """Values that stay at their defaults unless they gain; see :mod:`.levers`."""
     engine: Engine | None = None
     """The engine that these values are of, where several are compared."""
 
@@ -180,9 +206,27 @@ def search_space(inputs: Inputs, before: Effective) -> SearchSpace | None:
         steps_open=batch and not is_set(before.get(STEPS)) and wanted is not None,
         global_batch=wanted,
         group=_group(inputs),
+        levers=_levers(inputs, before) if goals is not None else frozenset(),
         sharing=_sharing(before, ("sp",) if sharded else ("tp", "cp", "sp")),
         engine=inputs.engine if inputs.before_engine is not None else None,
     )
+
+
+def _levers(inputs: Inputs, before: Effective) -> frozenset[Lever]:
+    """Those of which no source names a setting, not even as ``"auto"``: then the Trainer fills it."""
+    found: set[Lever] = {"fused_loss"} if _fused_loss_open(inputs, before) else set()
+    if inputs.engine == "deepspeed":
+        named = {name for name in SIZES if is_named(before, name)}
+        found |= {lever for lever, names in OF_SIZES.items() if not named & set(names)}
+    return frozenset(found)
+
+
+def _fused_loss_open(inputs: Inputs, before: Effective) -> bool:
+    """Only where the author has Liger's package; what shares sequences computes a loss of its own."""
+    stages = _stages(inputs, before) if inputs.engine == "deepspeed" else (None,)
+    if inputs.run.recipe is None or not leaves_open(inputs) or _sharing(before, ("tp", "cp", "sp")) > 1:
+        return False
+    return any(can_fuse(inputs, stage=stage) for stage in stages) and stated(inputs.run) is not None
 
 
 def _group(inputs: Inputs) -> int:

@@ -5,22 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.memory.options import Options
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.verdict import percent
 from zerocfg.resolve.collect_inputs import on_part
 from zerocfg.resolve.engine.open_engines import TRAINERS
+from zerocfg.resolve.model.fused_loss import where_stated
 from zerocfg.resolve.model.room import device_room, host_room
 from zerocfg.resolve.plan import Decision
 from zerocfg.resolve.search import buffer_sizes
 from zerocfg.resolve.search.apply_choice import apply_to_recipe, argument_of, in_engine, with_chosen
 from zerocfg.resolve.search.candidates import Candidate, is_named
-from zerocfg.resolve.search.choice import ENGINE, MICRO, STAGE, STEPS, ZERO, Choice, describe_plan
+from zerocfg.resolve.search.choice import ENGINE, LIGER, MICRO, STAGE, STEPS, ZERO, Choice, Lever, describe_plan
 from zerocfg.resolve.search.ranking import Ranked
 from zerocfg.resolve.search.search_space import stages_named
 from zerocfg.run.model import Effective
 
 if TYPE_CHECKING:
     from zerocfg.resolve.inputs import Inputs
+
+_OF_RECIPE = ("gradient_checkpointing", LIGER)
+"""Chosen arguments that no engine has a setting for."""
 
 
 def with_stage(inputs: Inputs, best: Candidate) -> Inputs:
@@ -45,7 +50,7 @@ def with_plan(inputs: Inputs, rows: list[Ranked]) -> Inputs:
     choice, profile = best.choice, inputs.profile
     assert profile is not None and before is not None
     why, given = _reason(inputs, best), _given(inputs)
-    found = {name: Decision(value, why, "chosen", inputs=given) for name, value in choice.settings().items()}
+    found = {name: Decision(value, why, "chosen", inputs=given) for name, value in choice.plain.settings().items()}
     if stages_named(before):
         found.pop(STAGE, None)
     if choice.engine == "ddp" and choice.processes == 1:
@@ -68,9 +73,16 @@ def with_plan(inputs: Inputs, rows: list[Ranked]) -> Inputs:
             f"the plan takes {best.host / GIB:,.0f} GiB of a node's memory, and {profile.name} does not state how much"
         )
         notes.append(f"{host} there is; a profile that `zerocfg probe` wrote does")
+    if choice.fused_loss:
+        notes.append(f"use_liger_kernel needs the package liger-kernel where the job runs ({where_stated(inputs.run)})")
     inputs = replace(inputs, notes=tuple(notes))
     if inputs.engine == "deepspeed":
         found |= _sizes(inputs, before, choice)
+    for lever, without in best.without:
+        for name, value in choice.settings_of(lever).items():
+            reason = _gain(lever, value, best, without, found.get(name))
+            found[name] = Decision(value, reason, "chosen", inputs=given)
+    if inputs.engine == "deepspeed":
         inputs = in_engine(inputs, {name: one for name, one in found.items() if name.startswith((ZERO, "aio."))})
     return _with_batch(inputs, found)
 
@@ -80,13 +92,13 @@ def _with_batch(inputs: Inputs, found: dict[str, Decision]) -> Inputs:
     sizes = {name: one for name, one in found.items() if name in (MICRO, STEPS)}
     if inputs.run.consumer not in TRAINERS:
         return with_chosen(in_engine(inputs, sizes), found)
-    for name in (MICRO, STEPS, "gradient_checkpointing"):
+    for name in (MICRO, STEPS, *_OF_RECIPE):
         if name in found:
             inputs = apply_to_recipe(inputs, argument_of(name), found[name])
     if inputs.run.deepspeed is not None:
         # A file that leaves them out means DeepSpeed's own default, which the Trainer would find to disagree.
         inputs = in_engine(inputs, sizes)
-    return with_chosen(inputs, {name: one for name, one in found.items() if name != "gradient_checkpointing"})
+    return with_chosen(inputs, {name: one for name, one in found.items() if name not in _OF_RECIPE})
 
 
 def _sizes(inputs: Inputs, before: Effective, choice: Choice) -> dict[str, Decision]:
@@ -117,6 +129,27 @@ def _reason(inputs: Inputs, best: Candidate) -> str:
     if best.verdict == "likely":
         fits = f"likely fits ({percent(best.certain.chance or 0.0)})"
     return f"zerocfg's choice, the {word} plan that {fits}: {takes}{speed}"
+
+
+def _gain(lever: Lever, value: Any, best: Candidate, without: Candidate, sized: Decision | None) -> str:
+    """Why a lever has not the value that it had otherwise: the library's, or one that zerocfg ``sized``."""
+    options = without.setup.options
+    if lever == "fused_loss":
+        instead = "the loss in pieces instead of all logits at once"
+    elif isinstance(options, Options) and sized is None:
+        default = {"live": options.max_live_parameters, "persistence": options.param_persistence_threshold}
+        instead = f"{value} elements instead of DeepSpeed's {default.get(lever, options.reduce_bucket_size)}"
+    else:
+        instead = f"{value} elements instead of {sized.value if sized else '?'}"
+    new, old = best.prediction.device, without.prediction.device
+    found = [f"up to {new.high / GIB:.1f} GiB instead of {old.high / GIB:.1f}"]
+    chances = [percent(one.judged.chance) for one in (without, best) if one.judged.chance is not None]
+    if len(set(chances)) == 2 and {one.word for one in (without, best)} != {"fits"}:
+        found.append(f"chance to fit {chances[0]} -> {chances[1]}")
+    now, before = best.seconds_per_token, without.seconds_per_token
+    if now and before and abs(change := before / now - 1) >= 0.005:
+        found.append(f"{change:.0%} more tokens a second" if change > 0 else f"{-change:.0%} fewer tokens a second")
+    return f"zerocfg's choice: {instead}: {', '.join(found)}"
 
 
 def runner_up(rows: list[Ranked]) -> str:

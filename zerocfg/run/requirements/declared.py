@@ -37,7 +37,9 @@ _WITH_TORCH = "transformers[torch]"
 _BESIDE = frozenset(("tokenizers", "huggingface-hub", _WITH_TORCH))
 """Packages that transformers needs, and itself with an extra that needs another: they tell where an installation always
 takes them, and nowhere else."""
-WANTED = frozenset((*LIBRARIES, *_BESIDE, "llamafactory", "axolotl", "ms-swift"))
+LIGER = "liger-kernel"
+"""A package that a Trainer uses where it is told to; that a project names it is enough, in whatever release."""
+WANTED = frozenset((*LIBRARIES, *_BESIDE, LIGER, "llamafactory", "axolotl", "ms-swift"))
 _ALIASES = {"pytorch": "torch"}
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml", "Pipfile.lock", "conda-lock.yml")
 _FIRM = frozenset(
@@ -119,7 +121,7 @@ def _of_folder(folder: Path) -> dict[str, Declared]:
     found = {}
     for name in dict.fromkeys(item.name for read in stated.values() for items in read for item, _ in items):
         declared = _verdict(name, stated)
-        if declared is not None and declared.clauses != "":
+        if declared is not None and (declared.clauses != "" or name == LIGER):
             found[name] = declared
     return found
 
