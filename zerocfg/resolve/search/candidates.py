@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from zerocfg.resolve.inputs import Inputs
     from zerocfg.resolve.model.activations import Activations
 
-SLOWED = ((512, 2.7), (1024, 1.55), (2048, 1.15), (4096, 1.0))
+SLOWED = ((512, 2.64), (1024, 1.48), (2048, 1.11), (4096, 1.0))
 """Tokens of a micro batch, and how many times as long as expected published steps took, those of 4096 tokens being 1:
 medians of Qwen's rows (benchmarks/time). From 4096 to 32768 tokens the rows of 8 A800 show no further gain."""
 FOR_STATES = 0.675  # of a device, where activations are not known: a tenth for its driver, a quarter of the rest
@@ -75,13 +75,13 @@ class Candidate:
     def seconds_per_token(self) -> float | None:
         """Of the whole job; what plans are compared by.
 
-        Published runs with offload took 2.6 to 3 times as long as expected: of these it is the high end. Micro batches
-        of few tokens took longer as well, see :data:`SLOWED`.
+        Published runs with offload took 2.6 to 3 times as long as tuned code on the device: of these it is the high
+        end. Micro batches of few tokens took longer as well, see :data:`SLOWED`.
         """
         if self.time is None or self.setup.workload is None:
             return None
-        band, work = self.time.seconds, self.setup.workload
-        seconds = band.high if self.choice.offloads else band.expected
+        work = self.setup.workload
+        seconds = self.time.compared(offload=self.choice.offloads)
         return seconds * slowed(work.micro_batch * work.sequence_length) / self.time.tokens
 
 
@@ -171,7 +171,7 @@ class Candidates:
         time = None
         if setup.workload is not None and not untimed(gaps):
             try:
-                time = step_time(self.facts, setup.options, setup.workload, profile)
+                time = step_time(self.facts, setup.options, setup.workload, profile, kernels=setup.kernels)
             except ValueError:
                 time = None  # the rates of the device are not known: plans are then ranked without
         return Candidate(choice, setup, prediction, time, host.expected, nvme, judged, short, gaps)
