@@ -31,8 +31,8 @@ from zerocfg.memory.time.step_time import StepTime, step_time  # noqa: E402
 from zerocfg.models.hardware import HardwareProfile  # noqa: E402
 from zerocfg.models.model_facts import ModelFacts, from_config  # noqa: E402
 
-FROZEN = ("flops.py", "time.py", "wire.py")
-MEMORY = HERE.parents[1] / "zerocfg" / "memory"
+FROZEN = ("flops.py", "device_rates.py", "step_time.py", "wire.py")
+TIME = HERE.parents[1] / "zerocfg" / "memory" / "time"
 DEVICES = {"a100_40gb": "A100-SXM-40GB", "a100_80gb": "A100-SXM-80GB", "h100_80gb": "H100-SXM-80GB"}
 # Of Hugging Face (Qwen/Qwen-7B and its siblings); their feed-forward part is gated, with half of intermediate_size.
 QWEN = {
@@ -273,10 +273,11 @@ def calibrate(rows: list[Row]) -> None:
     for name, shares in (("MATMUL", rates.MATMUL), ("ATTENTION", rates.ATTENTION)):
         for architecture, value in sorted(shares.items()):
             print(f"{name} {architecture}: Band({value.low:.3f}, {value.expected:.3f}, {value.high:.3f})")
-    rates.ORDINARY = exactly(1.0)
-    long = [row for row in rows if row.group.startswith("Qwen") and row.workload.sequence_length >= LONG]
-    slower = band(row.measured / row.predict().seconds.expected for row in long)
-    print(f"ORDINARY: Band({max(1.0, slower.low):.2f}, {slower.expected:.2f}, {slower.high:.2f})")
+
+
+def hashes() -> dict[str, str]:
+    """Of the formulas' files."""
+    return {name: hashlib.sha256((TIME / name).read_bytes()).hexdigest()[:16] for name in FROZEN}
 
 
 def lines_of(title: str, found: list[dict[str, Any]]) -> list[str]:
@@ -316,12 +317,11 @@ def report(rows: list[Row]) -> None:
     others = judged([row for row in rows if row.group not in (*DEVICES, "fp8")])
     without = leave_models_out(tables)
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    hashes = {name: hashlib.sha256((MEMORY / name).read_bytes()).hexdigest()[:16] for name in FROZEN}
     text = [
         "# Step times: predicted and published",
         "",
         f"{date}. Written by `validate.py`; protocol and limits: `README.md`. Error: predicted / measured - 1.",
-        f"Formulas: {', '.join(f'{name} {digest}' for name, digest in hashes.items())}.",
+        f"Formulas: {', '.join(f'{name} {digest}' for name, digest in hashes().items())}.",
         "",
         *lines_of("Held-out half of llm-foundry's bf16 rows (even numbers)", held_out),
         *lines_of("The same tables, constants from the other models only", without),
@@ -331,7 +331,7 @@ def report(rows: list[Row]) -> None:
     results = HERE / "results"
     results.mkdir(exist_ok=True)
     (results / "time.md").write_text("\n".join(text))
-    data = {"date": date, "formulas": hashes, "held out": held_out, "models left out": without, "others": others}
+    data = {"date": date, "formulas": hashes(), "held out": held_out, "models left out": without, "others": others}
     (results / "time.json").write_text(json.dumps(data, indent=1) + "\n")
     draw(held_out, others, results / "time.svg")
     print("\n".join(text))

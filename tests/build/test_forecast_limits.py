@@ -308,7 +308,7 @@ class TestForecast:
         """A step of one second for one sequence: half the tokens take twice as long each."""
         some: Any = None
 
-        def second(_: Any, __: Any, work: Workload, ___: Any) -> StepTime:
+        def second(_: Any, __: Any, work: Workload, ___: Any, **____: Any) -> StepTime:
             return StepTime((Part("step", exactly(1.0), ""),), work.sequence_length, 1, 1, some, 1, 1.0, some)
 
         monkeypatch.setattr(forecasts, "step_time", second)
@@ -405,8 +405,8 @@ class TestForecast:
         assert one.word == "fits" and one.ladder is None and one.price == 2.5 and one.nvme == 0
         assert one.time is not None and one.time.tokens > 0 and one.host.expected >= 0 and one.loading >= 0
         setting: Any = SimpleNamespace(options=one.setup.options, workload=one.setup.workload)
-        assert not isinstance(_time(one.facts, setting, profile), str)
-        assert _time(one.facts, setting, None) == ""
+        assert not isinstance(_time(one.facts, setting, profile, one.setup.kernels), str)
+        assert _time(one.facts, setting, None, "eager") == ""
         setting.workload = None
         assert _time(one.facts, setting, profile) == ""
         unknown = built.inputs.profile.model_copy(update={"host": Host()})  # type: ignore[union-attr]

@@ -3,7 +3,8 @@
 A multiply-add is two operations. Matrix products run at the rate of the tensor cores, everything else (norms,
 activation functions, residuals, rotary embeddings, the loss) at the speed of the memory; that is why narrow models
 reach a smaller share of the peak. Bytes are counted from what each operation reads and writes, for kernels as Hugging
-Face models launch them one by one ("eager") or with one kernel for each norm, activation and rotation ("fused").
+Face models launch them one by one ("eager"), with one kernel for each norm, activation and rotation ("fused"), or as
+torch compiles them, which moves as many bytes and launches half as many kernels as eager code ("compiled").
 
 ``tests/memory/test_time_real.py`` counts the operations of a real model. Left out: position tables, routers, biases,
 dropout, what adapters add to the forward pass.
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
     from zerocfg.memory.options import Workload
     from zerocfg.models.model_facts import ModelFacts
 
-Kernels = Literal["eager", "fused"]
+Kernels = Literal["eager", "fused", "compiled"]
 CAUSAL = 0.5  # of the score matrix: what kernels that know the mask compute
 FLASH_BACKWARD = 2.5  # five products where the forward pass has two; the plain backward pass has four
 # Kernels that a Llama layer of transformers 5.23 launches, and what comes before and after the layers; counted at the
 # dispatcher, views left out. The recomputation of a layer leaves out its last kernels.
 LAYER_KERNELS = {"forward": 42, "backward": 82, "recomputed": 34}
+# The same compiled by inductor (torch 2.13, on a processor): 60 forward and backward, 76 with recomputation; divided
+# among the passes as above.
+COMPILED_KERNELS = {"forward": 20, "backward": 40, "recomputed": 16}
 OTHER_KERNELS = 26
 
 
@@ -100,6 +104,7 @@ def work(facts: ModelFacts, workload: Workload, kernels: Kernels = "eager", *, w
     products = max(0, active - vectors - (0 if facts.tied_embeddings else head))
     blocks = max(0, products - head)
 
+    launched = COMPILED_KERNELS if kernels == "compiled" else LAYER_KERNELS
     flash = workload.attention != "eager"
     scores = 4 * sequence * hidden * layers * (CAUSAL if flash else 1.0)
     moved = layers * _block_bytes(facts, hidden, sequence, kernels, flash, width)
@@ -110,7 +115,7 @@ def work(facts: ModelFacts, workload: Workload, kernels: Kernels = "eager", *, w
         tokens * 2.0 * products,
         tokens * scores,
         tokens * (moved + logits),
-        layers * LAYER_KERNELS["forward"] + OTHER_KERNELS,
+        layers * launched["forward"] + OTHER_KERNELS,
     )
     tower = _tower(workload, kernels, width)
     # Gradients of activations go through every product, gradients of weights only where they are trained.
@@ -119,14 +124,14 @@ def work(facts: ModelFacts, workload: Workload, kernels: Kernels = "eager", *, w
         tokens * (2.0 * products + weights),
         tokens * scores * (FLASH_BACKWARD if flash else 2.0),
         2 * forward.bytes,
-        layers * LAYER_KERNELS["backward"] + OTHER_KERNELS,
+        layers * launched["backward"] + OTHER_KERNELS,
     )
     recomputed = Pass(0.0, 0.0, 0.0, 0)
     if workload.gradient_checkpointing:
         # It stops at the last tensor that backward needs: the input of the layer's last product, which is not repeated
         # (torch/utils/checkpoint.py, early stop; what transformers 5 asks for). Reentrant checkpointing repeats it.
         last = layers * hidden * _inner(facts, hidden)
-        kernels_again = layers * LAYER_KERNELS["recomputed"]
+        kernels_again = layers * launched["recomputed"]
         recomputed = Pass(tokens * 2.0 * max(0, blocks - last), tokens * scores, tokens * moved, kernels_again)
     model_flops = tokens * (6.0 * active + 12.0 * layers * hidden * sequence)
     if tower is not None:

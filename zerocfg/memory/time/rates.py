@@ -29,6 +29,9 @@ def exactly(value: float) -> Band:
     return Band(value, value, value)
 
 
+ONCE = exactly(1.0)
+
+
 def taken_by(amount: float, rate: Band) -> Band:
     """Time for ``amount`` at ``rate``: the lowest rate gives the highest time."""
     return Band(amount / rate.high, amount / rate.expected, amount / rate.low)
@@ -41,16 +44,18 @@ def longer(one: Band, other: Band) -> Band:
 
 # Share of the peak that products with weights, and attention kernels, reach in a training step, by architecture: tenth,
 # fiftieth and ninetieth percentile of the calibration rows (llm-foundry, FSDP, 8 to 512 devices). What such a table
-# cannot tell apart (stalls of the host, waiting for the network) is in it. Attention is that of kernels of 2023.
+# cannot tell apart (stalls of the host, waiting for the network) is in it. Attention is that of kernels of early 2023.
 MATMUL = {"8.0": Band(0.596, 0.708, 0.763), "9.0": Band(0.485, 0.560, 0.603)}
 ATTENTION = {"8.0": Band(0.309, 0.327, 0.372), "9.0": Band(0.177, 0.186, 0.193)}
-# Devices without calibration rows: from the lowest to the highest of the others, the middle between them.
-MATMUL_ELSEWHERE = Band(0.485, 0.63, 0.763)
 ATTENTION_ELSEWHERE = Band(0.177, 0.25, 0.372)
-# Ordinary training code (Hugging Face models, kernel by kernel) takes that much longer than the tuned code of the
-# tables above: tenth (at least 1), fiftieth and ninetieth percentile of Qwen's rows with at least 2048 tokens in a
-# micro batch.
-ORDINARY = Band(1.0, 1.14, 1.51)
+# The same with FlashAttention-2, which torch's sdpa has, too: 50 to 73% forward and up to 63% backward on A100
+# (arXiv 2307.08691), 35% on H100 (arXiv 2407.08608). The middle is assumed.
+FLASH_2 = {"8.0": Band(0.45, 0.55, 0.65), "9.0": Band(0.25, 0.30, 0.35)}
+FLASH_2_ELSEWHERE = Band(0.25, 0.40, 0.65)
+# Bytes of memory traffic that one operation of a product waits for: what makes the share of the peak fall as a device's
+# arithmetic outgrows its memory; share = 1 / (1 + BESIDE x operations per byte). Lowest, mean and highest of A100-40GB,
+# A100-80GB and H100; the time of products on each follows from the two others to 7% (benchmarks/time).
+BESIDE = Band(0.0021, 0.0024, 0.0027)
 MATMUL_OF_MEASURED = Band(0.6, 0.75, 0.95)  # of a measured rate of large products: assumed, not validated
 
 # Share of the printed memory bandwidth that element-wise kernels and optimizers reach: assumed.
@@ -74,9 +79,6 @@ LATENCY_BETWEEN_US = Band(20, 50, 150)
 PINNED = Band(0.6, 0.8, 0.9)  # share of one direction of the printed link to the host
 HOST_LINK_GB_S = 32.0  # both directions, PCIe 3
 HOST_MEMORY_GB_S = Band(80, 200, 400)  # of a node
-# One thread, one parameter, the whole step of an offloaded engine (Adam, clipping, copies): 1.4 measured with DeepSpeed
-# 0.19.8 and bf16 on an AMD EPYC, stages 2 and 3. The upper end is assumed.
-HOST_STEP_NS = Band(1.0, 1.4, 5.0)
 HOST_THREADS = Band(1, 1, 8)  # of one rank; accelerate and torchrun set OMP_NUM_THREADS to 1 unless told otherwise
 LAUNCH_US = Band(5, 10, 20)  # of Python and torch for one kernel: assumed
 NVME_READ_GB_S = Band(1.5, 3, 6)  # of a node

@@ -1,9 +1,11 @@
 """Time of one optimizer step, by a roofline: work over rates, named part by named part.
 
-A part says how its seconds were found. Its band comes from the bands of the rates (:mod:`.rates`); the total's is
-the sum of the parts' and so rather wide. Assumed about overlap: ZeRO-3, FSDP and DDP communicate beside the
-computation of the same phase and only what is longer costs time (in the high value half of the computation hides it);
-ZeRO 1 and 2 do so when ``overlap_comm`` is on, ZeRO-0 and the optimizer step never do.
+A part says how its seconds were found. Its band comes from the bands of the rates (:mod:`.rates`); that of the whole
+step from how far published steps lay from the sum of the parts (:mod:`.spread`).
+
+Assumed about overlap: ZeRO-3, FSDP and DDP communicate beside the computation of the same phase and only what is longer
+costs time (in the high value half of the computation hides it); ZeRO 1 and 2 do so
+when ``overlap_comm`` is on, ZeRO-0 and the optimizer step never do.
 
 Not modelled: input pipelines, pipeline bubbles, stragglers, throttling, saving of checkpoints.
 """
@@ -16,19 +18,20 @@ from typing import TYPE_CHECKING
 
 from zerocfg.memory.options import BYTES, Options, TorchOptions, Workload
 from zerocfg.memory.time import rates
+from zerocfg.memory.time.device_rates import GB, TERA, device_rates
 from zerocfg.memory.time.flops import Kernels, Pass, Work, work
-from zerocfg.memory.time.rates import Band, exactly, longer, taken_by
-from zerocfg.memory.time.wire import Collective, Traffic, WireOptions, traffic
+from zerocfg.memory.time.links import Links, from_host, nvme
+from zerocfg.memory.time.measured_spread import HOST_STEP_NS, MEASURED
+from zerocfg.memory.time.rates import ONCE, Band, exactly, longer, taken_by
+from zerocfg.memory.time.spread import Circumstances
+from zerocfg.memory.time.wire import Traffic, WireOptions, traffic
 
 if TYPE_CHECKING:
-    from zerocfg.models.hardware import HardwareProfile, Link
+    from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
 
-GB = 1e9
-TERA = 1e12
 ADAM_BYTES = 28  # through the host's memory for each parameter: four fp32 values read, three written
 DEVICE_ADAM_BYTES = 38  # the same, and the gradient converted, the 16-bit parameter written, the gradient cleared
-SHORT = 2048  # tokens; below, Python and the launches set the pace more than the device
 SWAPPED_BYTES = 12  # master weight and two moments, to NVMe and back
 
 
@@ -40,11 +43,15 @@ class Part:
     seconds: Band
     formula: str
     inputs: tuple[tuple[str, float], ...] = ()
+    on_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """A step: its parts, and what follows from their sum. Rates are those of the expected time."""
+    """A step: its parts, and what follows from their sum. Rates are those of the expected time.
+
+    ``scale``: how many times the parts on the device published steps took, as tuned code would take them.
+    """
 
     parts: tuple[Part, ...]
     tokens: int  # of all ranks
@@ -55,14 +62,33 @@ class StepTime:
     peak_tflops: float
     traffic: Traffic
     notes: tuple[str, ...] = ()
+    scale: Band = ONCE
 
     @property
     def seconds(self) -> Band:
         """The whole step."""
+        return self.scale * self.as_tuned + self.on_host
+
+    @property
+    def as_tuned(self) -> float:
+        """Expected seconds of what is not on the host, if the code were tuned."""
+        return sum(part.seconds.expected for part in self.parts if not part.on_host) / self.scale.expected
+
+    @property
+    def on_host(self) -> Band:
+        """Seconds of the optimizer on the host, there and back."""
         total = exactly(0.0)
         for part in self.parts:
-            total = total + part.seconds
+            total = total + part.seconds if part.on_host else total
         return total
+
+    def compared(self, *, offload: bool) -> float:
+        """Seconds that plans of one run are compared by: with offload they are not to win by a doubtful figure.
+
+        No wider for what is less known: that is so of all plans of the run alike.
+        """
+        ordinary = MEASURED["ordinary"]
+        return self.as_tuned * (ordinary.high if offload else ordinary.expected) + self.on_host.expected
 
     @property
     def tokens_per_second(self) -> float:
@@ -105,29 +131,29 @@ def step_time(
     """The time of one optimizer step. Raises ValueError when the model or the rates of the device are not known."""
     if options.tensor_parallel > 1:
         raise ValueError("how long a step takes is not modelled where ranks share each layer")
-    notes: list[str] = []
     done = work(facts, workload, kernels, width=BYTES[options.precision])
-    notes += done.notes
-    if done.tokens < SHORT:
-        notes.append(
-            f"micro batches below {SHORT} tokens: published runs took 1.3 to 5.6 times as long as expected here"
-        )
+    notes = list(done.notes)
     sent = traffic(facts, options, workload, profile, wire)
     micro = options.gradient_accumulation_steps
-    peak, products, attention = _rates(options, profile)
-    memory = _memory_rate(profile)
+    device = device_rates(
+        profile.accelerator, options.precision, newer=kernels != "fused" and workload.attention != "eager"
+    )
+    products, attention, memory = device.products, device.attention, device.memory
 
     forward = _compute("forward", done.forward, micro, products, attention, memory)
     backward = _compute("backward", done.backward, micro, products, attention, memory)
     recomputed = _compute("recomputation", done.recomputed, micro, products, attention, memory)
     behind = backward.seconds + recomputed.seconds
     parts = [forward, backward, recomputed, _launches(done, forward.seconds + behind, micro)]
-    if kernels == "eager":
-        parts.append(_ordinary(forward.seconds + behind))
-    links = _Links(profile, notes)
-    fetched = _from_host(facts, options, links) * micro
+    links = Links(profile, notes)
+    fetched = from_host(facts, options, links) * micro
     parts += _communication(sent, options, links, fetched, (forward.seconds, behind), micro)
     parts += _optimizer(facts, options, profile, memory, micro, notes)
+    offload = any(part.on_host for part in parts)
+    around = Circumstances(kernels, done.tokens, (facts.num_experts or 0) > 1, device.elsewhere, offload)
+    scale = MEASURED[around.group]
+    parts.append(_slower(parts, scale))
+    notes += [around.why_wide] if around.why_wide else []
     samples = workload.micro_batch * micro * options.world_size
     return StepTime(
         tuple(part for part in parts if part.seconds.high > 0),
@@ -136,35 +162,11 @@ def step_time(
         options.world_size,
         done,
         micro,
-        peak,
+        device.peak,
         sent,
         tuple(notes),
+        scale,
     )
-
-
-def _rates(options: Options | TorchOptions, profile: HardwareProfile) -> tuple[float, Band, Band]:
-    """Peak (TFLOP/s), and the rates (FLOP/s) of products with weights and of attention."""
-    device, precision = profile.accelerator, options.precision
-    printed = {"bf16": device.bf16_tflops, "fp16": device.fp16_tflops, "fp32": device.fp32_tflops}[precision]
-    measured = device.measured_tflops.get(precision)
-    peak = printed or measured
-    if peak is None:
-        raise ValueError(f"the {precision} rate of {device.name} is not known")
-    architecture = device.architecture or ""
-    attention = rates.ATTENTION.get(architecture, rates.ATTENTION_ELSEWHERE) * (peak * TERA)
-    if measured is not None:
-        return peak, rates.MATMUL_OF_MEASURED * (measured * TERA), attention
-    return peak, rates.MATMUL.get(architecture, rates.MATMUL_ELSEWHERE) * (peak * TERA), attention
-
-
-def _memory_rate(profile: HardwareProfile) -> Band:
-    """Bytes per second through the device's memory."""
-    device = profile.accelerator
-    if device.measured_memory_gb_s is not None:
-        return exactly(device.measured_memory_gb_s * GB)
-    if device.memory_gb_s is None:
-        raise ValueError(f"the memory bandwidth of {device.name} is not known")
-    return rates.MEMORY * (device.memory_gb_s * GB)
 
 
 def _compute(name: str, one: Pass, micro: int, products: Band, attention: Band, memory: Band) -> Part:
@@ -201,64 +203,22 @@ def _launches(done: Work, computation: Band, micro: int) -> Part:
     )
 
 
-def _ordinary(computation: Band) -> Part:
-    """Rates come from tuned code; a model whose kernels run one by one is slower than its bytes explain."""
-    slower, base = rates.ORDINARY, computation.expected
+def _slower(parts: list[Part], scale: Band) -> Part:
+    """Rates come from tuned code; what published steps of this kind took beyond it."""
+    base = sum(part.seconds.expected for part in parts if not part.on_host)
+    beyond = Band(*(max(0.0, one - 1) * base for one in (scale.low, scale.expected, scale.high)))
     return Part(
         "slower than tuned code",
-        Band((slower.low - 1) * base, (slower.expected - 1) * base, (slower.high - 1) * base),
-        "computation x (time of ordinary code / time of tuned code - 1)",
-        (("seconds of computation", base), ("time of ordinary code / time of tuned code", slower.expected)),
+        beyond if scale.expected > 1 else exactly(0.0),
+        "seconds on the device x (time of published steps / time of tuned code - 1)",
+        (("seconds on the device", base), ("time of published steps / time of tuned code", scale.expected)),
     )
-
-
-class _Links:
-    """Rates of the links of a profile, in bytes per second of one direction; says once what is not known."""
-
-    def __init__(self, profile: HardwareProfile, notes: list[str]) -> None:
-        self.notes = notes
-        self.profile = profile
-        self.within = self._rate(profile.link_within_node)
-        self.between = self._rate(profile.link_between_nodes)
-        device, host = profile.accelerator, profile.host
-        if host is not None and host.pinned_gb_s is not None:
-            self.host = exactly(host.pinned_gb_s * GB)
-        else:
-            self.host = rates.PINNED * ((device.host_gb_s or rates.HOST_LINK_GB_S) / 2 * GB)
-
-    @staticmethod
-    def _rate(link: Link | None) -> Band | None:
-        if link is not None and link.busbw_gb_s is not None:
-            return exactly(link.busbw_gb_s * GB)
-        if link is None or link.gb_s is None:
-            return None
-        return rates.LINK.get(link.kind, rates.LINK_ELSEWHERE) * (link.gb_s / 2 * GB)
-
-    def seconds(self, one: Collective) -> Band:
-        """A ring is as slow as its slowest hop; each call waits for the latency."""
-        total = exactly(0.0)
-        for size, rate, place in (
-            (one.within, self.within, "within a node"),
-            (one.between, self.between, "between nodes"),
-        ):
-            if size and rate is None:
-                note = f"the link {place} is not known: its share of the communication is left out"
-                if note not in self.notes:
-                    self.notes.append(note)
-            elif size and rate is not None:
-                total = longer(total, taken_by(size, rate))
-        link = self.profile.link_between_nodes if one.between else self.profile.link_within_node
-        if link is not None and link.latency_us is not None:
-            latency = exactly(link.latency_us)
-        else:
-            latency = rates.LATENCY_BETWEEN_US if one.between else rates.LATENCY_WITHIN_US
-        return total + latency * (one.messages * 1e-6)
 
 
 def _communication(
     sent: Traffic,
     options: Options | TorchOptions,
-    links: _Links,
+    links: Links,
     fetched: Band,
     computation: tuple[Band, Band],
     micro: int,
@@ -283,33 +243,6 @@ def _communication(
             formula = f"what is left of ({formula}) beside the computation"
             inputs.append(("seconds of computation beside it", room))
         yield Part(f"communication, {phase}", total, formula, tuple(inputs))
-
-
-def _from_host(facts: ModelFacts, options: Options | TorchOptions, links: _Links) -> Band:
-    """Seconds of one pass in which a rank's own parameters come from the host (or NVMe) where they are kept there."""
-    if isinstance(options, Options):
-        place, ranks = options.offload_param, options.world_size
-    else:
-        place, ranks = ("cpu" if options.cpu_offload else "none"), options.shard_ranks or options.world_size
-    if place == "none":
-        return exactly(0.0)
-    own = (facts.parameters or 0) * BYTES[options.precision] / ranks
-    copied = taken_by(own, links.host)
-    if place == "cpu":
-        return copied
-    beside = min(options.world_size, links.profile.accelerators_per_node)
-    return longer(copied, taken_by(own * beside, _nvme(links.profile)[0]))
-
-
-def _nvme(profile: HardwareProfile) -> tuple[Band, Band]:
-    """Bytes per second of one node, reading and writing: of the fastest mount that was measured."""
-    mounts = profile.host.nvme if profile.host else []
-    reads = [mount.read_gb_s for mount in mounts if mount.read_gb_s is not None]
-    writes = [mount.write_gb_s for mount in mounts if mount.write_gb_s is not None]
-    return (
-        exactly(max(reads) * GB) if reads else rates.NVME_READ_GB_S * GB,
-        exactly(max(writes) * GB) if writes else rates.NVME_WRITE_GB_S * GB,
-    )
 
 
 def _optimizer(
@@ -338,7 +271,7 @@ def _optimizer(
     yield from _host_optimizer(own, copies, BYTES[options.precision], options.world_size, profile, notes)
     if place == "nvme":
         ranks = min(options.world_size, profile.accelerators_per_node)
-        read, write = _nvme(profile)
+        read, write = nvme(profile)
         size = own * SWAPPED_BYTES * ranks
         if profile.host is None or not any(mount.read_gb_s for mount in profile.host.nvme):
             notes.append("the rates of NVMe are not known: assumed")
@@ -347,14 +280,14 @@ def _optimizer(
             taken_by(size, read) + taken_by(size, write),
             "parameters of the node x 12 bytes x (1 / read rate + 1 / write rate)",
             (("parameters of the node", own * ranks), ("read rate", read.expected), ("write rate", write.expected)),
+            on_host=True,
         )
 
 
 def _host_optimizer(
     own: float, copies: int, width: int, world: int, profile: HardwareProfile, notes: list[str]
 ) -> Iterator[Part]:
-    host, link = profile.host, _Links(profile, []).host
-    notes.append("offload to the host: the published runs (2024, host not described) took 2.6 to 3 times as long")
+    host, link = profile.host, Links(profile, []).host
     ranks = min(world, profile.accelerators_per_node)
     if host is not None and host.memory_gb_s is not None:
         memory = exactly(host.memory_gb_s * GB)
@@ -366,8 +299,9 @@ def _host_optimizer(
         taken_by(own * width * copies, link),
         "parameters x bytes x copies / link to the host",
         (("parameters", own), ("copies", copies), ("link to the host", link.expected)),
+        on_host=True,
     )
-    threads, once = rates.HOST_THREADS, rates.HOST_STEP_NS
+    threads, once = rates.HOST_THREADS, HOST_STEP_NS
     computed = Band(once.low / threads.high, once.expected / threads.expected, once.high / threads.low) * (own * 1e-9)
     yield Part(
         "optimizer on the host",
@@ -380,10 +314,12 @@ def _host_optimizer(
             ("threads of a rank", threads.expected),
             ("nanoseconds of one thread for one parameter", once.expected),
         ),
+        on_host=True,
     )
     yield Part(
         "parameters from the host",
         taken_by(own * width, link),
         "parameters x bytes / link to the host",
         (("parameters", own), ("link to the host", link.expected)),
+        on_host=True,
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zerocfg.memory.activations.tracing import Traced
     from zerocfg.memory.overhead import Band
     from zerocfg.memory.predict import Prediction
+    from zerocfg.memory.time.flops import Kernels
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
     from zerocfg.resolve.build import BuildResult
@@ -106,7 +107,7 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         return predict(facts, setting.options, activations.of(setup, setting.workload), device, sampling=sampling)
 
     def slowness(setting: Setting) -> float | None:
-        time = _time(facts, setting, profile)
+        time = _time(facts, setting, profile, setup.kernels)
         return time.seconds.expected / time.tokens if isinstance(time, StepTime) else None
 
     def fuses(options: Options | TorchOptions) -> str:
@@ -136,7 +137,11 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
     nvme = ranks * prediction.estimate.peak("nvme").size
     verdict = verdict_with(judged(prediction), gaps)
     late = untimed(gaps)
-    time = _time(facts, own, profile) if not late else f"it is not modelled with {', '.join(map(str, late))}"
+    time = (
+        _time(facts, own, profile, setup.kernels)
+        if not late
+        else f"it is not modelled with {', '.join(map(str, late))}"
+    )
     notes = [*setup.assumed, *([setup.unknown] if setup.unknown else []), *activations.notes]
     if isinstance(time, StepTime):
         notes += time.notes
@@ -175,12 +180,12 @@ def _samples(setup: Setup) -> str:
     return f"{said}: the {options.tensor_parallel} ranks that share each layer read the same ones"
 
 
-def _time(facts: ModelFacts, setting: Setting, profile: HardwareProfile | None) -> StepTime | str:
+def _time(facts: ModelFacts, setting: Setting, profile: HardwareProfile | None, kernels: Kernels) -> StepTime | str:
     """The time of a step, or why there is none ("" where that is said elsewhere)."""
     if setting.workload is None or profile is None:
         return ""
     try:
-        return step_time(facts, setting.options, setting.workload, profile)
+        return step_time(facts, setting.options, setting.workload, profile, kernels=kernels)
     except ValueError as error:
         return str(error)
 

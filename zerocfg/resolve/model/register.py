@@ -171,6 +171,7 @@ _EVALUATION = Key(
     "arguments", "", BOTH, "at least", "evaluation holds the logits of its batch at once", applies=_evaluates
 )
 _COMPILED = Key("arguments", "", BOTH, _NOT, "a compiled model keeps other activations, and computes faster")
+_INDUCTOR = replace(_COMPILED, touches=MEMORY, effect="a compiled model keeps other activations")
 _GENERATES = Key(
     "arguments",
     "",
@@ -354,7 +355,8 @@ REGISTER: tuple[Key, ...] = (
         "at most",
         "the Trainer takes a smaller micro batch where memory runs out",
     ),
-    *_each(_COMPILED, "torch_compile", "torch_compile_backend", "torch_compile_mode", "torchdynamo"),
+    *_each(_INDUCTOR, "torch_compile", "torch_compile_mode"),
+    *_each(_COMPILED, "torch_compile_backend", "torchdynamo"),
     Key("arguments", "adafactor", MEMORY, _NOT, "its states are counted as those of `optim`"),
     Key("arguments", "per_gpu_train_batch_size", EVERYTHING, _NOT, "another micro batch than is counted"),
     *_each(_EVALUATION, "eval_strategy", "eval_on_start", "per_device_eval_batch_size"),

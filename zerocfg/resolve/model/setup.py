@@ -34,6 +34,7 @@ from zerocfg.resolve.model.sharing import (
 from zerocfg.resolve.model.trl_trainer import GRPO, SFT, trainer_of, trainer_of_arguments
 
 if TYPE_CHECKING:
+    from zerocfg.memory.time.flops import Kernels
     from zerocfg.models.spec import RunSpec
     from zerocfg.run.model import Run
 
@@ -89,7 +90,7 @@ class Setup:
     """``workload`` None: the activations of this run are not known, and ``unknown`` says why.
 
     ``lora``: adapters are trained instead of the model; ``quantised``: how the model is then kept, where not in the
-    dtype of the computation. ``rollouts``: how it samples what it is trained on.
+    dtype of the computation. ``rollouts``: how it samples what it is trained on. ``kernels``: what computes.
     """
 
     options: Options | TorchOptions
@@ -100,6 +101,7 @@ class Setup:
     lora: Adapters | None = None
     quantised: Quantisation | None = None
     rollouts: Rollouts | None = None
+    kernels: Kernels = "eager"
 
 
 def arguments_written(run: Run) -> dict[str, Any]:
@@ -158,7 +160,7 @@ def setup_of(
     lora = _lora(read, precision)
     quantised = _quantised(read, options, precision, model_dtype)
     rollouts = grpo.rollouts(read, model_dtype, lora is not None) if trains == GRPO else None
-    return Setup(options, workload, precision, tuple(read.assumed), unknown, lora, quantised, rollouts)
+    return Setup(options, workload, precision, tuple(read.assumed), unknown, lora, quantised, rollouts, _kernels(read))
 
 
 def setup_of_run(
@@ -209,6 +211,12 @@ def _quantised(
             f"{said} where it is loaded in the 16 bit that it computes in, and `dtype` is {dtype} beside {precision}"
         )
     return Quantisation(bits, bits == 4 and read.flag("use_bnb_nested_quant", False))
+
+
+def _kernels(read: Reader) -> Kernels:
+    """The Trainer compiles where it is told to, or told how (TrainingArguments.__post_init__)."""
+    compiles = read.flag("torch_compile", False) or read.argument("torch_compile_mode") is not None
+    return "compiled" if compiles and read.spec.consumer in ("transformers", "trl") else "eager"
 
 
 def _precision(read: Reader) -> Precision:

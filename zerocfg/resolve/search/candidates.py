@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from zerocfg.resolve.inputs import Inputs
     from zerocfg.resolve.model.activations import Activations
 
-SLOWED = ((512, 2.7), (1024, 1.55), (2048, 1.15), (4096, 1.0))
+SLOWED = ((512, 2.64), (1024, 1.48), (2048, 1.11), (4096, 1.0))
 """Tokens of a micro batch, and how many times as long as expected published steps took, those of 4096 tokens being 1:
 medians of Qwen's rows (benchmarks/time). From 4096 to 32768 tokens the rows of 8 A800 show no further gain."""
 FOR_STATES = 0.675  # of a device, where activations are not known: a tenth for its driver, a quarter of the rest
@@ -78,8 +78,8 @@ class Candidate:
     def seconds_per_token(self) -> float | None:
         """Of the whole job; what plans are compared by.
 
-        Published runs with offload took 2.6 to 3 times as long as expected: of these it is the high end. Micro batches
-        of few tokens took longer as well, see :data:`SLOWED`.
+        Published runs with offload took 2.6 to 3 times as long as tuned code on the device: of these it is the high
+        end. Micro batches of few tokens took longer as well, see :data:`SLOWED`.
         """
         return per_token(self.choice, self.setup, self.time)
 
@@ -189,7 +189,7 @@ class Candidates:
         if setup.workload is None or untimed(gaps):
             return None
         try:
-            return step_time(self.facts, setup.options, setup.workload, profile)
+            return step_time(self.facts, setup.options, setup.workload, profile, kernels=setup.kernels)
         except ValueError:
             return None  # the rates of the device are not known: plans are then ranked without
 
@@ -207,8 +207,8 @@ def per_token(choice: Choice, setup: Setup, time: StepTime | None) -> float | No
     """Seconds of the whole job for one token, as :attr:`Candidate.seconds_per_token` says."""
     if time is None or setup.workload is None:
         return None
-    band, work = time.seconds, setup.workload
-    seconds = band.high if choice.offloads else band.expected
+    work = setup.workload
+    seconds = time.compared(offload=choice.offloads)
     return seconds * slowed(work.micro_batch * work.sequence_length) / time.tokens
 
 

@@ -193,7 +193,7 @@ def _time(facts: ModelFacts, setup: Setup, profile: HardwareProfile | None) -> S
     if profile is None or setup.workload is None:
         return None
     try:
-        return step_time(facts, setup.options, setup.workload, profile)
+        return step_time(facts, setup.options, setup.workload, profile, kernels=setup.kernels)
     except ValueError:
         return None
 

@@ -1,0 +1,22 @@
+"""Written by ``python benchmarks/time/bands.py``, from its rows; not to be edited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zerocfg.memory.time.rates import Band
+
+if TYPE_CHECKING:
+    from zerocfg.memory.time.spread import Group
+
+# Times the seconds of tuned code that published steps took.
+MEASURED: dict[Group, Band] = {
+    "tuned": Band(0.9, 1.0, 1.111),
+    "ordinary": Band(0.814, 1.316, 2.129),
+    "compiled": Band(0.418, 1.147, 4.298),
+    "short": Band(0.479, 1.316, 4.931),
+    "experts": Band(0.479, 1.316, 4.931),
+    "elsewhere": Band(0.479, 1.316, 4.931),
+}
+# One thread, one parameter, the step of an optimizer on the host: from what we measured to what was published.
+HOST_STEP_NS = Band(1.0, 5.644, 25.66)
