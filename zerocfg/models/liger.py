@@ -26,6 +26,7 @@ _NEW: dict[str, str] = {
 FUSED_SINCE: dict[str, str] = {name: release for release, names in _NEW.items() for name in names.split()}
 """By `model_type` of config.json."""
 NEWEST = "0.8.5"
-"""The release with which two ranks trained under ZeRO 2 and 3 of DeepSpeed 0.19.8, as transformers 5.23.0 starts it:
-the same losses to 1e-6 as without it, and no logits (Triton's interpreter, gloo; Llama and Qwen3, tied or not,
-recomputed or not). Under ZeRO-3 earlier ones are reported to stop (Liger-Kernel issues 767 and 1048)."""
+"""The release with which two ranks trained under ZeRO 2 and 3 of DeepSpeed 0.19.8, as transformers 5.23.0 starts it,
+without logits (Triton's interpreter, gloo; Llama and Qwen3, tied or not). An untied Llama under ZeRO-3 had the same
+losses to 1e-6 as without it, recomputed or not. Earlier releases are reported to stop under ZeRO-3 (Liger-Kernel issues
+767 and 1048)."""
