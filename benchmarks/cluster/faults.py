@@ -181,21 +181,25 @@ def never_comes(bench: Bench, row: Row, chance: random.Random) -> None:
 
 
 def rank_killed(bench: Bench, row: Row, chance: random.Random) -> None:
-    """One of the two ranks is killed, as by the kernel."""
+    """One of the two ranks is killed, as by the kernel. A rank that had ended before is none: then sooner."""
     number, row.moment = chance.randrange(2), chance.uniform(0, 8)
-    command = bench.smoke()
-    process = None
+    command, killed = bench.smoke(), False
+    while True:
+        process = None
 
-    def runs() -> bool:
-        nonlocal process
-        process = bench.rank(number)
-        return process is not None
+        def runs() -> bool:
+            nonlocal process
+            process = bench.rank(number)
+            return process is not None
 
-    if until_it(runs, command):
-        time.sleep(row.moment)
-        if process is not None and bench.rank(number) == process:
-            os.kill(process, signal.SIGKILL)
-    row.code, row.told = command.end()
+        if until_it(runs, command):
+            time.sleep(row.moment)
+            if process is not None and (killed := bench.rank(number) == process):
+                os.kill(process, signal.SIGKILL)
+        row.code, row.told = command.end()
+        if killed or row.code != 0:
+            break
+        command, row.moment = bench.smoke(), row.moment / 2
     row.named = row.code == 1 and f"rank {number} " in row.told and "SIGKILL" in row.told
 
 

@@ -42,10 +42,12 @@ def verdict(
     rank: int | None = None,
     certificate: str | None = None,
     interrupted: bool = False,
+    cause: str = "",
+    failed_at: float | None = None,
 ) -> bytes:
     failure = None if passed else {"message": f"told by {node}", "rank": rank}
     data = {"run": "nodes", "passed": passed, "failure": failure}
-    more = {"certificate": certificate, "interrupted": interrupted}
+    more = {"certificate": certificate, "interrupted": interrupted, "cause": cause, "failed_at": failed_at}
     return said(node, event="verdict", passed=passed, text=f"node {node}\n", data=data, **more)
 
 
@@ -74,6 +76,21 @@ def test_all_nodes_passed(run: RunFolder) -> None:
         (verdict(0, False), verdict(1, False, 1), "told by 1"),  # node 0 waited for a rank of node 1
         (verdict(0, False, 0), verdict(1, False, None), "told by 0"),
         (verdict(0, False), verdict(1, False), "told by 0"),
+        # What a rank of node 0 raised is that its partner on node 1 was gone.
+        (verdict(0, False, 0, cause="error", failed_at=1.0), verdict(1, False, 1, cause="killed"), "told by 1"),
+        (verdict(0, False, 0, cause="killed"), verdict(1, False, 1, cause="error", failed_at=1.0), "told by 0"),
+        (verdict(0, False, 0, cause="error", failed_at=2.5), verdict(1, False, 1, cause="memory"), "told by 1"),
+        (
+            verdict(0, False, 0, cause="error", failed_at=2.5),
+            verdict(1, False, 1, cause="error", failed_at=2),
+            "told by 1",
+        ),
+        (
+            verdict(0, False, 0, cause="error", failed_at=2),
+            verdict(1, False, 1, cause="error", failed_at=2.5),
+            "told by 0",
+        ),
+        (verdict(0, False, 0, cause="error", failed_at=2.0), verdict(1, False, cause="launcher"), "told by 0"),
         # Node 0 was asked to end after node 1 had: the disk of node 1 was full.
         (verdict(0, False, interrupted=True), verdict(1, False), "told by 1"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -77,13 +78,18 @@ def _names(seen: Progress, nodes: int) -> list[str]:
     return [*seen.hosts, *(f"node {number}" for number in range(len(seen.hosts), nodes))]
 
 
-def _remoteness(verdict: Event) -> int:
-    """How far from a node its failure began: at one of its ranks, on it, or elsewhere, so that it was asked to end."""
-    data = verdict.get("data")
+def _remoteness(verdict: Event) -> tuple[int, float]:
+    """How far from a node its failure began: at one of its ranks, on it, or elsewhere, so that it was asked to end.
+
+    A rank that raised may have lost a partner that was killed on another node, or that raised sooner (seconds by the
+    clocks of the nodes; it ends before its partners notice).
+    """
+    data, failed_at = verdict.get("data"), verdict.get("failed_at")
     failure = data.get("failure") if isinstance(data, dict) else None
+    at = failed_at if isinstance(failed_at, int | float) else math.inf
     if isinstance(failure, dict) and failure.get("rank") is not None:
-        return 0
-    return 2 if verdict.get("interrupted") is True else 1
+        return int(verdict.get("cause") == "error"), at
+    return 3 if verdict.get("interrupted") is True else 2, at
 
 
 def _problem(seen: Progress, nodes: int) -> str | None:

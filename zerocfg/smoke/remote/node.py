@@ -56,6 +56,8 @@ def run(arguments: list[str], tell: Channel) -> bool:
         "verdict",
         passed=verdict.passed,
         interrupted=verdict.outcome.interrupted,
+        cause=verdict.outcome.kind,
+        failed_at=min((one["error"]["time"] for one in verdict.outcome.reports if "error" in one), default=None),
         text=render(verdict, request.width),
         data=data(verdict),
         certificate=written.read_text(encoding="utf-8") if written is not None else None,
