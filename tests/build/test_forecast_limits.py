@@ -408,7 +408,7 @@ class TestForecast:
         assert not isinstance(_time(one.facts, setting, profile, one.setup.kernels), str)
         assert _time(one.facts, setting, None, "eager") == ""
         setting.workload = None
-        assert _time(one.facts, setting, profile) == ""
+        assert _time(one.facts, setting, profile, "eager") == ""
         unknown = built.inputs.profile.model_copy(update={"host": Host()})  # type: ignore[union-attr]
         built.inputs = replace(built.inputs, profile=unknown)
         assert forecast(built, tracing=False).room is None

@@ -58,10 +58,10 @@ def test_seven_billion_parameters() -> None:
     assert one.excluded.startswith("about as fast, and less likely")
     assert three.excluded.startswith("about as fast, with")
     single = row("7B", BIG, "ZeRO-1, 1 x 16")
-    assert single.excluded == "16% slower" and single.candidate.word == "fits"
+    assert single.excluded == "13% slower" and single.candidate.word == "fits"
     says(f"stage 1 needs {peak(one)} GiB for them ({chance(one)}), stage 2 {peak(two)} ({chance(two)})")
     says(f"Stage 1 fits with one ({peak(single)} GiB)")
-    says(f"equally fast, {tokens(one)}, {tokens(two)} and {tokens(three)} tokens/s", 'still be "16% slower"')
+    says(f"equally fast, {tokens(one)}, {tokens(two)} and {tokens(three)} tokens/s", 'still be "13% slower"')
     sizes = [one.candidate.time.traffic.sent / GIB for one in (single, two, three) if one.candidate.time]
     says(f"Stage 1 sends {sizes[0]:.0f} GiB a step, stage 2 {sizes[1]:.0f}, stage 3 {sizes[2]:.0f}")
     says(f"at least {least('7B', BIG, 'ZeRO-0'):.0f} GiB in DeepSpeed's stage 0")
@@ -71,11 +71,10 @@ def test_seven_billion_parameters_with_40_gb() -> None:
     assert best("7B", SMALL)[STAGE] == 3 and word("7B", SMALL, "ZeRO-2") == "unlikely"
     kept, recomputed = row("7B", SMALL, "ZeRO-3"), row("7B", SMALL, "ZeRO-2, recomputed")
     first = row("7B", SMALL, "ZeRO-3, recomputed")
-    assert recomputed.candidate.choice.micro_batch == 2 and recomputed.candidate.word == "likely" and not first.excluded
+    assert recomputed.candidate.choice.micro_batch == 2 and recomputed.candidate.word == "likely" and not kept.excluded
     says(f"({peak(row('7B', SMALL, 'ZeRO-2'))} GiB of 39.4)", f"({peak(recomputed)} GiB, {chance(recomputed)})")
-    says(f"({tokens(recomputed)} against {tokens(kept)} tokens/s)", f"recomputation is chosen ({peak(first)} GiB)")
-    assert kept.excluded == f"9% faster, and less likely to fit ({chance(kept)})"
-    says(f"is 9% faster in the ranking, and fits with {chance(kept)} only ({peak(kept)} GiB)")
+    says(f"({tokens(recomputed)} against {tokens(kept)} tokens/s)", f"recomputation fits ({peak(first)} GiB)")
+    says(f"is {first.excluded} in the ranking", f"is chosen, which fits with {chance(kept)} only ({peak(kept)} GiB)")
 
 
 def test_the_table_of_batches_contradicts_itself() -> None:
@@ -120,8 +119,9 @@ def test_thirteen_billion_parameters() -> None:
     says(f"fits** ({peak(two)} GiB)", f"{tokens(three)} against {tokens(two)} tokens/s")
     assert two.candidate.choice.micro_batch == 4 and three.candidate.choice.micro_batch == 1
     says(f"In the ranking ZeRO-2 is {two.excluded}")
-    assert best("13B", SMALL) == row("13B", SMALL, "ZeRO-3, recomputed").candidate.choice.settings()
     first = row("13B", SMALL, "ZeRO-3, recomputed")
+    chosen, settings = best("13B", SMALL), first.candidate.choice.settings()
+    assert chosen == {**settings, LIVE: 30_000_000, REUSE: 30_000_000}, "the same, with a lever that costs little"
     says(f"is the fastest ({peak(first)} GiB, {chance(first)})")
     says(f"needs at least {least('13B', SMALL, 'ZeRO-2, recomputed'):.1f} GiB")
 
@@ -132,10 +132,17 @@ def test_thirty_billion_parameters() -> None:
     says(f"2 bytes a parameter are {2 * parameters / GIB:.0f} GiB")
     says(f"ZeRO-2 takes at least {least('30B', BIG, 'ZeRO-2, recomputed'):.0f} GiB even with recomputation")
     one, two = (row("30B", BIG, f"ZeRO-3, {batch}, recomputed") for batch in ("1 x 16", "2 x 8"))
-    assert not one.excluded and one.candidate.word == two.candidate.word == "likely"
+    chosen = job("30B", BIG)[1][0]
+    assert chosen.candidate.choice.settings() == {
+        **one.candidate.choice.settings(),
+        LIVE: 30_000_000,
+        REUSE: 30_000_000,
+    }
+    assert one.candidate.word == two.candidate.word == "likely"
+    says(f"With fewer live parameters it is {chance(chosen)} ({peak(chosen)} GiB)")
     says(f"({peak(one)} GiB with one sample, {chance(one)}; with two {peak(two)}, {chance(two)})")
     offloaded = row("30B", BIG, OFFLOADED)
-    assert offloaded.candidate.word == "fits" and offloaded.excluded == "up to 67% slower"
+    assert offloaded.candidate.word == "fits" and offloaded.excluded == "up to 85% slower"
     says(f"on the host it fits ({peak(offloaded)} GiB) and is {offloaded.excluded}")
 
 
@@ -169,7 +176,7 @@ def test_what_offload_costs() -> None:
     high = max(one.seconds.high for one in times if one)
     says(f"{own.seconds.expected:.1f} s become {expected} as expected, up to {high:.1f} s at the high end")
     for one in times:
-        assert one is not None and abs(one.seconds.high / one.seconds.expected - 1.7) < 0.05
+        assert one is not None and abs(one.seconds.high / one.seconds.expected - 2.5) < 0.1
 
 
 def test_slow_networks() -> None:
@@ -196,7 +203,7 @@ def test_the_stages_differ_by_less_than_counts_at_the_same_micro_batch() -> None
     assert len(known) == 3 and max(known) < min(known) * (1 + ALIKE)
     larger = row("7B", BIG, "ZeRO-2, 2 x 8").candidate.seconds_per_token
     assert larger is not None and known[1] / larger == pytest.approx(SLOWED[2][1])
-    says("counts 2048 tokens in a micro batch as 15% slower than 4096")
+    says("counts 2048 tokens in a micro batch as 11% slower than 4096")
 
 
 def test_the_factors_of_the_ranking_are_what_published_runs_took() -> None:

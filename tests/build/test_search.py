@@ -219,7 +219,7 @@ def test_order_does_not_depend_on_the_order_of_evaluation(many: list[Candidate])
 
 def test_nothing_that_fits_is_faster_by_more_than_counts(many: list[Candidate]) -> None:
     best, *others = ranked(many, "throughput")
-    assert best[0].word == "fits" and best[1] == ""
+    assert best[0].word in ("fits", "likely") and best[1] == ""
     spent = best[0].seconds_per_token
     assert spent is not None
     for one, why in others:
