@@ -252,7 +252,7 @@ class TestActivations:
         def unknown(*_: Any) -> Any:
             raise ValueError("no width")
 
-        monkeypatch.setattr(activations, "by_formula", unknown)
+        monkeypatch.setattr(activations, "timeline_of_rank", unknown)
         one = activations.Activations(FACTS, CONFIG, tracing=False, python=None)
         assert one.of(self.SETUP, Workload(2, 1024)) is one.of(self.SETUP, Workload(4, 1024)) is None
         assert one.notes == ["activations are not known: no width"]

@@ -14,7 +14,7 @@ from tests.build.guides import MODELS, PAGE, PICTURES, between_nodes, chance, jo
 from tests.conftest import ROOT
 from zerocfg.memory.overhead import GIB
 from zerocfg.resolve.search.candidates import SLOWED
-from zerocfg.resolve.search.choice import MICRO, STAGE
+from zerocfg.resolve.search.choice import LIVE, MICRO, REUSE, STAGE
 from zerocfg.resolve.search.ranking import ALIKE
 
 TEXT = PAGE.read_text(encoding="utf-8")

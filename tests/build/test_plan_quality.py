@@ -129,8 +129,9 @@ def test_chosen_plans_come_first_and_offload_last() -> None:
     assert [case["offload"] for case in cases] == [False] * (len(cases) - 9) + [True] * 9
 
 
-def test_the_sweep_is_expected_to_end_within_eight_minutes() -> None:
-    """By the predicted times: a plan's start, its warm-up and its timed steps."""
+def test_the_sweep_is_expected_to_end_within_two_calls() -> None:
+    """By the predicted times: a plan's start, its warm-up and its timed steps. A call ends after nine minutes, the next
+    one goes on; a third of it is offload to a host of which nobody knows how fast it is."""
     total = 0.0
     for one in PREDICTIONS["models"].values():
         plans = {plan["name"]: plan for plan in one["plans"]}
@@ -139,7 +140,7 @@ def test_the_sweep_is_expected_to_end_within_eight_minutes() -> None:
             timed = gpu.LEAST_OFFLOAD if offload else min(gpu.MOST, max(gpu.LEAST, gpu.ENOUGH_S / step + 1))
             start = 3.5 + (one["parameters"] * 4e-9 if offload else 0.0)  # 12 bytes each, page-locked at 3 GB/s
             total += start + step * (timed + (gpu.WARM_UP_OFFLOAD if offload else gpu.WARM_UP))
-    assert total < 450
+    assert total < 2 * 450
 
 
 @pytest.mark.libs

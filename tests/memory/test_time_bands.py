@@ -195,7 +195,7 @@ class TestResults:
         assert {name: [band.low, band.expected, band.high] for name, band in MEASURED.items()} == found["scales"]
         assert [HOST_STEP_NS.low, HOST_STEP_NS.expected, HOST_STEP_NS.high] == found["host step, ns"]
 
-    @pytest.mark.skipif(not POINTS.exists(), reason="the published rows are not here (../shared/data)")
+    @pytest.mark.skipif(not POINTS.exists(), reason="no memory_points.csv here")
     def test_the_scales_are_those_of_the_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks" / "time"), *sys.path])
         bands, validate = importlib.import_module("bands"), importlib.import_module("validate")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -16,12 +18,14 @@ FOLDER = ROOT / "benchmarks" / "gpu"
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
+def script() -> Iterator[ModuleType]:
     spec = importlib.util.spec_from_file_location("gpu_run", FOLDER / "run.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, "gpu_run", module)  # where its dataclasses look their types up
+        spec.loader.exec_module(module)
+        yield module
 
 
 def test_the_table_lists_every_check_and_its_state(script: ModuleType) -> None:
