@@ -27,7 +27,7 @@ def missing() -> str:
 def ray_nodes(cpus: int = 2) -> Iterator[dict[str, str]]:
     """The variables by which a client finds it. Each node has so many ``cpus``; it is a `ray start --block`, which ends
     with its processes."""
-    head, dashboard, client = _free_ports(3)
+    head, dashboard, client, *agents = _free_ports(5)
     ray = [
         sys.executable,
         "-m",
@@ -51,7 +51,12 @@ def ray_nodes(cpus: int = 2) -> Iterator[dict[str, str]]:
     }
     with tempfile.TemporaryDirectory(prefix="zerocfg-ray-", ignore_cleanup_errors=True) as folder:
         first = ["--head", f"--port={head}", f"--dashboard-port={dashboard}", f"--ray-client-server-port={client}"]
-        commands = ([*ray, *first, f"--temp-dir={folder}"], [*ray, f"--address=127.0.0.1:{head}"])
+        # Of two agents at one port, which by default they share, the second takes no job.
+        first_agent, second_agent = (f"--dashboard-agent-listen-port={port}" for port in agents)
+        commands = (
+            [*ray, *first, first_agent, f"--temp-dir={folder}"],
+            [*ray, second_agent, f"--address=127.0.0.1:{head}"],
+        )
         processes: list[subprocess.Popen[bytes]] = []
         address = f"http://127.0.0.1:{dashboard}"
         try:

@@ -97,6 +97,7 @@ SAVED = (
     ),
 )
 PROCESSES = "distributed_type: MULTI_GPU\nnum_processes:%s\nmixed_precision: bf16\n"
+ACCUMULATED = '{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "%s"}'
 FROM_LINE = (
     of("ZC104", "left to a line that nobody knows", {"accelerate.yaml": PROCESSES % ""}).finds(
         "note", "accelerate.yaml:2:15:"
@@ -112,6 +113,11 @@ FROM_LINE = (
             "train.sh": "accelerate launch --config_file accelerate.yaml --num_processes 8 train.py\n",
         },
     ),
+    of("ZC104", "an auto that nobody fills, which ZC415 tells", {"ds.json": ACCUMULATED % "auto"}, "deepspeed"),
+    of("ZC415", "of the batch sizes", {"ds.json": ACCUMULATED % "auto"}, "deepspeed").finds(
+        "error", 'ds.json: "gradient_accumulation_steps": "auto"'
+    ),
+    of("ZC104", "another text", {"ds.json": ACCUMULATED % "four"}, "deepspeed").finds("error", 'ds.json: "four"'),
     of("ZC701", "left to a line that nobody knows", {"accelerate.yaml": "distributed_type: MULTI_GPU\n"}).finds(
         "note", "accelerate.yaml"
     ),
