@@ -204,14 +204,19 @@ def rank_killed(bench: Bench, row: Row, chance: random.Random) -> None:
 
 
 def scancel(bench: Bench, row: Row, chance: random.Random) -> None:
-    """Somebody else cancels the job."""
+    """Somebody else cancels the job. One that had ended before is none: then sooner."""
     row.moment = chance.uniform(0, 12)
-    command = bench.smoke()
-    if until_it(bench.jobs, command):
-        time.sleep(row.moment)
-        for one in bench.jobs():
-            bench.nodes.run("scancel", one)
-    row.code, row.told = command.end()
+    while True:
+        command, cancelled = bench.smoke(), False
+        if until_it(bench.jobs, command):
+            time.sleep(row.moment)
+            for one in bench.jobs():
+                bench.nodes.run("scancel", one)
+                cancelled = True
+        row.code, row.told = command.end()
+        if cancelled or row.code != 0:
+            break
+        row.moment /= 2
     row.named = row.code == 2 and "the job was cancelled" in row.told
 
 
