@@ -288,6 +288,7 @@ class Run:
     ``framework_recipe``   the recipe of a framework around the Trainer, with keys of its own (`zerocfg.run.frameworks`)
     ``entry_point``        the file that the run starts
     ``script``             what the code of the training script says
+    ``own_elsewhere``      where no script is known, the options that other scripts of the project declare by themselves
     ``flags``              options of the launcher
     ``arguments``          options of the training script by name without dashes, UNKNOWN where the value is not known;
                            literal arguments of its TrainingArguments are among them, with their place in the code
@@ -315,6 +316,7 @@ class Run:
     launch_file: SourceFile | None = None
     entry_point: FilePath | None = None
     script: Script | None = None
+    own_elsewhere: frozenset[str] = frozenset()
     flags: Mapping[str, Setting] = field(default_factory=dict)
     arguments: Mapping[str, Setting] = field(default_factory=dict)
     arguments_whole: bool | None = None

@@ -98,6 +98,33 @@ SAVED = (
 )
 PROCESSES = "distributed_type: MULTI_GPU\nnum_processes:%s\nmixed_precision: bf16\n"
 ACCUMULATED = '{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "%s"}'
+
+
+def unread(code: str, why: str, declared: str, line: str) -> Near:
+    """A recipe that no line names, beside another whose script declares an option by itself."""
+    recipe = "output_dir: out\nper_device_train_batch_size: 1\nlearning_rate: 1.0e-5\n"
+    script = (
+        "from dataclasses import dataclass\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n\n\n"
+        f"@dataclass\nclass Own:\n    {declared}: int | None = None\n\n\n"
+        "own, args = HfArgumentParser((Own, TrainingArguments)).parse_yaml_file('first.yaml')\n"
+        "Trainer(model=None, args=args).train()\n"
+    )
+    files = {"train.py": script, "train.sh": "torchrun train.py first.yaml\n", "first.yaml": recipe}
+    return of(code, why, {**files, "other/second.yaml": recipe + line})
+
+
+ELSEWHERE = (
+    unread(
+        "ZC841", "a script of the project declares it", "gradient_acumulation_steps", "gradient_acumulation_steps: 2\n"
+    ),
+    unread("ZC841", "no script of the project declares it", "own_steps", "gradient_acumulation_steps: 2\n").finds(
+        "warning", "other/second.yaml: gradient_acumulation_steps"
+    ),
+    unread("ZC801", "a script of the project declares it", "evaluation_strategy", "evaluation_strategy: steps\n"),
+    unread("ZC801", "no script of the project declares it", "own", "evaluation_strategy: steps\n").finds(
+        "note", "other/second.yaml: evaluation_strategy", "5.23.0"
+    ),
+)
 FROM_LINE = (
     of("ZC104", "left to a line that nobody knows", {"accelerate.yaml": PROCESSES % ""}).finds(
         "note", "accelerate.yaml:2:15:"
@@ -221,7 +248,7 @@ SCHEDULE = (
 )
 
 
-@pytest.mark.parametrize("row", rows((*COMPLETED, *SAVED, *FROM_LINE, *READ_BY, *LINES, *SCHEDULE)))
+@pytest.mark.parametrize("row", rows((*COMPLETED, *SAVED, *ELSEWHERE, *FROM_LINE, *READ_BY, *LINES, *SCHEDULE)))
 def test_evidence(row: Near, tmp_path: Path) -> None:
     judge(row, tmp_path)
 

@@ -1,11 +1,12 @@
-"""Recipes that no launch line names take the reader of those in their tree that lines do name."""
+"""Recipes that no launch line names: they take the reader of those in their tree that lines do name, and any script of
+the project may be the one that reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from zerocfg.record import replace
 from zerocfg.run.model import Origin, ReaderEvidence, Run, Script, SourceFile, original
 from zerocfg.source import disk
 
@@ -37,6 +38,15 @@ def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
     return replace(
         run, consumer=first.consumer, recipe_reader=first.recipe_reader, reader_evidence=evidence, script=script
     )
+
+
+def with_options_elsewhere(runs: Sequence[Run]) -> list[Run]:
+    """The runs, those of recipes whose script is not known with the options that scripts of other runs declare."""
+    own = frozenset[str]().union(*(run.script.own for run in runs if run.script is not None))
+    return [
+        replace(run, own_elsewhere=own) if own and run.recipe is not None and run.script is None else run
+        for run in runs
+    ]
 
 
 def _script_of(lines: Sequence[Run]) -> Script | None:
