@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from zerocfg.cli.linting.job import Job
+from zerocfg.cli.settings import Settings
 from zerocfg.linter.engine import lint_runs
+from zerocfg.linter.selection import Selection
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions
@@ -272,3 +275,35 @@ def test_said(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     found = lint_runs(with_versions(runs, {})).diagnostics
     said = [(one.code, one.severity.value, one.span.file.name) for one in found if one.severity.value != "note"]
     assert said == expected
+
+
+NO_SIZE = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}\n'
+ENGINE = (
+    "import deepspeed\n\n\ndef engine(model, read, cfg):\n    base = {%s: cfg.size}\n    base.update(read)\n"
+    "    return deepspeed.initialize(model=model, config=base)\n"
+)
+MICRO = '"train_micro_batch_size_per_gpu"'
+
+
+@pytest.mark.parametrize("asked", [".", "ds.json"])
+@pytest.mark.parametrize(
+    ("size", "line", "expected"),
+    [
+        (MICRO, "", []),
+        ("'train_batch_size'", "", []),
+        ('"gradient_clipping"', "", ["error"]),
+        ('"per_device_train_batch_size"', "", ["error"]),
+        (MICRO, "torchrun train.py --output_dir out --bf16 --deepspeed ds.json\n", ["error"]),
+    ],
+)
+def test_a_batch_size_that_code_of_the_project_may_add(
+    size: str, line: str, expected: list[str], asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody shows who reads the config; where a line does, it is the Trainer, which adds none."""
+    files = {"ds.json": NO_SIZE, "own/engine.py": ENGINE % size, "train.py": PARSED, "train.sh": line}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    found = Job([Path(asked)], Settings(), Selection(select=("ZC205",)), root=tmp_path).lint().diagnostics
+    assert [one.severity.value for one in found] == expected

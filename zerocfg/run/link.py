@@ -67,10 +67,11 @@ def find_runs(
 
         with contain(contained, "read the scripts that no launch line starts"):
             runs += standalone_runs(followed, known, runs)
-    if any(run.recipe is not None and run.script is None for run in runs):
-        from zerocfg.run.linking.sibling_recipes import with_options_elsewhere
+    code = [file for file in pool.values() if file.kind == "script" and (skip is None or not skip(file))]
+    if code or any(run.script is not None for run in runs):
+        from zerocfg.run.linking.sibling_recipes import with_names_elsewhere
 
-        runs = with_options_elsewhere(runs)
+        runs = with_names_elsewhere(runs, code)
     named = {disk.real(file.path) for file in asked.values() if file.kind == "script" and file.path}
     wanted = [
         run

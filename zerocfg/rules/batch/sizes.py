@@ -147,7 +147,7 @@ def _smaller(run: Run) -> Fix | None:
 
 @rule("ZC205", "batch-missing", Severity.ERROR)
 def batch_missing(run: Run) -> Iterator[Finding]:
-    if tuned(run) or changed_before(run):
+    if tuned(run) or changed_before(run) or _added_elsewhere(run):
         return
     ds = deepspeed(run)
     if run.consumer is None and ds.section and ds.get(TRAIN) is None and ds.get(MICRO) is None:
@@ -170,3 +170,9 @@ def batch_missing(run: Run) -> Iterator[Finding]:
         if run.deepspeed is not None:
             finding.location = ds.at()
         yield finding
+
+
+def _added_elsewhere(run: Run) -> bool:
+    """Whether nobody shows who reads the config, and code of the project names a batch size, which it may add."""
+    alone = run.launch is None and run.spec is None and run.script is None
+    return alone and bool({TRAIN, MICRO} & run.own_elsewhere)

@@ -3,11 +3,12 @@ the project may be the one that reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from zerocfg.record import replace
 from zerocfg.run.model import Origin, ReaderEvidence, Run, Script, SourceFile, original
+from zerocfg.run.stages.batches import MICRO, TRAIN
 from zerocfg.source import disk
 
 FEWEST = 2
@@ -40,13 +41,15 @@ def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
     )
 
 
-def with_options_elsewhere(runs: Sequence[Run]) -> list[Run]:
-    """The runs, those of recipes whose script is not known with the options that scripts of other runs declare."""
-    own = frozenset[str]().union(*(run.script.own for run in runs if run.script is not None))
-    return [
-        replace(run, own_elsewhere=own) if own and run.recipe is not None and run.script is None else run
-        for run in runs
-    ]
+def with_names_elsewhere(runs: Sequence[Run], scripts: Iterable[SourceFile]) -> list[Run]:
+    """The runs, those whose script is not known with what any script of the project may bring: the options that the
+    ``runs`` declare, and the batch sizes that the text of ``scripts`` names."""
+    options = frozenset[str]().union(*(run.script.own for run in runs if run.script is not None))
+    code = [file.source.text for file in scripts]
+    found = options | {
+        name for name in (TRAIN, MICRO) if any(f'"{name}"' in text or f"'{name}'" in text for text in code)
+    }
+    return [replace(run, own_elsewhere=found) if found and run.script is None else run for run in runs]
 
 
 def _script_of(lines: Sequence[Run]) -> Script | None:
