@@ -279,28 +279,32 @@ def test_said(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 NO_SIZE = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}\n'
 ENGINE = (
-    "import deepspeed\n\n\ndef engine(model, read, cfg):\n    base = {%s: cfg.size}\n    base.update(read)\n"
-    "    return deepspeed.initialize(model=model, config=base)\n"
+    "import deepspeed\n\n\ndef engine(model, read, cfg):\n    base = {'steps_per_print': 1}\n    %s\n"
+    "    base.update(read)\n    return deepspeed.initialize(model=model, config=base)\n"
 )
 MICRO = '"train_micro_batch_size_per_gpu"'
 
 
 @pytest.mark.parametrize("asked", [".", "ds.json"])
 @pytest.mark.parametrize(
-    ("size", "line", "expected"),
+    ("code", "line", "expected"),
     [
-        (MICRO, "", []),
-        ("'train_batch_size'", "", []),
-        ('"gradient_clipping"', "", ["error"]),
-        ('"per_device_train_batch_size"', "", ["error"]),
-        (MICRO, "torchrun train.py --output_dir out --bf16 --deepspeed ds.json\n", ["error"]),
+        (f"base = {{{MICRO}: cfg.size}}", "", []),
+        ("base['train_batch_size']=cfg.size", "", []),
+        (f"base[{MICRO}] = 'automatic'", "", []),
+        (f"base = {{{MICRO}: 'auto'}}", "", ["error"]),
+        (f"assert base[{MICRO}] == cfg.size", "", ["error"]),
+        (f"cfg.size = base[{MICRO}]", "", ["error"]),
+        ("base['gradient_clipping'] = cfg.size", "", ["error"]),
+        ("base['per_device_train_batch_size'] = cfg.size", "", ["error"]),
+        (f"base[{MICRO}] = cfg.size", "torchrun train.py --output_dir out --bf16 --deepspeed ds.json\n", ["error"]),
     ],
 )
 def test_a_batch_size_that_code_of_the_project_may_add(
-    size: str, line: str, expected: list[str], asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    code: str, line: str, expected: list[str], asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody shows who reads the config; where a line does, it is the Trainer, which adds none."""
-    files = {"ds.json": NO_SIZE, "own/engine.py": ENGINE % size, "train.py": PARSED, "train.sh": line}
+    files = {"ds.json": NO_SIZE, "own/engine.py": ENGINE % code, "train.py": PARSED, "train.sh": line}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")

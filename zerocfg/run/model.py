@@ -288,8 +288,8 @@ class Run:
     ``framework_recipe``   the recipe of a framework around the Trainer, with keys of its own (`zerocfg.run.frameworks`)
     ``entry_point``        the file that the run starts
     ``script``             what the code of the training script says
-    ``own_elsewhere``      where no script is known, what those of the project may bring: options that they declare by
-                           themselves, batch sizes of DeepSpeed that their code names
+    ``own_elsewhere``      of configs by themselves, which any script of the project may read: the options that those
+                           declare, and the batch sizes of DeepSpeed that their code puts in
     ``flags``              options of the launcher
     ``arguments``          options of the training script by name without dashes, UNKNOWN where the value is not known;
                            literal arguments of its TrainingArguments are among them, with their place in the code

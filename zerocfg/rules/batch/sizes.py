@@ -173,6 +173,5 @@ def batch_missing(run: Run) -> Iterator[Finding]:
 
 
 def _added_elsewhere(run: Run) -> bool:
-    """Whether nobody shows who reads the config, and code of the project names a batch size, which it may add."""
-    alone = run.launch is None and run.spec is None and run.script is None
-    return alone and bool({TRAIN, MICRO} & run.own_elsewhere)
+    """Whether nobody shows who reads the config, and code of the project puts a batch size into one."""
+    return bool({TRAIN, MICRO} & run.own_elsewhere)

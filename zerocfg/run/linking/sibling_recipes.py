@@ -3,6 +3,7 @@ the project may be the one that reads them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from zerocfg.source import disk
 
 FEWEST = 2
 """The least number of recipes in the tree that lines must name."""
+_SIZE = re.compile(rf"""["']({TRAIN}|{MICRO})["']\s*(?::|\]\s*=(?!=))\s*(?!["']auto\b)[^\s]""")
+"""A batch size of DeepSpeed that code gives a dict."""
 
 
 def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
@@ -42,14 +45,16 @@ def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
 
 
 def with_names_elsewhere(runs: Sequence[Run], scripts: Iterable[SourceFile]) -> list[Run]:
-    """The runs, those whose script is not known with what any script of the project may bring: the options that the
-    ``runs`` declare, and the batch sizes that the text of ``scripts`` names."""
+    """The runs, those of configs by themselves with what any script of the project may bring: the options that the
+    scripts of the ``runs`` declare, and the batch sizes that the code of ``scripts`` puts in, other than "auto"."""
     options = frozenset[str]().union(*(run.script.own for run in runs if run.script is not None))
-    code = [file.source.text for file in scripts]
-    found = options | {
-        name for name in (TRAIN, MICRO) if any(f'"{name}"' in text or f"'{name}'" in text for text in code)
-    }
-    return [replace(run, own_elsewhere=found) if found and run.script is None else run for run in runs]
+    found = options.union(*(_SIZE.findall(file.source.text) for file in scripts))
+    return [replace(run, own_elsewhere=found) if found and _by_itself(run) else run for run in runs]
+
+
+def _by_itself(run: Run) -> bool:
+    """Whether neither a line nor a spec starts something with the configs, and no script is known to read them."""
+    return run.launch is None and run.spec is None and run.script is None
 
 
 def _script_of(lines: Sequence[Run]) -> Script | None:
