@@ -98,6 +98,7 @@ def test_a_precision_counts_where_the_engine_has_none_of_its_own() -> None:
     assert one.source == "'bf16'"
 
 
+@pytest.mark.libs
 def test_variables_that_are_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """accelerate's own plugin reads the same from them as from none; the shapes are nothing without a backend."""
     from accelerate.utils import TorchDynamoPlugin
