@@ -71,6 +71,7 @@ SAYS = {
     "auto-unfilled": "not found in kwargs",
     "batch-type": "TypeError",
     "offload-optimizer-null": "has no attribute 'get'",
+    "ds-batch-auto": "TypeError",
     "ds-batch-type": "TypeError",
     "ds-batch-mismatch": "Check batch related parameters",
     "ds-batch-missing": "needs to be provided",

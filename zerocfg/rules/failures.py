@@ -39,6 +39,7 @@ _KINDS = {
     "ZC409": "ds-allreduce-sum",
     "ZC411": "ds-zero-missing",
     "ZC412": "save-only-model-best auto-find-batch-size-zero3",
+    "ZC415": "ds-batch-auto",
     # offload
     "ZC506": "nvme-path-dead",
     "ZC511": "offload-optimizer-null",

@@ -69,9 +69,9 @@ def find_runs(
             runs += standalone_runs(followed, known, runs)
     code = [file for file in pool.values() if file.kind == "script" and (skip is None or not skip(file))]
     if code or any(run.script is not None for run in runs):
-        from zerocfg.run.linking.sibling_recipes import with_names_elsewhere
+        from zerocfg.run.linking.sibling_recipes import with_what_is_elsewhere
 
-        runs = with_names_elsewhere(runs, code)
+        runs = with_what_is_elsewhere(runs, code)
     named = {disk.real(file.path) for file in asked.values() if file.kind == "script" and file.path}
     wanted = [
         run

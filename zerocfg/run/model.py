@@ -288,8 +288,8 @@ class Run:
     ``framework_recipe``   the recipe of a framework around the Trainer, with keys of its own (`zerocfg.run.frameworks`)
     ``entry_point``        the file that the run starts
     ``script``             what the code of the training script says
-    ``own_elsewhere``      of configs by themselves, which any script of the project may read: the options that those
-                           declare, and the batch sizes of DeepSpeed that their code puts in
+    ``options_elsewhere``  of configs by themselves: the options that scripts of the project have, which may read them
+    ``size_elsewhere``     of configs by themselves: whether code of the project gives a DeepSpeed config its batch size
     ``flags``              options of the launcher
     ``arguments``          options of the training script by name without dashes, UNKNOWN where the value is not known;
                            literal arguments of its TrainingArguments are among them, with their place in the code
@@ -317,7 +317,8 @@ class Run:
     launch_file: SourceFile | None = None
     entry_point: FilePath | None = None
     script: Script | None = None
-    own_elsewhere: frozenset[str] = frozenset()
+    options_elsewhere: frozenset[str] = frozenset()
+    size_elsewhere: bool = False
     flags: Mapping[str, Setting] = field(default_factory=dict)
     arguments: Mapping[str, Setting] = field(default_factory=dict)
     arguments_whole: bool | None = None

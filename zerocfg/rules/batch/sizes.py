@@ -147,7 +147,7 @@ def _smaller(run: Run) -> Fix | None:
 
 @rule("ZC205", "batch-missing", Severity.ERROR)
 def batch_missing(run: Run) -> Iterator[Finding]:
-    if tuned(run) or changed_before(run) or _added_elsewhere(run):
+    if tuned(run) or changed_before(run) or run.size_elsewhere:
         return
     ds = deepspeed(run)
     if run.consumer is None and ds.section and ds.get(TRAIN) is None and ds.get(MICRO) is None:
@@ -170,8 +170,3 @@ def batch_missing(run: Run) -> Iterator[Finding]:
         if run.deepspeed is not None:
             finding.location = ds.at()
         yield finding
-
-
-def _added_elsewhere(run: Run) -> bool:
-    """Whether nobody shows who reads the config, and code of the project puts a batch size into one."""
-    return bool({TRAIN, MICRO} & run.own_elsewhere)

@@ -13,7 +13,7 @@ from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.issues import KeyIssue, issues, python_word
 from zerocfg.rules.key import from_origin
 from zerocfg.rules.repairs import as_section, repaired
-from zerocfg.run.model import Failure, Origin, Run
+from zerocfg.run.model import Origin, Run
 from zerocfg.run.stages.options import PRECISIONS
 from zerocfg.source.node import Scalar, dotted
 
@@ -63,8 +63,6 @@ def _unsaid(run: Run, code: str) -> Iterator[Finding]:
     loose = {(id(key.file), key.path): key for key in issues(run, "raw-type")}
     for failure in failures(run, code):
         place = failure.places[0] if failure.places else None
-        if _left_to_filler(run, failure):
-            continue
         # A word of the launch line is ZC711's matter.
         if place is None or (place.kind not in ("flag", "environment") and (id(place.file), place.path) not in said):
             finding = reported(run, failure, where="value")
@@ -75,24 +73,11 @@ def _unsaid(run: Run, code: str) -> Iterator[Finding]:
             yield finding
 
 
-def _left_to_filler(run: Run, failure: Failure) -> bool:
-    """Whether a batch size is "auto", of which ZC415 says that nobody fills it."""
-    if failure.kind != "ds-batch-type" or run.consumer != "deepspeed":
-        return False
-    return any(scalar.value == "auto" for scalar in map(_scalar, failure.places) if scalar is not None)
-
-
 def _left_to_line(run: Run, place: Origin) -> bool:
     """Whether a file that no known line starts a job with leaves a number to that line: `num_processes: null`."""
-    scalar = _scalar(place)
-    counts = place.path in (("num_processes",), ("num_machines",))
-    return run.launch is None and counts and scalar is not None and scalar.value is None
-
-
-def _scalar(place: Origin) -> Scalar | None:
-    """What stands at a place of a file."""
     node = place.file.document.get(place.path) if place.file is not None and place.file.document else None
-    return node if isinstance(node, Scalar) else None
+    counts = place.path in (("num_processes",), ("num_machines",))
+    return run.launch is None and counts and isinstance(node, Scalar) and node.value is None
 
 
 _STOPPING = ("unknown-crash", "removed", "type", "range", "choice", "null", "section-type")

@@ -1,10 +1,10 @@
-"""Recipes that no launch line names: they take the reader of those in their tree that lines do name, and any script of
-the project may be the one that reads them."""
+"""Configs that no launch line names: recipes take the reader of those in their tree that lines do name, and any script
+of the project may be the one that reads them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from zerocfg.record import replace
@@ -14,8 +14,8 @@ from zerocfg.source import disk
 
 FEWEST = 2
 """The least number of recipes in the tree that lines must name."""
-_SIZE = re.compile(rf"""["']({TRAIN}|{MICRO})["']\s*(?::|\]\s*=(?!=))\s*(?!["']auto\b)[^\s]""")
-"""A batch size of DeepSpeed that code gives a dict."""
+_SIZE = re.compile(rf"""["'](?:{TRAIN}|{MICRO})["']\s*(?::|\]\s*=(?!=))\s*(?!["']auto\b)[^\s]""")
+"""A batch size that code gives a dict. A look at the text: such code is reached by no line that is known."""
 
 
 def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
@@ -44,12 +44,14 @@ def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
     )
 
 
-def with_names_elsewhere(runs: Sequence[Run], scripts: Iterable[SourceFile]) -> list[Run]:
-    """The runs, those of configs by themselves with what any script of the project may bring: the options that the
-    scripts of the ``runs`` declare, and the batch sizes that the code of ``scripts`` puts in, other than "auto"."""
+def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -> list[Run]:
+    """The runs, those of configs by themselves with what may come from any script of the project: the options that the
+    scripts of the ``runs`` declare, and a batch size, other than "auto", that the text of ``scripts`` puts in."""
+    if not any(map(_by_itself, runs)):
+        return list(runs)
     options = frozenset[str]().union(*(run.script.own for run in runs if run.script is not None))
-    found = options.union(*(_SIZE.findall(file.source.text) for file in scripts))
-    return [replace(run, own_elsewhere=found) if found and _by_itself(run) else run for run in runs]
+    size = any(_SIZE.search(file.source.text) for file in scripts)
+    return [replace(run, options_elsewhere=options, size_elsewhere=size) if _by_itself(run) else run for run in runs]
 
 
 def _by_itself(run: Run) -> bool:

@@ -36,7 +36,10 @@ def batch(config: Config, world_size: Setting) -> tuple[dict[str, Setting], list
     texts = [name for name, value in values.items() if isinstance(value, (str, list, dict))]
     if texts:
         message = f"{texts[0]} is {values[texts[0]]!r}; DeepSpeed calculates with it"
-        return settings, [Failure("ds-batch-type", "parse", message, (settings[texts[0]].origin,))]
+        place = (settings[texts[0]].origin,)
+        if values[texts[0]] == "auto":
+            return settings, [Failure("ds-batch-auto", "parse", message, place)]
+        return settings, [Failure("ds-batch-type", "parse", message, place)]
     try:
         filled = _fill_batch(values, world_size.value)
     except ZeroDivisionError:
