@@ -217,6 +217,16 @@ def test_generated_configs(shard: int, count: Callable[[str, int], None]) -> Non
     assert 0 < sum(seen) < len(seen)
 
 
+@pytest.mark.parametrize(("name", "refused"), [("bf16", False), ("bfloat16", True)])
+def test_a_section_that_is_null(name: str, refused: bool) -> None:
+    """DeepSpeed 0.19.8 looks `bf16` up and unpacks `bfloat16`: `argument after ** must be a mapping, not NoneType`."""
+    tree = {"train_micro_batch_size_per_gpu": 1, name: None}
+    told = by_catalog(tree, load_schema("deepspeed"))
+    assert [bool(told), bool(by_model(tree, MODELS["deepspeed"])[1]), bool(by_validator(tree, "deepspeed"))] == [
+        refused
+    ] * 3
+
+
 def twice(section: Keys, tree: dict[str, Any], schema: Schema) -> bool:
     """Whether a key stands under two of its names: DeepSpeed's typed sections refuse that, and linting misses it."""
     keys = [section.key(name) for name in tree]

@@ -212,8 +212,13 @@ def _entries(model: type[Section], data: dict[str, object]) -> dict[str, object]
         elif name != written and data.get(name) is not None:
             found[written] = value  # nobody reads it under this name
         elif not _absent(model, name, value, other_name=name != written):
-            found[name] = value
+            passed_on = value is None and name != written and keys_of(model)[name].section is not None
+            found[name] = _PASSED_ON if passed_on else value
     return found
+
+
+_PASSED_ON = object()
+"""Stands for a null that the library unpacks as a section, which no section takes, even if it may be null."""
 
 
 def _absent(model: type[Section], name: str, value: object, *, other_name: bool) -> bool:

@@ -92,7 +92,7 @@ class _Compiler:
 
     def section(self, model: type[Section]) -> dict[str, Any]:
         properties: dict[str, dict[str, Any]] = {}
-        others: dict[str, object] = {}
+        others: dict[str, dict[str, Any]] = {}
         required: list[str] = []
         for name, field in model.model_fields.items():
             properties[name] = self.key(model, name, field)
@@ -101,6 +101,8 @@ class _Compiler:
             for alias in written_as(model, name):
                 facts = {**properties[name].get("x-zerocfg", {}), "read_as": name}
                 others[alias] = {**properties[name], "description": f"Read as {name}.", "x-zerocfg": facts}
+                if "$ref" in properties[name]:
+                    others[alias]["type"] = "object"  # the library unpacks it even where it is null
         facts = {fact: value for fact in _SECTION_FACTS if (value := getattr(model, fact))}
         text = " ".join((model.__dict__.get("__doc__") or "").split())
         schema: dict[str, object] = {
