@@ -362,8 +362,7 @@ def test_reads_of_fsdp_2(reshard: bool, group: Any) -> None:
     for module in (model[0], model):
         fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard, offload_policy=offload)
     assert torch_engines.kind(model) == "fsdp"
-    acting, parsed = torch_engines.fsdp(model)
-    assert parsed == {}
+    acting = torch_engines.fsdp(model)
     assert acting == {
         "fsdp_config.fsdp_version": 2,
         "fsdp_config.fsdp_transformer_layer_cls_to_wrap": "TransformerEncoderLayer",
@@ -394,7 +393,7 @@ def test_reads_of_fsdp_1(group: Any) -> None:
     )
     apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, layer))
     assert torch_engines.kind(model) == "fsdp"
-    acting, _ = torch_engines.fsdp(model)
+    acting = torch_engines.fsdp(model)
     planned = {
         "version": 1,
         "sharding_strategy": "NO_SHARD",  # torch makes that of every strategy on one rank

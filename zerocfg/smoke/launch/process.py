@@ -45,6 +45,8 @@ class Outcome:
     """``failure`` is None when every rank came to its end; ``rank`` and ``detail`` tell of the one that failed.
 
     ``kind`` of failure: as `cause.Cause`. ``compiled``: of the ``seconds``, those in which a rank compiled operators.
+    ``cut``: what ended a run whose planned training was over, saved and read back before: no failure, but the parts
+    after it have no result.
     """
 
     reports: list[RankReport]
@@ -55,6 +57,7 @@ class Outcome:
     interrupted: bool = False
     kind: str | None = None
     compiled: float = 0.0
+    cut: str | None = None
 
 
 def environment(device: str, own: bool = False) -> dict[str, str]:
@@ -165,7 +168,9 @@ class _Run:
             )
         )
         outcome = Outcome(reports, seconds=seconds, interrupted=bool(self.stop), compiled=self.compiling.seconds)
-        if found is not None:
+        if found is not None and not self.stop and reports and all(report.get("trained") for report in reports):
+            outcome.cut = found.text
+        elif found is not None:
             outcome.failure, outcome.kind, outcome.rank = found.text, found.kind, found.rank
             outcome.detail = found.detail
         return outcome
@@ -190,7 +195,7 @@ class _Run:
                 self._ask()
                 return now >= deadline
             seen = self._reports()
-            if any("error" in report for report in seen):
+            if any("error" in report or "apart" in report for report in seen):
                 patience = min(patience, now + PATIENCE)
             elif self.vanished is None:
                 self.vanished = next((rank for rank, report in enumerate(seen) if _vanished(report)), None)

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from . import compiling, fsdp_on_cpu, parts, sharing
+from . import compiling, fsdp_on_cpu, machine, parts, sharing
 from .job import Job
 from .report import Report
 from .trial import Trial
@@ -26,17 +26,21 @@ def main() -> None:
     job = Job.read(Path(sys.argv[1]))
     report = Report(Path(job.reports))
     with report.recording():
+        report.fence.measure("versions", machine.see_versions, report)
+        report.phase("import")
         if job.share is not None:
             sharing.join(job.share, job.device)
-        compiling.follow(importlib.import_module("torch.utils.cpp_extension"), Path(job.reports))
+        report.fence.measure("compile watcher", compiling.follow_extensions, Path(job.reports))
         if job.device == "cpu":
             fsdp_on_cpu.allow()
         name = LOOPS[job.consumer] if job.trainer is None else "trl_loop"
         loop = importlib.import_module(f".loops.{name}", __package__)
         watch = Watch(job, report)
         watch.finish(loop.train(job, watch, Trial.planned(job)))
-        parts.run(job, report, loop, watch)
         if job.nodes > 1:
+            report.exchange()
+        parts.run(job, report, loop, watch)
+        if job.nodes > 1 and set(job.parts) - {"train"}:
             report.exchange()
 
 

@@ -1,8 +1,9 @@
 """What a rank sends in one optimizer step: calls, bytes and seconds of every kind of collective, under any engine.
 
 The collectives are seen where torch dispatches them (``c10d::allreduce_`` and its siblings), below DeepSpeed, FSDP and
-the reducer of DDP, whatever the backend. Each is waited for at once, because that is when its time is known: nothing
-overlaps in the step that is counted, and a rank that comes early waits for the others within it.
+the reducer of DDP, whatever the backend: by kernels in front of those of the backends, so that compiled code stays
+compiled. Each is waited for at once, because that is when its time is known: nothing overlaps in the step that is
+counted, and a rank that comes early waits for the others within it.
 
 Payloads are counted as `zerocfg.memory.time.wire` does: the whole buffer that is reduced, the gathered result, the
 input that is scattered.
@@ -11,6 +12,7 @@ input that is scattered.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from .report_schema import FLAGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from .fence import Fence
     from .report_schema import Collectives
 
 OPERATIONS = {
@@ -31,6 +34,8 @@ OPERATIONS = {
     "reduce_": "reduce", "broadcast_": "broadcast", "alltoall_": "all_to_all", "alltoall_base_": "all_to_all",
 }  # fmt: skip
 """Kinds by torch's operator; others are called as torch calls them."""
+COUNTER = "collective counter"
+"""The instrument."""
 SMALL = 16
 """Elements: norms, flags, counts of tokens. No prediction counts them; their time is that of ranks that wait."""
 
@@ -45,22 +50,28 @@ class _Kind:
 
 
 class Counter:
-    """Counts from `start` to `stop`; `collectives` has the result."""
+    """Counts from `start` to `stop`; `collectives` has the result.
 
-    def __init__(self, on_card: bool) -> None:
+    Each collective is called exactly once, and outside of the ``fence``: what breaks here keeps nobody from it.
+    """
+
+    def __init__(self, fence: Fence, on_card: bool) -> None:
+        self._fence = fence
         self._on_card = on_card
         self._kinds: dict[str, _Kind] = {}
-        self._mode: contextlib.AbstractContextManager[object] | None = None
+        self._seeing: contextlib.AbstractContextManager[object] | None = None
 
     def start(self) -> None:
         self._kinds.clear()
-        self._mode = _mode(self)
-        self._mode.__enter__()
+        self._seeing = _kernels(self) if _with_kernels() else _mode(self)
+        self._seeing.__enter__()
 
     def stop(self) -> None:
-        if self._mode is not None:
-            self._mode.__exit__(None, None, None)
-            self._mode = None
+        """See no more collectives. Never raises."""
+        seeing, self._seeing = self._seeing, None
+        if seeing is not None:
+            with contextlib.suppress(Exception):
+                seeing.__exit__(None, None, None)
 
     def collectives(self) -> dict[str, Collectives]:
         """By kind; a card has to have finished its work."""
@@ -74,41 +85,89 @@ class Counter:
             for name, kind in self._kinds.items()
         }
 
-    def call(self, name: str, func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> object:
+    def call(self, name: str, collective: Callable[[], object], args: tuple[Any, ...]) -> object:
         """Make the call, wait for it, and count it."""
+        begun = self._fence.measure(COUNTER, self._now)
+        result = collective()
+        self._fence.measure(COUNTER, self._count, name, args, result, begun)
+        return result
+
+    def _now(self) -> Any:
+        """A point in time: seconds, on a card an event in the current stream."""
+        if not self._on_card:
+            return time.perf_counter()
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def _count(self, name: str, args: tuple[Any, ...], result: object, begun: Any) -> None:
+        _wait(result)
+        ended = self._now()
         elements, size, ranks = _payload(args)
         kind = self._kinds.setdefault(FLAGS if elements <= SMALL else OPERATIONS.get(name, name.strip("_")), _Kind())
         if self._on_card:
-            import torch
-
-            first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            first.record()
-            result = func(*args, **named)
-            _wait(result)
-            last.record()
-            kind.events.append((first, last))
+            kind.events.append((begun, ended))
         else:
-            begun = time.perf_counter()
-            result = func(*args, **named)
-            _wait(result)
-            kind.seconds += time.perf_counter() - begun
+            kind.seconds += ended - begun
         kind.calls += 1
         if elements > SMALL:
             kind.payload += size
             kind.sent += size * (ranks - 1) / max(1, ranks) * (2 if OPERATIONS.get(name) == "all_reduce" else 1)
-        return result
+
+
+def _with_kernels() -> bool:
+    """Whether a kernel can hand a call on to the next one; older releases of torch have no way to."""
+    import torch
+
+    return "with_keyset" in inspect.signature(torch.library.Library.impl).parameters
+
+
+@contextlib.contextmanager
+def _kernels(counter: Counter) -> Iterator[None]:
+    """Kernels of all operators of c10d, in front of the backends'. They are gone at the end."""
+    import torch
+
+    key = torch._C.DispatchKey.BackendSelect  # comes before every backend, and torch has no kernel of c10d there
+
+    def kernel_of(name: str) -> Callable[..., object]:
+        operator = getattr(torch.ops.c10d, name).default
+
+        def kernel(keyset: Any, *args: Any, **named: Any) -> object:
+            return counter.call(name, lambda: operator.redispatch(keyset.remove(key), *args, **named), args)
+
+        return kernel
+
+    library = torch.library.Library("c10d", "IMPL")
+    try:
+        for name in _operators():
+            library.impl(name, kernel_of(name), "BackendSelect", with_keyset=True)
+        yield
+    finally:
+        library._destroy()
+
+
+def _operators() -> list[str]:
+    """The operators of c10d that this torch has and that send something."""
+    import torch
+
+    names = (name.removeprefix("c10d::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("c10d::"))
+    return sorted({name.partition(".")[0] for name in names} - {"monitored_barrier_", "check_for_nan"})
 
 
 def _mode(counter: Counter) -> contextlib.AbstractContextManager[object]:
+    """The same where kernels cannot: a mode of the dispatcher, under which compiled code runs uncompiled."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Mode(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> object:
+            named = kwargs or {}
             if func.namespace != "c10d":
-                return func(*args, **(kwargs or {}))
-            return counter.call(func.__name__.split(".")[0], func, args, kwargs or {})
+                return func(*args, **named)
+            return counter.call(func.__name__.split(".")[0], lambda: func(*args, **named), args)
 
     mode: contextlib.AbstractContextManager[object] = Mode()
     return mode

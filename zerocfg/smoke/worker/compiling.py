@@ -6,12 +6,19 @@ that waits for another one's compilation is in the same function.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import os
 from pathlib import Path
 from typing import Any
 
 PREFIX = "compiling-"
+
+
+def follow_extensions(folder: Path) -> None:
+    """`follow` torch's own module. Raises ImportError without setuptools, which that module needs."""
+    follow(importlib.import_module("torch.utils.cpp_extension"), folder)
 
 
 def follow(module: Any, folder: Path) -> None:
@@ -22,10 +29,12 @@ def follow(module: Any, folder: Path) -> None:
     @functools.wraps(original)
     def compile_(name: str, *arguments: object, **named: object) -> object:
         mark = folder / f"{PREFIX}{os.getpid()}"
-        mark.write_text(name)
+        with contextlib.suppress(OSError):
+            mark.write_text(name)
         try:
             return original(name, *arguments, **named)
         finally:
-            mark.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                mark.unlink(missing_ok=True)
 
     module._jit_compile = compile_

@@ -90,7 +90,7 @@ class Recorder:
     def _start(self) -> None:
         self._zero = time.monotonic()
         self._report.content["memory_start"] = self._count()
-        self._report.fills.append(self._fill)
+        self._report.fills["memory recorder"] = self._fill
         threading.Thread(target=self._sample, daemon=True, name="zerocfg-memory").start()
 
     def _torch(self) -> ModuleType | None:
@@ -188,15 +188,18 @@ class Recorder:
                 self._points = _thinned(self._points)
 
 
-def follow_step(engine: torch.nn.Module, recorder: Recorder) -> None:
-    """Record when a DeepSpeed engine begins an optimizer step: accelerate calls it within its backward pass."""
+def follow_step(engine: torch.nn.Module, enter: Callable[[str], None]) -> None:
+    """Have a DeepSpeed engine call ``enter("step")`` when it begins an optimizer step: accelerate calls it within its
+    backward pass. ``enter`` never raises."""
     if not hasattr(engine, "is_gradient_accumulation_boundary"):
         return
     real: Callable[..., object] = engine.step
+    begins: Callable[[], bool] = engine.is_gradient_accumulation_boundary
 
     def step(*args: object, **named: object) -> object:
-        if engine.is_gradient_accumulation_boundary():
-            recorder.enter("step")
+        with contextlib.suppress(Exception):
+            if begins():
+                enter("step")
         return real(*args, **named)
 
     engine.step = step

@@ -1,7 +1,7 @@
 """The trainings after the planned one, in the same processes: a resumed one and one under ZeRO-0.
 
-Neither may spoil what the planned training showed: an exception ends the part and is recorded in the report; the other
-results stay as they are.
+They only compare, so they come when the planned training is over and its weights are read back, and can take nothing
+away from it: an exception ends the part and is recorded in the report.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from . import reference
+from . import fence, reference, resume_point
 from .record import Record
 from .trial import Trial, checkpoints
 from .values import mapping
@@ -31,45 +31,49 @@ if TYPE_CHECKING:
 PATIENCE = 30  # seconds that the other ranks have to come to the end of a part in which one failed
 
 
-class OutOfStepError(RuntimeError):
-    """One rank failed where the others did not; they wait for it in a collective operation."""
-
-
 def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> None:
     """Run the wanted parts after the planned training.
 
-    ``loop``: the consumer's module. ``watch``: that of the planned training, whose engine is released.
+    ``loop``: the consumer's module. ``watch``: that of the planned training, whose engine is released. No part follows
+    one in which the ranks came apart.
     """
     watch.close()
-    release()
+    report.fence.measure("release of memory", release)
     try:
         for name, part in (("resume", _resume), ("reference", reference.run)):
-            if name in job.parts:
-                _one(name, part, job, report, loop, watch)
+            if name in job.parts and "apart" not in report.content:
+                _run_part(name, part, job, report, loop, watch)
     finally:
         if report.rank == 0:
             shutil.rmtree(checkpoints(job), ignore_errors=True)
 
 
 def _resume(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
-    """Train the steps after the checkpoint again, from the checkpoint.
+    """Train the first steps again up to a checkpoint, and from the checkpoint the steps after it.
 
     "differing" counts parameters with other bits than after the planned training.
     """
-    if not watch.checkpoint:
-        return {"state": "skipped", "why": watch.no_checkpoint or "no checkpoint was due"}
-    record = Record(report, "resume", job.steps, watch.checkpoint)
-    loop.train(job, record, Trial(checkpoints(job), resumed=watch.checkpoint, save=False))
+    why = resume_point.obstacle(job, report.content.get("parameters"))
+    if why is not None:
+        return {"state": "skipped", "why": why}
+    behind = resume_point.last_before(job.steps)
+    first = Record(report, "checkpoint", behind, compared=False)
+    loop.train(job, first, Trial(checkpoints(job), behind, checkpoint=True))
+    first.close()
+    release()
+    record = Record(report, "resume", job.steps, behind)
+    loop.train(job, record, Trial(checkpoints(job), job.steps, resumed=behind))
     record.close()
-    before = report.content["sums"]
-    differing = [name for name, value in record.sums.items() if before.get(name) != value]
-    found: Part = {"from": watch.checkpoint}
+    found: Part = {"from": behind, "before": first.losses}
     found.update(record.data())
-    found.update({"differing": len(differing), "of": len(before)})
+    before = report.content.get("sums")
+    if before and record.sums:
+        differing = sum(1 for name, value in record.sums.items() if before.get(name) != value)
+        found.update({"differing": differing, "of": len(before)})
     return found
 
 
-def _one(
+def _run_part(
     name: str,
     part: Callable[[Job, Report, ModuleType, Watch], Part],
     job: Job,
@@ -86,13 +90,14 @@ def _one(
         done.update(part(job, report, loop, watch))
         parts[name] = done
     except Exception as error:
-        text = f"{type(error).__name__}: {' '.join(str(error).split())[:1000]}"
-        parts[name] = {"state": "failed", "why": text, "memory": _memory(text)}
+        parts[name] = {"state": "failed", "why": fence.reason(error), "memory": _ran_out(error)}
     os.environ.clear()
     os.environ.update(environment)
-    release()
+    report.fence.measure("release of memory", release)
     report.write()
-    _together(name, report)
+    if not _all_ended(name, report):
+        # The others wait for this rank in a collective operation. Their processes are ended from outside.
+        report.content["apart"] = name
 
 
 def release() -> None:
@@ -104,30 +109,35 @@ def release() -> None:
         torch.cuda.empty_cache()
 
 
-def _memory(text: str) -> bool:
+def _ran_out(error: Exception) -> bool:
     """Whether memory ran out: two engines one after another may need more than the run itself."""
+    text = fence.reason(error)
     return any(words in text for words in ("OutOfMemory", "out of memory", "MemoryError", "can't allocate memory"))
 
 
-def _together(name: str, report: Report) -> None:
-    """Wait until every rank has ended the part. Raises OutOfStepError when one cannot, because another failed."""
+def _all_ended(name: str, report: Report) -> bool:
+    """Wait until every rank of this machine has ended the part; False when one cannot, because another failed."""
     patience = None
     while True:
-        states = [_state(path, name) for path in sorted(report.path.parent.glob("rank*.json"))]
+        reports = map(_read, sorted(report.path.parent.glob("rank*.json")))
+        # Those of other machines have no process here.
+        states = [_state(content, name) for content in reports if not content or "pid" in content]
         if all(state not in ("running", None) for state in states):
-            return
+            return True
         if "failed" in states:
             patience = patience or time.monotonic() + PATIENCE
             if time.monotonic() > patience:
-                why = report.content["parts"][name].get("why") or "another rank failed"
-                raise OutOfStepError(f"the ranks are out of step in the part '{name}': {why}")
+                return False
         time.sleep(0.02)
 
 
-def _state(path: Path, name: str) -> str | None:
+def _read(path: Path) -> dict[str, object]:
+    """A report; empty while it cannot be read."""
     try:
-        content = json.loads(path.read_text())
+        return mapping(json.loads(path.read_text()))
     except (OSError, ValueError):
-        return None
-    state = mapping(mapping(mapping(content).get("parts")).get(name)).get("state")
-    return state if isinstance(state, str) else None
+        return {}
+
+
+def _state(content: dict[str, object], name: str) -> object:
+    return mapping(mapping(content.get("parts")).get(name)).get("state")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import checksums
+from . import checksums, learning_rate
 
 if TYPE_CHECKING:
     import torch
@@ -13,19 +13,27 @@ if TYPE_CHECKING:
     from .report import Report
     from .report_schema import Part, Seen
 
+CHECKSUMS = "checksums"
+MOMENTS = "optimizer moments"
+RATE = "learning rate"
+"""Instruments that watch every training."""
+
 
 class Record:
     """Stands in for `Watch` in a training that is compared with the planned one; it writes nothing to the report.
 
-    ``losses``: one a micro step. ``rates``: the learning rate of each optimizer step. ``steps``: how many optimizer
-    steps are behind, ``first`` of them before this training; ``last``: the step with which it ends.
+    ``losses``: one a micro step. ``rates``: the scheduled learning rate of each optimizer step. ``steps``: how many
+    optimizer steps are behind, ``first`` of them before this training; ``last``: the step with which it ends.
+    ``compared``: whether its parameters are looked at after that.
     """
 
-    def __init__(self, report: Report, name: str, last: int, first: int = 0) -> None:
+    def __init__(self, report: Report, name: str, last: int, first: int = 0, compared: bool = True) -> None:
         self.report = report
+        self.fence = report.fence
         self.name = name
         self.steps = first
         self.last = last
+        self.compared = compared
         self.losses: list[float] = []
         self.rates: list[float | None] = []
         self.sums: dict[str, int] = {}
@@ -53,32 +61,38 @@ class Record:
 
     def forward(self) -> None:
         """A forward pass ended."""
+        self._rate = self.fence.measure(RATE, learning_rate.scheduled_rate, self.optimizer)
+        least = self.report.content.get("trial_rate")
+        if least is not None:
+            self.fence.measure(RATE, learning_rate.raise_rate, self.optimizer, least)
 
-    def backward(self, loss: float) -> None:
-        self.losses.append(loss)
-        self._rate = rate(self.optimizer)
+    def backward(self, loss: torch.Tensor, scale: float = 1.0) -> None:
+        """A backward pass ended; ``loss`` times ``scale`` is that of its micro batch."""
+        value = self.fence.measure("loss", scalar, loss, scale)
+        if value is not None:
+            self.losses.append(value)
 
     def step(self) -> None:
         self.steps += 1
         self.rates.append(self._rate)
-        if self.steps == self.last and self.engine is not None:
-            self.momentum = checksums.momentum(self.engine, self.optimizer)
-            self.sums = checksums.live(self.engine)
+        if self.compared and self.steps == self.last and self.engine is not None:
+            measure = self.fence.measure_together
+            self.momentum = measure(MOMENTS, self.name, checksums.momentum, self.engine, self.optimizer)
+            self.sums = measure(CHECKSUMS, self.name, checksums.live, self.engine, otherwise={})
         self.phase(f"step {self.steps} done")
-
-    def checkpoint_due(self) -> bool:
-        return False
-
-    def checkpointed(self) -> None:
-        """A checkpoint is written."""
 
     def close(self) -> None:
         """Release the engine."""
-        let_go(self.engine)
+        self.fence.measure("release of the engine", let_go, self.engine)
         self.engine = self.optimizer = None
 
     def data(self) -> Part:
         return {"losses": self.losses, "rates": self.rates, "steps": self.steps, "momentum": self.momentum}
+
+
+def scalar(loss: torch.Tensor, scale: float = 1.0) -> float:
+    """A loss as a number; the mean, where a loop has one a sample."""
+    return float(loss.detach().float().mean()) * scale
 
 
 def let_go(engine: torch.nn.Module | None) -> None:
@@ -103,9 +117,3 @@ def let_go(engine: torch.nn.Module | None) -> None:
                 tensor.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     if not isinstance(optimizer, torch.optim.Optimizer):
         vars(optimizer).clear()
-
-
-def rate(optimizer: torch.optim.Optimizer | None) -> float | None:
-    """The learning rate of the next step, the highest of all parameter groups; None when the optimizer has none."""
-    rates = [group.get("lr") for group in getattr(optimizer, "param_groups", None) or []]
-    return max((float(one) for one in rates if one is not None), default=None)

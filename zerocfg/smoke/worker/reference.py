@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import checksums
+from . import checksums, group
 from .record import Record
 from .trial import Trial, checkpoints
 from .values import mapping, whole
@@ -35,15 +36,18 @@ def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
     zero = mapping(watch.config.get("zero_optimization"))
     if any(zero.get(f"zero_quantized_{name}") for name in ("weights", "gradients", "nontrainable_weights")):
         return _skipped("not compared: ZeRO++ rounds what the ranks exchange, by design")
-    needed = report.content["parameters"] * BYTES
-    room = checksums.least(_free(job.device))
+    parameters = report.content.get("parameters")
+    room = group.least(_free(job.device) if parameters is not None else None)
+    if parameters is None or room is None:
+        return _skipped("not compared: the size of the model, or the free memory, is not known on every rank")
+    needed = parameters * BYTES
     if needed > room:
         return _skipped(f"not compared: ZeRO-0 takes {needed / 2**30:.1f} GiB a rank, {room / 2**30:.1f} GiB are free")
     record = _Plain(report, "reference", job.steps)
     record.phase("model")
     # ZeRO-3 makes a model in shards, and so in another order of random numbers.
     weights = loop.initial_weights(job) if report.content["seen"].get("stage") == 3 else None
-    loop.train(job, record, Trial(checkpoints(job), deepspeed=config(watch.config), weights=weights, save=False))
+    loop.train(job, record, Trial(checkpoints(job), job.steps, deepspeed=config(watch.config), weights=weights))
     record.close()
     return record.data()
 
@@ -90,18 +94,16 @@ def _skipped(why: str) -> Part:
     return {"state": "skipped", "why": why}
 
 
-def _free(device: str) -> float:
-    """Bytes that this rank may still take."""
-    import torch
-
-    if device == "cuda":
-        return float(torch.cuda.mem_get_info()[0])
-    import os
-
+def _free(device: str) -> float | None:
+    """Bytes that this rank may still take; None where that cannot be read."""
     try:
+        if device == "cuda":
+            import torch
+
+            return float(torch.cuda.mem_get_info()[0])
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024 / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    except OSError:
-        pass
+    except (OSError, RuntimeError, ValueError):
+        return None
     return float("inf")

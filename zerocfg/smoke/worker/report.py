@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import failure
+from .fence import Fence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,31 +22,41 @@ RESERVE = 256 * 1024
 
 
 class Report:
-    """``rank<N>.json``. ``fills`` are called before every writing, to bring the content up to date."""
+    """``rank<N>.json``, and the ``fence`` of the rank, whose findings are a part of it.
+
+    ``fills`` are called before every writing, to bring the content up to date: instruments, by name.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
         self.path = folder / f"rank{self.rank}.json"
         self.content: RankReport = {"rank": self.rank, "pid": os.getpid(), "phase": "start", "done": False}
-        self.content.update({"seen": {}, "losses": [], "step_seconds": []})
-        self.fills: list[Callable[[], None]] = []
+        self.content.update({"seen": {}, "losses": [], "step_seconds": [], "instruments": {}})
+        self.fence = Fence(self.content["instruments"])
+        self.fills: dict[str, Callable[[], None]] = {}
         # Room for the error report on a disk that is full by then.
         self._reserve = folder / f"rank{self.rank}.reserve"
-        self._reserve.write_bytes(bytes(RESERVE))
+        with contextlib.suppress(OSError):
+            self._reserve.write_bytes(bytes(RESERVE))
         self.write()
-        self.stack = failure.dump_stack_on_signal(folder / f"rank{self.rank}.stack")
+        stack = folder / f"rank{self.rank}.stack"
+        self.stack = self.fence.measure("stack on a signal", failure.dump_stack_on_signal, stack)
 
     def write(self) -> None:
-        for fill in self.fills:
-            fill()
+        """Write the report; where that fails, the one before stays, and the run goes on."""
+        for name, fill in self.fills.items():
+            self.fence.measure(name, fill)
         temporary = self.path.with_suffix(".tmp")
         text = json.dumps(self.content)
         try:
             temporary.write_text(text)
         except OSError:
-            self._reserve.unlink(missing_ok=True)
-            temporary.write_text(text)
-        temporary.replace(self.path)
+            with contextlib.suppress(OSError):
+                self._reserve.unlink(missing_ok=True)
+                temporary.write_text(text)
+        with contextlib.suppress(OSError):
+            if temporary.stat().st_size == len(text.encode()):
+                temporary.replace(self.path)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -66,7 +77,7 @@ class Report:
 
     def exchange(self) -> None:
         """Write the reports of the ranks on other machines beside those of this one, so that every machine can judge
-        them all. All ranks call it at their end.
+        them all. All ranks call it, when the planned training is over and again at their end.
         """
         import torch.distributed as dist
 
@@ -74,9 +85,9 @@ class Report:
         dist.all_gather_object(everyone, self.content)
         if os.environ.get("LOCAL_RANK", "0") != "0":
             return
-        here = {int(path.stem[4:]) for path in self.path.parent.glob("rank*.json")}
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         for content in everyone:
-            if content["rank"] not in here:
+            if content["rank"] // local != self.rank // local:
                 # Process ids of other machines mean nothing here.
                 copy = content.copy()
                 copy.pop("pid", None)

@@ -121,6 +121,7 @@ Part = TypedDict(
         "why": str,
         "memory": bool,
         "from": int,
+        "before": list[float],
         "losses": list[float],
         "rates": "list[float | None]",
         "steps": int,
@@ -131,8 +132,8 @@ Part = TypedDict(
     total=False,
 )
 """A training after the planned one. ``state`` "running", "done", "failed" or "skipped", of the last two ``why``;
-``memory``: it failed for want of memory. ``from``: steps behind the checkpoint; ``differing`` ``of`` so many
-parameters have other bits."""
+``memory``: it failed for want of memory. ``from``: steps behind the checkpoint; ``before``: the losses of the training
+that wrote it; ``differing`` ``of`` so many parameters have other bits."""
 
 
 class Phase(TypedDict, total=False):
@@ -180,8 +181,10 @@ class RankReport(TypedDict, total=False):
     """One rank. ``losses``: one a micro step; ``step_seconds``, ``rates``: one an optimizer step.
 
     ``parameters``: elements; ``sums``: checksums of the parameters by name; ``changed``: how many of them training
-    changed; ``unread``: why there are none. ``timeline``: [seconds, bytes, phase]. ``collectives``: by kind, in the
-    last step.
+    changed. ``timeline``: [seconds, bytes, phase]. ``collectives``: by kind, in the last step. ``trial_rate``: the
+    learning rate that took the place of lower planned ones. ``instruments``: as `fence.Fence.instruments`. ``trained``:
+    the planned training is over, its weights are saved and read back. ``apart``: the part in which this rank failed
+    while others wait for it in a collective operation.
     """
 
     rank: int
@@ -196,9 +199,12 @@ class RankReport(TypedDict, total=False):
     parameters: int
     sums: dict[str, int]
     changed: int
-    unread: str
     momentum: float | None
     skipped_steps: int
+    trial_rate: float
+    instruments: dict[str, str]
+    trained: bool
+    apart: str
     parts: dict[str, Part]
     weights: Weights
     versions: dict[str, str]

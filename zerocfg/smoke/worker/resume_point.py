@@ -1,16 +1,14 @@
-"""When a checkpoint is written in the middle of the planned training, and why none is."""
+"""After which step the checkpoint is written that is resumed from, and why none is."""
 
 from __future__ import annotations
 
 import shutil
 from typing import TYPE_CHECKING
 
-from . import checksums
+from . import group
 from .trial import checkpoints
 
 if TYPE_CHECKING:
-    import torch
-
     from .job import Job
 
 REDONE = 2  # steps after the checkpoint: the loss of the second depends on the optimizer's states, too
@@ -23,17 +21,28 @@ def last_before(steps: int) -> int:
     return max(1, steps - REDONE) if steps > 1 else 0
 
 
-def obstacle(job: Job, engine: torch.nn.Module) -> str | None:
-    """Why no checkpoint is tried, None when one is. All ranks call this and get the same answer."""
+def obstacle(job: Job, parameters: int | None) -> str | None:
+    """Why no checkpoint is tried, None when one is. All ranks call this and get the same answer.
+
+    ``parameters``: elements of the model, None where they could not be counted.
+    """
     if job.no_resume:
         return job.no_resume
     if not last_before(job.steps):
         return "not tried: it takes 2 steps"
-    parameters = checksums.elements(engine)
+    free = group.least(_free_disk(job) if parameters is not None else None)
+    if parameters is None or free is None:
+        return "not tried: the size of a checkpoint, or the free disk space, is not known on every rank"
     if parameters > LARGEST:
         return f"not tried: {parameters:,} parameters; a checkpoint is tried up to {LARGEST:,}"
     needed = parameters * BYTES
-    free = checksums.least(float(shutil.disk_usage(checkpoints(job).parent).free))
     if free < needed:
         return f"not tried: {needed / 2**30:.1f} GiB needed in {checkpoints(job).parent}, {free / 2**30:.1f} GiB free"
     return None
+
+
+def _free_disk(job: Job) -> float | None:
+    try:
+        return float(shutil.disk_usage(checkpoints(job).parent).free)
+    except OSError:
+        return None

@@ -6,6 +6,7 @@ Written: what a rank writes by itself, past the libraries that are redirected; i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ def report_reads(reports: str) -> None:
             if real in files:
                 os.close(os.open(f"{reports}/read-{files.pop(real)}", os.O_WRONLY | os.O_CREAT))
 
-    sys.addaudithook(hook)
+    sys.addaudithook(_harmless(hook))
 
 
 def report_writes(told: Callable[[Literal["wrote", "removed"], str], None], scratch: str) -> None:
@@ -68,4 +69,14 @@ def report_writes(told: Callable[[Literal["wrote", "removed"], str], None], scra
         if not any(path == place or path.startswith(place.rstrip("/") + "/") for place in spared):
             told("wrote" if wrote else "removed", path)
 
-    sys.addaudithook(hook)
+    sys.addaudithook(_harmless(hook))
+
+
+def _harmless(hook: Callable[[str, tuple[object, ...]], None]) -> Callable[[str, tuple[object, ...]], None]:
+    """The hook, without its exceptions: they would be raised in the script's own `open`."""
+
+    def fenced(event: str, words: tuple[object, ...]) -> None:
+        with contextlib.suppress(Exception):
+            hook(event, words)
+
+    return fenced

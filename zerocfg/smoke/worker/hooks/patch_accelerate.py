@@ -6,6 +6,7 @@ rank ends: what the script does after its training is its own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from typing import TYPE_CHECKING
@@ -95,12 +96,21 @@ def _prepare(original: Call) -> Call:
                 elif isinstance(one, torch.optim.Optimizer):
                     Seen.optimizer = one
         if Seen.micro_batch is None:
-            loader = next((one for one in args if isinstance(one, torch.utils.data.DataLoader)), None)
-            if loader is not None and loader.batch_size is not None:
-                Seen.micro_batch = loader.batch_size // (self.num_processes if self.split_batches else 1)
+            with contextlib.suppress(Exception):  # nothing is watched yet, and no report is there to say it
+                Seen.micro_batch = _micro_batch(self, args)
         return result
 
     return prepare
+
+
+def _micro_batch(accelerator: accelerate.Accelerator, prepared: tuple[object, ...]) -> int | None:
+    """Samples of a rank in a micro step, of the first loader among what is prepared."""
+    import torch
+
+    loader = next((one for one in prepared if isinstance(one, torch.utils.data.DataLoader)), None)
+    if loader is None or loader.batch_size is None:
+        return None
+    return int(loader.batch_size // (accelerator.num_processes if accelerator.split_batches else 1))
 
 
 def _backward(original: Call) -> Call:
@@ -114,7 +124,7 @@ def _backward(original: Call) -> Call:
         watch.forward()
         before = _engine_steps()
         result = original(self, loss, **named)
-        watch.backward(float(loss.detach().float().mean()))
+        watch.backward(loss)
         if _engine_steps() > before:
             _stepped()  # it steps by itself; the script's own call of `step` does nothing
         return result
@@ -133,9 +143,16 @@ def _ready() -> None:
         return
     assert optimizer is not None, "no loop comes here without one"
     settings: report_schema.Seen = {} if Seen.micro_batch is None else {"micro_batch": Seen.micro_batch}
-    settings["gradient_accumulation_steps"] = optimizer.gradient_state.num_steps
-    settings["dtype"] = DTYPES[optimizer.accelerator_state.mixed_precision]
-    current().watch.prepared(engine if engine is not None else model_of(optimizer), optimizer, settings)
+    session = current()
+    settings.update(session.measure("read-back of accelerate's state", _of_state, optimizer, otherwise={}))
+    session.watch.prepared(engine if engine is not None else model_of(optimizer), optimizer, settings)
+
+
+def _of_state(optimizer: accelerate.optimizer.AcceleratedOptimizer) -> report_schema.Seen:
+    return {
+        "gradient_accumulation_steps": optimizer.gradient_state.num_steps,
+        "dtype": DTYPES[optimizer.accelerator_state.mixed_precision],
+    }
 
 
 def _deepspeed() -> bool:
@@ -162,7 +179,8 @@ def _clip(original: Call) -> Call:
         session = current()
         # DeepSpeed clips by its own config, which is read from the engine.
         if session.claim(LOOP) and not _deepspeed():
-            session.watch.report.see({"gradient_clipping": float(max_norm)})
+            clipping = session.measure("gradient clipping", float, max_norm)
+            session.watch.report.see({"gradient_clipping": clipping})
         return original(self, parameters, max_norm, *args, **named)
 
     return clip_grad_norm_

@@ -65,7 +65,7 @@ def _backward(original: Call) -> Call:
             return original(self, loss, *args, **named)
         session.watch.forward()
         result = original(self, loss, *args, **named)
-        session.watch.backward(float(loss.detach().float().mean()))
+        session.watch.backward(loss)
         return result
 
     return backward

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from .. import report_schema
+
     Call = Callable[..., object]
 
 LOOP = "torch"
@@ -30,7 +32,7 @@ class Seen:
     """The first optimizer that steps, and the losses of its first step."""
 
     optimizer: torch.optim.Optimizer | None = None
-    losses: list[float] = []  # noqa: RUF012
+    losses: list[torch.Tensor] = []  # noqa: RUF012
 
 
 def patch_tensor(module: ModuleType) -> None:
@@ -51,14 +53,13 @@ def _backward(original: Call) -> Call:
     def backward(self: torch.Tensor, *args: object, **named: object) -> object:
         session = current()
         watched = session.free(LOOP) and self.numel() == 1
-        loss = float(self.detach()) if watched else 0.0
         if watched and Seen.optimizer is not None:
             session.watch.forward()
         result = original(self, *args, **named)
         if watched and Seen.optimizer is not None:
-            session.watch.backward(loss)
+            session.watch.backward(self)
         elif watched:
-            Seen.losses.append(loss)
+            Seen.losses.append(self.detach())
         return result
 
     return backward
@@ -70,8 +71,10 @@ def _before(optimizer: torch.optim.Optimizer, *_: object) -> None:
         return
     Seen.optimizer = optimizer
     model = model_of(optimizer)
-    dtype = DTYPES.get(str(next(model.parameters()).dtype), "")
-    session.watch.prepared(model, optimizer, {"gradient_accumulation_steps": max(1, len(Seen.losses)), "dtype": dtype})
+    settings: report_schema.Seen = {"gradient_accumulation_steps": max(1, len(Seen.losses))}
+    first = session.measure("read-back of the precision", lambda: next(model.parameters()).dtype)
+    settings["dtype"] = DTYPES.get(str(first), "")
+    session.watch.prepared(model, optimizer, settings)
     for loss in Seen.losses:
         session.watch.forward()
         session.watch.backward(loss)
@@ -90,10 +93,17 @@ def model_of(optimizer: torch.optim.Optimizer) -> torch.nn.Module:
     import torch
 
     own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    model: torch.nn.Module | None = current().measure("search of the model", _outermost, own[0])
+    return model if model is not None else torch.nn.ParameterList(own)
+
+
+def _outermost(first: torch.nn.Parameter) -> torch.nn.Module | None:
+    import torch
+
     found, size = None, 0
     for one in gc.get_objects():
-        if issubclass(type(one), torch.nn.Module) and any(parameter is own[0] for parameter in one.parameters()):
+        if issubclass(type(one), torch.nn.Module) and any(parameter is first for parameter in one.parameters()):
             inside = sum(1 for _ in one.modules())
             if inside > size:
                 found, size = one, inside
-    return found if found is not None else torch.nn.ParameterList(own)
+    return found

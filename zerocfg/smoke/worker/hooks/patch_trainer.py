@@ -119,7 +119,7 @@ def _follow(trainer: transformers.Trainer) -> None:
     def stepped(*args: object, **named: object) -> torch.Tensor:
         loss = training_step(*args, **named)
         if not session.over:
-            watch.backward(float(loss) * trainer.args.gradient_accumulation_steps)
+            watch.backward(loss, trainer.args.gradient_accumulation_steps)
         return loss
 
     trainer.compute_loss, trainer.training_step = computed, stepped

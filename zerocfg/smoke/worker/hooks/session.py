@@ -10,17 +10,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import failure
+from .. import failure, group, machine, weights
 from ..job import Job
 from ..report import Report
 from ..watch import Watch
 from . import audit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
-    from typing import Literal
+    from typing import Any, Literal
 
-    from ..report_schema import Command
+    import transformers
+
+    from ..report_schema import Command, Weights
 
 AGAIN = 16
 """How often a command may train one after the other."""
@@ -122,40 +125,33 @@ class Session:
                 known.append(original)
                 self.report.write()
 
+    def measure(self, name: str, function: Callable[..., Any], *arguments: Any, otherwise: Any = None) -> Any:
+        """`Fence.measure` of the training that is watched."""
+        return self.watch.fence.measure(name, function, *arguments, otherwise=otherwise)
+
     def trained(self) -> None:
         """The training loop is over, by us or by the script."""
         self.over = True
         if self._watch is not None:
-            self._watch.memory.stop()
+            self._watch.stop()
         self._record({"stopped": self.enough})
-        self.see_machine()
-
-    def see_machine(self) -> None:
-        from ..readback import collect
-
-        if self.report is not None and "engine" in self.report.content["seen"]:
-            collect.see_machine(self.report, self.job.device)
-            self.report.write()
 
     def saved(self, folder: str, model: object) -> None:
         """The script saved the trained model: check it as the usual smoke-run does."""
-        if self.report is None or self.report.rank != 0 or not self.over or "weights" in self.report.content:
+        if self.report is None or self._watch is None or self.report.rank != 0:
+            return
+        if not self.over or "weights" in self.report.content:
             return
         import transformers
-        from transformers.integrations import deepspeed as integration
-
-        from .. import weights
 
         if not isinstance(model, transformers.PreTrainedModel):
             names = sorted(file.name for file in Path(folder).glob("*") if file.suffix in (".safetensors", ".bin"))
             files = ", ".join(names) or "no file of weights"
             self._record({"saved": f"{files} (a {type(model).__name__}, not checked)"})
             return
-        config = integration._hf_deepspeed_config_weak_ref  # the check forgets it; the script goes on with it
-        try:
-            self.report.content["weights"] = weights.read(Path(folder), model, self.report.content.get("sums"))
-        finally:
-            integration._hf_deepspeed_config_weak_ref = config
+        found = self._watch.read_weights(_read_weights, Path(folder), model)
+        if found is not None:
+            self.report.content["weights"] = found
         self.report.write()
 
     def leave(self) -> None:
@@ -163,15 +159,12 @@ class Session:
 
         A script that catches even SystemExit, or has a thread that does not end, is ended at once.
         """
-        import torch
-
         if self._leaving:
             os._exit(0)
         self._leaving = True
         self.trained()
         self._record({"left": True})
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.barrier()
+        group.barrier()
         threading.Thread(target=_end_soon, daemon=True).start()
         assert self.report is not None
         self.report.content["done"] = True
@@ -191,6 +184,7 @@ class Session:
 
     def _begin(self, folder: Path) -> None:
         self.report = report = Report(folder)
+        report.fence.measure("versions", machine.see_versions, report)
         ranks = int(os.environ.get("WORLD_SIZE", "1"))
         self._record({"loop": None, "world_size": ranks, "program": sys.argv[:1]})
         atexit.register(self._end, os.getpid())
@@ -224,6 +218,17 @@ class Session:
         if self.report is not None and os.getpid() == process and "error" not in self.report.content:
             self.report.content["done"] = True
             self.report.phase("done")
+
+
+def _read_weights(folder: Path, model: transformers.PreTrainedModel, sums: dict[str, int] | None) -> Weights:
+    """`weights.read` makes transformers forget the config of DeepSpeed; the script goes on with it."""
+    from transformers.integrations import deepspeed as integration
+
+    config = integration._hf_deepspeed_config_weak_ref
+    try:
+        return weights.read(folder, model, sums)
+    finally:
+        integration._hf_deepspeed_config_weak_ref = config
 
 
 def _end_soon() -> None:

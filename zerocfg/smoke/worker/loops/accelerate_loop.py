@@ -38,7 +38,7 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> torch.nn.Module:
     rate = real(arguments.get("learning_rate"), 1e-4)
     optimizer = (DummyOptim if "optimizer" in config else torch.optim.AdamW)(model.parameters(), lr=rate)
     batch = whole(arguments.get("per_device_train_batch_size"), 1)
-    micro_steps = trial.steps(job) * accumulation
+    micro_steps = trial.steps * accumulation
     data = [tokens(job, watch.report.rank)] * (batch * micro_steps * accelerator.num_processes)
     loader = torch.utils.data.DataLoader(data, batch_size=batch)
     parts = [model, optimizer, loader]
@@ -64,7 +64,7 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> torch.nn.Module:
             loss = engine(**content).loss
             watch.forward()
             accelerator.backward(loss)
-            watch.backward(float(loss))
+            watch.backward(loss)
             if accelerator.sync_gradients and arguments.get("max_grad_norm"):
                 accelerator.clip_grad_norm_(engine.parameters(), arguments["max_grad_norm"])
             optimizer.step()
@@ -73,9 +73,9 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> torch.nn.Module:
             optimizer.zero_grad()
         if accelerator.sync_gradients:
             watch.step()
-            if watch.checkpoint_due():
-                accelerator.save_state(str(trial.folder))
-                watch.checkpointed()
+    if trial.checkpoint:
+        watch.phase("checkpoint")
+        accelerator.save_state(str(trial.folder))
     bare = accelerator.unwrap_model(engine)
     if not trial.save:
         return bare

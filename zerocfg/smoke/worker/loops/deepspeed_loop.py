@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import group
 from ..model import make_model, repeat_chance, tokens
 from ..values import mapping, real
 
@@ -50,24 +51,24 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> torch.nn.Module:
     row = tokens(job, watch.report.rank // max(1, engine.autotp_size()))
     content = {name: value.repeat(engine.train_micro_batch_size_per_gpu(), 1) for name, value in row.items()}
     content = {name: value.to(engine.device) for name, value in content.items()}
-    for _ in range(trial.steps(job)):
+    for _ in range(trial.steps):
         for _ in range(engine.gradient_accumulation_steps()):
             repeat_chance()
             loss = engine(**content).loss
             watch.forward()
             engine.backward(loss)
-            watch.backward(float(loss))
+            watch.backward(loss)
             engine.step()
         watch.step()
-        if watch.checkpoint_due():
-            engine.save_checkpoint(str(trial.folder))
-            watch.checkpointed()
+    if trial.checkpoint:
+        watch.phase("checkpoint")
+        engine.save_checkpoint(str(trial.folder))
     if not trial.save:
         return engine.module
     watch.phase("save")
     engine.save_16bit_model(job.saved, "pytorch_model.bin")
     engine.module.config.save_pretrained(job.saved)
-    torch.distributed.barrier()
+    group.barrier()
     return engine.module
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import group
 from ..model import repeat_chance
 from ..trainer import prepared
 
@@ -32,7 +33,6 @@ def train(
     ``own``: arguments that only this kind has, and reads back. ``chance``: its random numbers go on from step to step,
     because it samples; else every step draws the same.
     """
-    import torch
     import transformers
 
     class Told(transformers.TrainerCallback):  # type: ignore[misc]
@@ -46,13 +46,8 @@ def train(
             self, args: object, state: transformers.TrainerState, control: transformers.TrainerControl, **_: object
         ) -> None:
             watch.step()
-            control.should_save = watch.checkpoint_due()
-            control.should_training_stop = state.global_step >= job.steps
-
-        def on_save(
-            self, args: object, state: transformers.TrainerState, control: transformers.TrainerControl, **_: object
-        ) -> None:
-            watch.checkpointed()
+            if state.global_step >= trial.last:
+                control.should_training_stop, control.should_save = True, trial.checkpoint
 
     class Run(kind):  # type: ignore[misc]
         def compute_loss(self, *args: object, **named: object) -> object:
@@ -68,19 +63,18 @@ def train(
             if not chance:
                 repeat_chance()
             loss = super().training_step(*args, **named)
-            watch.backward(float(loss) * self.args.gradient_accumulation_steps)
+            watch.backward(loss, self.args.gradient_accumulation_steps)
             return loss
 
     run = Run(callbacks=[Told()], **parts)
     watch.phase("init")
     run.train(resume_from_checkpoint=str(trial.folder / f"checkpoint-{trial.resumed}") if trial.resumed else None)
-    if trial.resumed and run.state.global_step - trial.resumed != trial.steps(job):
+    if trial.resumed and run.state.global_step - trial.resumed != trial.steps:
         raise RuntimeError(f"the Trainer began at another step than that of the checkpoint, {trial.resumed}")
     if trial.save:
         watch.phase("save")
         run.save_model(job.saved)
-        if torch.distributed.is_initialized():
-            torch.distributed.barrier()
+        group.barrier()
     return run.accelerator.unwrap_model(run.model)
 
 

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from ..values import flat, mapping, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import deepspeed
 
-    from ..report_schema import Held, Master
+    from ..report_schema import Held, Master, Seen
 
 ZERO = "zero_optimization."
 # Setting -> attribute of the object that DeepSpeed makes at this stage (runtime/zero/stage_1_and_2.py).
@@ -71,54 +73,88 @@ ENGINE = {
 }
 
 
-def acting(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
-    """Settings by the names of the lock, as the engine's objects hold them."""
-    found = {key: plain(getattr(engine, name)()) for key, name in ENGINE.items() if hasattr(engine, name)}
-    optimizer = engine.optimizer
-    level = stage(engine)
-    found[ZERO + "stage"] = level
-    # Stage 0 keeps no optimizer of DeepSpeed's own in fp32; the engine clips and scales itself then.
-    found["gradient_clipping"] = plain(getattr(optimizer, "clip_grad", engine.gradient_clipping()))
-    found["prescale_gradients"] = not getattr(optimizer, "postscale_gradients", engine.postscale_gradients())
-    found["gradient_predivide_factor"] = plain(
-        getattr(optimizer, "gradient_predivide_factor", engine.gradient_predivide_factor())
-    )
-    found["gradient_allreduce_op"] = "mean" if engine.gradient_average else "sum"
-    names = {0: {}, 3: STAGE_3}.get(level, STAGES_1_AND_2)
-    _take(found, optimizer, names)
-    if level == 3:
-        hooks = getattr(optimizer, "parameter_offload", optimizer)  # without an optimizer, the engine's is the hooks
-        _take(found, hooks, HOOKS)
-        _take(found, getattr(hooks, "param_coordinator", None), COORDINATOR)
-        if hasattr(optimizer, "all2all_process_group"):
-            found[ZERO + "zero_quantized_gradients"] = optimizer.all2all_process_group is not None
-        stream = getattr(optimizer, "reduce_and_partition_stream", None)
-        if stream is not None:  # a processor has no streams: nothing overlaps there
-            from deepspeed.accelerator import get_accelerator
+def _take(source: object, names: dict[str, str]) -> dict[str, object]:
+    """The settings of ``names`` that the object has an attribute for."""
+    return {ZERO + key: plain(getattr(source, name)) for key, name in names.items() if hasattr(source, name)}
 
-            found[ZERO + "overlap_comm"] = stream != get_accelerator().default_stream()
-        if getattr(optimizer, "optimizer_swapper", None) is not None:
-            config = getattr(optimizer.optimizer_swapper, "swap_config", None)
-            found[ZERO + "offload_optimizer.nvme_path"] = plain(getattr(config, "nvme_path", None))
-    found[ZERO + "offload_optimizer.device"] = offload_of_optimizer(engine)
-    found[ZERO + "offload_param.device"] = offload_of_parameters(engine)
-    if found[ZERO + "offload_optimizer.device"] == "none":
+
+def settings_of_engine(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
+    """What the engine asks its config for whenever it needs it."""
+    return {key: plain(getattr(engine, name)()) for key, name in ENGINE.items() if hasattr(engine, name)}
+
+
+def zero(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
+    """What the object holds that DeepSpeed made for the stage."""
+    level = stage(engine)
+    names = {0: {}, 3: STAGE_3}.get(level, STAGES_1_AND_2)
+    found = {ZERO + "stage": level, **_take(engine.optimizer, names)}
+    if offload_of_optimizer(engine) == "none":
         found.pop(ZERO + "offload_optimizer.pin_memory", None)
-    if found[ZERO + "offload_param.device"] == "none":
+    if offload_of_parameters(engine) == "none":
         found.pop(ZERO + "offload_param.pin_memory", None)
-    communication, accumulation = engine.communication_data_type, engine.get_data_types()[1]
-    found["communication_data_type"] = plain(getattr(optimizer, "communication_data_type", communication))
-    found["data_types.grad_accum_dtype"] = plain(
-        getattr(optimizer, "gradient_accumulation_dtype", getattr(optimizer, "grad_acc_dtype", accumulation))
-    )
-    found.update(loss_scale(optimizer))
     return found
 
 
-def _take(found: dict[str, object], source: object, names: dict[str, str]) -> None:
-    for key, attribute in names.items():
-        if hasattr(source, attribute):
-            found[ZERO + key] = plain(getattr(source, attribute))
+def parameter_hooks(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
+    """What fetches and releases parameters under stage 3."""
+    if stage(engine) != 3:
+        return {}
+    hooks = getattr(engine.optimizer, "parameter_offload", engine.optimizer)  # without an optimizer, it is the hooks
+    return _take(hooks, HOOKS) | _take(getattr(hooks, "param_coordinator", None), COORDINATOR)
+
+
+def streams(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
+    """What stage 3 made streams, process groups and swappers for."""
+    optimizer = engine.optimizer
+    if stage(engine) != 3:
+        return {}
+    found: dict[str, object] = {}
+    if hasattr(optimizer, "all2all_process_group"):
+        found[ZERO + "zero_quantized_gradients"] = optimizer.all2all_process_group is not None
+    stream = getattr(optimizer, "reduce_and_partition_stream", None)
+    if stream is not None:  # a processor has no streams: nothing overlaps there
+        from deepspeed.accelerator import get_accelerator
+
+        found[ZERO + "overlap_comm"] = stream != get_accelerator().default_stream()
+    if getattr(optimizer, "optimizer_swapper", None) is not None:
+        config = getattr(optimizer.optimizer_swapper, "swap_config", None)
+        found[ZERO + "offload_optimizer.nvme_path"] = plain(getattr(config, "nvme_path", None))
+    return found
+
+
+def offload(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
+    """Where states and parameters are worked on."""
+    return {
+        ZERO + "offload_optimizer.device": offload_of_optimizer(engine),
+        ZERO + "offload_param.device": offload_of_parameters(engine),
+    }
+
+
+def gradients(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
+    """What is done to gradients before a step. Stage 0 keeps no optimizer of DeepSpeed's own in fp32; the engine clips
+    and scales itself then."""
+    optimizer = engine.optimizer
+    predivide = getattr(optimizer, "gradient_predivide_factor", engine.gradient_predivide_factor())
+    return {
+        "gradient_clipping": clipping(engine),
+        "prescale_gradients": not getattr(optimizer, "postscale_gradients", engine.postscale_gradients()),
+        "gradient_predivide_factor": plain(predivide),
+        "gradient_allreduce_op": "mean" if engine.gradient_average else "sum",
+    }
+
+
+def clipping(engine: deepspeed.DeepSpeedEngine) -> object:
+    return plain(getattr(engine.optimizer, "clip_grad", engine.gradient_clipping()))
+
+
+def dtypes(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
+    """In which dtypes gradients are sent and added up."""
+    optimizer, communication = engine.optimizer, engine.communication_data_type
+    accumulation = getattr(optimizer, "grad_acc_dtype", engine.get_data_types()[1])
+    return {
+        "communication_data_type": plain(getattr(optimizer, "communication_data_type", communication)),
+        "data_types.grad_accum_dtype": plain(getattr(optimizer, "gradient_accumulation_dtype", accumulation)),
+    }
 
 
 def parsed(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
@@ -225,3 +261,26 @@ def facts(engine: deepspeed.DeepSpeedEngine) -> Held:
         }
         found["master"] = master
     return found
+
+
+SEEN: dict[str, Callable[[deepspeed.DeepSpeedEngine], Seen]] = {
+    "the stage": lambda engine: {"stage": stage(engine)},
+    "the micro batch": lambda engine: {"micro_batch": engine.train_micro_batch_size_per_gpu()},
+    "the accumulation": lambda engine: {"gradient_accumulation_steps": engine.gradient_accumulation_steps()},
+    "the clipping": lambda engine: {"gradient_clipping": clipping(engine)},
+    "the optimizer's offload": lambda engine: {"offload_optimizer": offload_of_optimizer(engine)},
+    "the parameters' offload": lambda engine: {"offload_param": offload_of_parameters(engine)},
+    "what is held": lambda engine: {"held": facts(engine)},
+}
+"""Groups of fields of a report that are read from a live engine."""
+ACTING: dict[str, Callable[[deepspeed.DeepSpeedEngine], dict[str, object]]] = {
+    "the engine's settings": settings_of_engine,
+    "the settings of ZeRO": zero,
+    "the parameter hooks": parameter_hooks,
+    "the streams": streams,
+    "the offload": offload,
+    "the gradients": gradients,
+    "the dtypes": dtypes,
+    "the loss scale": lambda engine: loss_scale(engine.optimizer),
+}
+"""Groups of settings by the names of the lock, as the engine's objects hold them."""

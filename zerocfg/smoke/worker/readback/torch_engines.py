@@ -38,13 +38,24 @@ def ddp(model: torch.nn.Module) -> dict[str, object]:
     }
 
 
-def fsdp(model: torch.nn.Module, plugin: object = None) -> tuple[dict[str, object], dict[str, object]]:
-    """(acting, parsed) settings; ``plugin`` is accelerate's, which knows what the units do not tell."""
+def fsdp(model: torch.nn.Module) -> dict[str, object]:
+    """Of the units that FSDP made of the model."""
     names = {base.__name__ for base in type(model).__mro__}
     acting = _first(model) if OWN in names else _second(model)
     wrappers = sum(1 for module in model.modules() if WRAPPER in {base.__name__ for base in type(module).__mro__})
     acting[FSDP + "activation_checkpointing"] = wrappers > 0
-    return acting, _plugin(plugin) if plugin is not None else {}
+    return acting
+
+
+def fsdp_plugin() -> dict[str, object]:
+    """Of accelerate's plugin, which knows what the units do not show; empty where accelerate is not in use."""
+    from accelerate import PartialState
+    from accelerate.state import AcceleratorState
+
+    if not (PartialState._shared_state and AcceleratorState._shared_state):
+        return {}
+    plugin = getattr(AcceleratorState(), "fsdp_plugin", None)
+    return _plugin(plugin) if plugin is not None else {}
 
 
 def shard(model: torch.nn.Module) -> tuple[int, int, int]:
