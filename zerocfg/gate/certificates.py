@@ -51,8 +51,8 @@ def check_certificate(target: Target, policy: Policy, now: datetime.datetime) ->
         kind = "certificate-unreadable"
         return [Reason("certificate", kind, name, message, again, target.name, error.line, error.column)]
     result = found.result
-    if not result.passed or result.failed or result.failure or result.run != target.name:
-        # Whatever else it says, it proves nothing about this run.
+    if not result.passed or result.failed or result.failure or result.unmeasured or result.run != target.name:
+        # Whatever else it says, it does not prove this run.
         kind, message = _void(result, target.name)
         return [Reason("certificate", kind, name, message, again, target.name)]
     pairs = [
@@ -75,6 +75,10 @@ Found = list[tuple[str, str, str]]
 def _void(found: SmokeResult, run: str) -> tuple[str, str]:
     if found.run != run:
         return "certificate-of-another-run", f"it covers run {found.run[:60]!r}, not {run!r}"
+    if found.state != "failed" and found.unmeasured and not found.failed and found.failure is None:
+        reasons = "; ".join(f"{name}: {why}" for name, why in found.not_measured.items())
+        missing = f"the smoke-run of {run} did not measure {', '.join(found.unmeasured)}"
+        return "certificate-unmeasured", f"{missing}{f' ({reasons[:160]})' if reasons else ''}"
     ended = found.failure.message if found.failure is not None else ""
     why = "; ".join(filter(None, (ended, ", ".join(found.failed[:3])))) or "no reason is given"
     return "certificate-failed", f"the smoke-run of {run} failed: {' '.join(why.split())[:200]}"

@@ -185,8 +185,10 @@ def _tiles(found: Page, report_input: ReportInput) -> list[Tile]:
         ok = sum(one.ok is True for one in seen.checks) + seen.further
         note = f"{seen.failed} checks failed" if seen.failed else f"{count(ok, 'check')} on {count(seen.ranks, 'rank')}"
         note = "of other files than those here" if seen.stale and seen.passed else note
-        mood = "bad" if not seen.passed else "warn" if seen.stale else "good"
-        tiles.append(Tile("Smoke-run", "passed" if seen.passed else "failed", note, mood, "smoke"))
+        note = f"not measured: {', '.join(seen.unmeasured)}" if seen.unmeasured else note
+        mood = "warn" if seen.unmeasured else "bad" if not seen.passed else "warn" if seen.stale else "good"
+        word = "incomplete" if seen.unmeasured else "passed" if seen.passed else "failed"
+        tiles.append(Tile("Smoke-run", word, note, mood, "smoke"))
     else:
         tiles.append(Tile("Smoke-run", "–", "not run", "", "smoke"))
     if isinstance(found.changes, Changes):

@@ -61,6 +61,7 @@ class Smoke:
     checks: list[Check] = field(default_factory=list)
     further: int = 0
     failure: str = ""
+    unmeasured: list[str] = field(default_factory=list)
     diagnosis: list[str] = field(default_factory=list)
     proven: list[str] = field(default_factory=list)
     not_proven: list[str] = field(default_factory=list)
@@ -87,6 +88,7 @@ def smoke(folder: Path) -> Smoke | str | None:
     shown = [one for one in seen.checks if not one.further or one.ok is False]
     return Smoke(
         passed=seen.passed and not seen.failed and seen.failure is None,
+        unmeasured=list(seen.unmeasured) if seen.state == "incomplete" else [],
         date=found.date.strftime("%Y-%m-%d %H:%M UTC"),
         device="processor" if seen.device_kind == "cpu" else seen.device_name or seen.device_kind,
         ranks=seen.ranks,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.report.table import Column, table
 from zerocfg.smoke.certify.result import data
+from zerocfg.smoke.model.certificate import WORDS, exit_code_of
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import LOCK
 from zerocfg.smoke.smoke import smoke
@@ -129,7 +130,7 @@ def summary(results: list[Result], width: int | None = None) -> str:
 def _word(result: Result) -> str:
     if result.verdict is None:
         return "not tried"
-    return "interrupted" if result.interrupted else "passed" if result.passed else "FAILED"
+    return "interrupted" if result.interrupted else WORDS[result.verdict.state]
 
 
 def _first(result: Result) -> str:
@@ -137,6 +138,8 @@ def _first(result: Result) -> str:
         return result.problem or ""
     if result.verdict.outcome.failure is not None:
         return result.verdict.outcome.failure[:160]
+    if result.verdict.state == "incomplete":
+        return f"not measured: {', '.join(result.verdict.unmeasured)}"[:160]
     failed = next((one for one in result.verdict.checks if one.ok is False), None)
     return f"{failed.name}: planned {failed.planned}, seen {failed.seen}"[:160] if failed is not None else ""
 
@@ -155,7 +158,5 @@ def as_data(results: list[Result]) -> dict[str, object]:
 
 
 def exit_code(results: list[Result]) -> int:
-    """0 every run passed, 1 one failed, 2 one could not be tried."""
-    if any(one.problem is not None for one in results):
-        return 2
-    return 0 if all(one.passed for one in results) else 1
+    """0 every run passed, 1 one failed, 2 one could not be tried, 3 one is incomplete and none failed."""
+    return exit_code_of("problem" if one.verdict is None else one.verdict.state for one in results)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.smoke.certify import certificate_file
 from zerocfg.smoke.certify.code import code_hashes
+from zerocfg.smoke.certify.current import is_certified
 from zerocfg.smoke.certify.result import smoke_result
 from zerocfg.smoke.certify.signature import SignatureError, sign
 from zerocfg.smoke.judge import command as commands
@@ -28,6 +29,7 @@ from zerocfg.smoke.prepare.device import Device, choose
 from zerocfg.smoke.prepare.folder import RunFolder, read
 from zerocfg.smoke.prepare.linked_run import linked_run
 from zerocfg.smoke.prepare.reduce import reduce
+from zerocfg.smoke.worker.releases import installed_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,16 +152,19 @@ def ranks_for(run: RunFolder, device: Device, wanted: int | None, nodes: int = 1
 
 
 def certify(verdict: Verdict, steps: int, key: Path | None = None) -> Path | None:
-    """Write ``smoke.json`` beside the configs and sign it; None when the folder cannot be written or the run was
-    interrupted.
+    """Write ``smoke.json`` beside the configs and sign it, also of a run that failed or was interrupted: it says what
+    was proven up to there. None when the folder cannot be written.
 
-    Why it cannot be written or signed is added to the verdict.
+    An interrupted run takes nothing away: a certificate of the same build that passed stays. Why nothing is written or
+    signed is added to the verdict.
     """
-    if verdict.outcome.interrupted or verdict.run.handwritten is not None:
-        return None
-    first = verdict.outcome.reports[0] if verdict.outcome.reports else {}
     run = verdict.run
-    versions = first.get("versions", {})
+    if run.handwritten is not None:
+        return None
+    if verdict.outcome.interrupted and is_certified(run):
+        verdict.uncertified = f"{run.path / certificate.NAME} stays: it is of this build, and passed"
+        return None
+    versions = _releases(verdict)
     try:
         path = certificate_file.write(
             run.path,
@@ -179,6 +184,20 @@ def certify(verdict: Verdict, steps: int, key: Path | None = None) -> Path | Non
     except SignatureError as error:
         verdict.uncertified = f"not signed, {error}"
         return path
+
+
+def _releases(verdict: Verdict) -> dict[str, str]:
+    """The releases that ran: of what every run loads, and of the others that this one uses. Where no rank reported,
+    those that are installed here."""
+    reports = verdict.outcome.reports
+    versions = next((report["versions"] for report in reports if report.get("versions")), None)
+    if versions is None:
+        versions = installed_versions() if verdict.command is None else {}
+    engine = next((report["seen"].get("engine") for report in reports if report.get("seen")), None)
+    unused = {"trl"} if verdict.reduced.trainer is None else set()
+    if verdict.reduced.deepspeed is None and engine != "deepspeed":
+        unused.add("deepspeed")
+    return {name: version for name, version in versions.items() if name not in unused}
 
 
 def _require(run: RunFolder) -> None:

@@ -8,6 +8,7 @@ from zerocfg.report.table import Column, folded
 from zerocfg.report.table import table as fitted
 from zerocfg.smoke.certify.evidence import evidence
 from zerocfg.smoke.launch.command import WRITTEN
+from zerocfg.smoke.model.certificate import WORDS
 
 if TYPE_CHECKING:
     from zerocfg.smoke.judge.verdict import Verdict
@@ -49,8 +50,13 @@ def render(verdict: Verdict, width: int | None = None) -> str:
         lines.append(f"certificate: {verdict.uncertified}")
     failed = sum(1 for one in verdict.checks if one.ok is False)
     passed = sum(1 for one in verdict.checks if one.ok)
-    verdict_line = "passed" if verdict.passed else "FAILED"
-    lines.append(f"{verdict_line}: {passed} checks ok, {failed} failed, {outcome.seconds:.0f} s")
+    if outcome.cut is not None:
+        lines += ["", f"After the weights were read back the run ended: {outcome.cut}"]
+    counts = f"{passed} checks ok, {failed} failed, {outcome.seconds:.0f} s"
+    if verdict.state == "incomplete":
+        lines.append(f"{WORDS[verdict.state]}: not measured: {', '.join(verdict.unmeasured)}; {counts}")
+    else:
+        lines.append(f"{WORDS[verdict.state]}: {counts}")
     return folded("\n".join(lines) + "\n", width)
 
 

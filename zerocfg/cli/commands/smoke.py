@@ -110,7 +110,8 @@ def command(
     come back; no folder has to be shared. Ctrl-C cancels the job. A job whose terminal was closed runs on: --attach
     waits for it.
 
-    Exit codes: 0 every check passed, 1 a check failed, 2 a run could not be tried.
+    Exit codes: 0 every check passed, 1 a check failed, 2 a run could not be tried, 3 nothing failed, but something
+    essential was not measured (engine, stage, ranks, steps, finite losses, changed parameters, saved weights).
     """
     from zerocfg.smoke.many import find
     from zerocfg.smoke.model.error import SmokeError

@@ -107,6 +107,7 @@ class _NotTriedError(click.ClickException):
 
 def _wait(to: Engine, made: Submission, as_json: bool) -> None:
     from zerocfg.cluster.job import ClusterError
+    from zerocfg.smoke.model.certificate import exit_code_of
     from zerocfg.smoke.remote import submit as remote
 
     live = LiveTable()
@@ -133,7 +134,7 @@ def _wait(to: Engine, made: Submission, as_json: bool) -> None:
     if results is None:
         return
     _compare(remote.earlier(made), results, as_json)
-    code = 2 if any(one.problem is not None for one in results) else int(not all(one.passed for one in results))
+    code = exit_code_of("problem" if one.problem is not None else one.state for one in results)
     if code:
         raise click.exceptions.Exit(code)
 
@@ -172,12 +173,15 @@ _LIVE = (Column("run", hangs=24), Column("state"), Column("nodes", least=8, spar
 
 
 def _rows(made: Submission, tasks: list[Progress], away: str, width: int | None) -> list[str]:
+    from zerocfg.smoke.model.certificate import WORDS
+    from zerocfg.smoke.remote.gather import state_of
+
     rows = []
     for described, task in zip(made.tasks, tasks, strict=True):
         verdict, phase = task.last(0, "verdict"), task.last(0, "phase")
         state = task.state.state.value
         if verdict is not None:
-            state, now = ("passed" if verdict.get("passed") is True else "FAILED"), ""
+            state, now = WORDS[state_of(verdict)], ""
         else:
             now = str(phase.get("text", "")) if phase is not None else task.state.reason
         rows.append((described["name"], state, task.state.hosts, now))
@@ -219,13 +223,15 @@ _SUMMARY = (
 def summary(results: list[RemoteResult], width: int | None = None) -> list[str]:
     """A table of all runs: verdict, the median step, tokens a second as measured and as planned, the largest peak of a
     rank, and what is wrong first. Among several that passed the fastest is marked, and the one that was to be it."""
+    from zerocfg.smoke.model.certificate import WORDS
+
     passed = [one for one in results if one.passed]
     best = max(passed, key=_rate, default=None)
     planned = max((one for one in passed if _planned(one)), key=_planned, default=None)
     rows = []
     for one in results:
         figures = _measured(one)
-        word = "not tried" if one.problem is not None else "passed" if one.passed else "FAILED"
+        word = "not tried" if one.problem is not None else WORDS[one.state]
         word = "certified" if one.earlier else word
         marks = [said for said, which in (("fastest", best), ("planned as the fastest", planned)) if which is one]
         rows.append(

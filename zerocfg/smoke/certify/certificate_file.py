@@ -24,6 +24,7 @@ from zerocfg.smoke.model.certificate import (
     RecordedReduction,
     Sizes,
     SmokeResult,
+    VerdictState,
 )
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
@@ -140,7 +141,7 @@ def smoke_result(content: dict[str, object]) -> SmokeResult:
         raise _wrong(content, "passed", "true or false")
     return SmokeResult(
         run=_needed_text(content, "run"),
-        passed=passed,
+        state=_state(content.get("verdict"), passed),
         device_kind=_needed_text(device, "kind", "device."),
         device_name=str(device.get("name") or ""),
         ranks=integer(content.get("ranks")) or 0,
@@ -152,7 +153,17 @@ def smoke_result(content: dict[str, object]) -> SmokeResult:
         diagnosis=tuple(map(_diagnosis, mappings(content.get("diagnosis")))),
         command=_command(mapping(content.get("command"))),
         measured=_measured(mapping(content.get("measured"))),
+        unmeasured=texts(content.get("unmeasured")),
+        instruments=texts(content.get("instruments")),
+        not_measured={str(name): str(why) for name, why in mapping(content.get("not_measured")).items()},
     )
+
+
+def _state(verdict: object, passed: bool) -> VerdictState:
+    """A certificate from before there were verdicts says only whether it passed; one that contradicts itself failed."""
+    if verdict == "incomplete" and not passed:
+        return "incomplete"
+    return "passed" if passed and verdict in ("passed", None) else "failed"
 
 
 def _reductions(content: dict[str, object]) -> tuple[RecordedReduction, ...]:
@@ -166,13 +177,16 @@ def _reductions(content: dict[str, object]) -> tuple[RecordedReduction, ...]:
 
 def _failure(one: dict[str, object]) -> Failure | None:
     message = one.get("message")
-    return Failure(str(message), integer(one.get("rank")), texts(one.get("detail"))) if message else None
+    if not message:
+        return None
+    return Failure(str(message), integer(one.get("rank")), texts(one.get("detail")), text(one.get("stage")) or "")
 
 
 def _check(one: dict[str, object]) -> Check:
     ok = one.get("ok")
     name, planned, seen, further = (str(one.get(key, "")) for key in ("name", "planned", "seen", "further"))
-    return Check(name, planned, seen, ok if isinstance(ok, bool) else None, further)
+    measured = one.get("measured") is not False
+    return Check(name, planned, seen, ok if isinstance(ok, bool) else None, further, measured)
 
 
 def _diagnosis(one: dict[str, object]) -> Diagnosis:

@@ -25,6 +25,7 @@ def is_certified(run: RunFolder) -> bool:
         result.passed
         and not result.failed
         and result.failure is None
+        and not result.unmeasured
         and result.run == run.name
         and found.files == run.hashes
         and found.values == values_hash(run.lock)

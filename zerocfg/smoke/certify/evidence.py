@@ -6,11 +6,12 @@ claimed because the run passed as a whole.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.catalogue import find_accelerator
-from zerocfg.smoke.model.certificate import STEPS
+from zerocfg.smoke.model.certificate import ENGINE
 from zerocfg.smoke.model.reduction import Kind
 from zerocfg.smoke.model.size import GIB
 from zerocfg.smoke.prepare.device import Device
@@ -18,6 +19,7 @@ from zerocfg.smoke.prepare.fit import SEQUENCE, fit_of, sequence_of, spec_of
 
 if TYPE_CHECKING:
     from zerocfg.smoke.judge.verdict import Verdict
+    from zerocfg.smoke.launch.process import Outcome
     from zerocfg.smoke.model.certificate import Check
     from zerocfg.smoke.prepare.folder import RunFolder
 
@@ -37,10 +39,26 @@ class Evidence:
 
 
 def evidence(verdict: Verdict) -> Evidence:
-    """Empty for a run that failed."""
-    if verdict.outcome.failure is not None or not verdict.outcome.reports:
+    """What a run proved, of one that failed up to where it failed; empty where no engine was set up."""
+    if not verdict.outcome.reports:
         return Evidence((), ())
-    return Evidence(tuple(_proven(verdict)), tuple(_not_proven(verdict)))
+    proven = tuple(_proven(verdict))
+    if verdict.outcome.failure is not None:
+        stage = failed_stage(verdict.outcome)
+        return Evidence(proven, (f"what comes from '{stage}' on: the run ended there",) if stage else ())
+    return Evidence(proven, tuple(_not_proven(verdict)))
+
+
+def failed_stage(outcome: Outcome) -> str:
+    """The stage in which a run ended ("init", "step 1", "save"): of the rank where that began, else of the one that
+    came least far. Empty where no rank reported."""
+    reports = outcome.reports
+    if outcome.rank is not None and outcome.rank < len(reports):
+        return reports[outcome.rank].get("phase", "launch")
+    if not reports:
+        return ""
+    running = [report for report in reports if not report.get("done")] or reports
+    return min(running, key=lambda report: len(report.get("step_seconds", []))).get("phase", "launch")
 
 
 def _proven(verdict: Verdict) -> list[str]:
@@ -50,11 +68,13 @@ def _proven(verdict: Verdict) -> list[str]:
     found: list[str] = []
     if engine is None:
         return found
-    if STEPS in held:
-        steps = held[STEPS].planned
+    by = f"{engine} with TRL's {reduced.trainer}" if reduced.trainer is not None else engine
+    steps, where = _steps(verdict), f"in {seen.get('dtype')} on {_where(verdict)}"
+    if steps:
         falls = ", and the loss falls" if "loss falls" in held else ""
-        by = f"{engine} with TRL's {reduced.trainer}" if reduced.trainer is not None else engine
-        found.append(f"{by} trains {steps} optimizer steps in {seen.get('dtype')} on {_where(verdict)}{falls}")
+        found.append(f"{by} trains {steps} optimizer step{'s' if steps != 1 else ''} {where}{falls}")
+    elif ENGINE in held:
+        found.append(f"{by} is set up {where}")
     parts = [name.removesuffix(PART) for name in held if name.endswith(PART) and held[name].planned.startswith("1/")]
     if parts:
         found.append(f"each of {reduced.ranks} ranks holds its shard of the {_and(parts)}")
@@ -79,6 +99,14 @@ def _proven(verdict: Verdict) -> list[str]:
     if "resumes from a checkpoint" in held:
         found.append("a checkpoint resumes with the same next loss")
     return found + _held_memory(verdict)
+
+
+def _steps(verdict: Verdict) -> int:
+    """Optimizer steps that every rank did with finite losses; of a run that failed, those up to there."""
+    reports = verdict.outcome.reports
+    losses = [loss for report in reports for loss in report.get("losses", [])]
+    read = all(report.get("losses") for report in reports) and all(math.isfinite(loss) for loss in losses)
+    return min(len(report.get("step_seconds", [])) for report in reports) if read else 0
 
 
 def _where(verdict: Verdict) -> str:
@@ -126,7 +154,7 @@ def _not_proven(verdict: Verdict) -> list[str]:
         found.append(f"samples of {length} tokens: {reduced.sequence} ran")
     elif length is None:
         found.append(f"the length of your samples, which is not stated: {reduced.sequence} tokens ran")
-    found += [*_precision(run, verdict), *_drives(verdict), *_recipe(verdict), *_unseen(verdict)]
+    found += [*_precision(run, verdict), *_rate(verdict), *_drives(verdict), *_recipe(verdict), *_unseen(verdict)]
     loop = "the Trainer's own" if run.consumer in ("transformers", "trl") else "its own"
     script = run.lock.script or "your script"
     if reduced.trainer is None:
@@ -225,6 +253,16 @@ def _precision(run: RunFolder, verdict: Verdict) -> list[str]:
     if run.plan.get("fp16.enabled") and not verdict.reduced.plan.get("fp16.enabled"):
         return ["fp16 and its loss scale: bf16 ran"]
     return []
+
+
+def _rate(verdict: Verdict) -> list[str]:
+    """The learning rate of the schedule, where a higher one took its place."""
+    report = verdict.outcome.reports[0]
+    least = report.get("trial_rate")
+    planned = [rate for rate in report.get("rates", []) if rate is not None]
+    if least is None or not planned or max(planned) >= least:
+        return []
+    return [f"steps with the planned learning rate, {max(planned):.3g} at most so early: {least:.3g} was used"]
 
 
 def _drives(verdict: Verdict) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.certify.evidence import evidence
+from zerocfg.smoke.certify.evidence import evidence, failed_stage
+from zerocfg.smoke.judge import instruments
 from zerocfg.smoke.model.certificate import Failure, Measured, RecordedReduction, SmokeResult
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ def smoke_result(verdict: Verdict) -> SmokeResult:
     first = reports[0] if reports else {}
     failure = None
     if outcome.failure is not None:
-        failure = Failure(outcome.failure, outcome.rank, tuple(outcome.detail))
+        failure = Failure(outcome.failure, outcome.rank, tuple(outcome.detail), failed_stage(outcome))
     return SmokeResult(
         run=verdict.run.name,
-        passed=verdict.passed,
+        state=verdict.state,
         device_kind=verdict.device.kind,
         device_name=first.get("seen", {}).get("device_name") or verdict.device.name,
         ranks=verdict.reduced.ranks,
@@ -38,6 +39,9 @@ def smoke_result(verdict: Verdict) -> SmokeResult:
         diagnosis=tuple(verdict.diagnosis),
         command=verdict.command,
         measured=_measured(verdict),
+        unmeasured=tuple(verdict.unmeasured),
+        instruments=tuple(instruments.working(reports)),
+        not_measured=instruments.broken(reports),
     )
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PHASES = ("init", "forward", "backward", "step", "save")
 TRAINING = ("forward", "backward", "step")
+MEMORY, COUNTER = "memory recorder", "collective counter"
+"""Instruments of the ranks."""
 GIB = 1 << 30
 
 
@@ -112,12 +114,12 @@ def figures(
     if isinstance(micro, int) and isinstance(accumulation, int) and reduced.trainer is None:
         tokens = micro * accumulation * reduced.sequence * len(reports)
     losses = reports[0].get("losses") if reports else None
-    collectives = [report.get("collectives") or {} for report in reports]
+    collectives = [report.get("collectives") or {} if _counted(report, COUNTER) else {} for report in reports]
     return Figures(
         ranks=reduced.ranks,
-        memory=[report.get("memory") or {} for report in reports],
+        memory=[report.get("memory") or {} if _counted(report, MEMORY) else {} for report in reports],
         start=[report.get("memory_start") or {} for report in reports],
-        timeline=_timeline(reports[0]) if reports else [],
+        timeline=_timeline(reports[0]) if reports and _counted(reports[0], MEMORY) else [],
         on_card=device.kind == "cuda",
         device_memory=next((report["device_memory"] for report in reports if "device_memory" in report), None),
         seconds=_usual(times, counted=any(collectives)),
@@ -128,6 +130,11 @@ def figures(
         flops=None if expected is None or isinstance(expected, str) else expected.flops,
         loss=losses[-1] if losses else None,
     )
+
+
+def _counted(report: RankReport, instrument: str) -> bool:
+    """Whether the instrument measured to its end: the peaks of a part of a run would be too small."""
+    return not report.get("instruments", {}).get(instrument)
 
 
 def _usual(times: list[float], counted: bool) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from zerocfg.smoke.judge import instruments
 from zerocfg.smoke.judge.expected_settings import WRAPPED, ZERO, expected, optimizer_class
 from zerocfg.smoke.model.certificate import ENGINE, STAGE, WORLD_SIZE, Check
 
@@ -26,6 +27,8 @@ SHOWN = {
 }
 BY_PRECISION = ("bf16.enabled", "fp16.enabled")
 BY_CLASS = ("optimizer.type",)
+READ_BACK = "read-back"
+"""How the names of the instruments begin that ask the engine."""
 MASTER = ("bf16.bf16_master_weights_and_grads", "fp16.fp16_master_weights_and_grads")
 ROUNDING = 64
 """Elements by which DeepSpeed may fill a tensor or a group up, so that it splits evenly (a few for each rank)."""
@@ -37,11 +40,20 @@ def check(run: RunFolder, reduced: Reduced, reports: list[RankReport]) -> list[C
     checks = []
     for name, value, key in _rows(run, reduced, planned):
         seen = [report["seen"].get(key) for report in reports]
+        lost = any(one is None and _lost(report) for one, report in zip(seen, reports, strict=True))
+        if lost:
+            checks.append(instruments.unmeasured(name, instruments.why(reports, READ_BACK), show(value)))
+            continue
         ok = None if value is None else all(same(value, one) for one in seen)
         checks.append(Check(name, show(value), together(seen), ok))
     checks += _held(reduced, planned, reports)
     named = {*SHOWN, *BY_PRECISION, *BY_CLASS}
     return [*checks, *(_further(name, planned[name], reports) for name in sorted(planned) if name not in named)]
+
+
+def _lost(report: RankReport) -> bool:
+    """Whether something was not read back because an instrument broke."""
+    return any(reason and name.startswith(READ_BACK) for name, reason in report.get("instruments", {}).items())
 
 
 def _rows(run: RunFolder, reduced: Reduced, planned: dict[str, object]) -> list[tuple[str, object, str]]:

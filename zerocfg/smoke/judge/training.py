@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.model.certificate import STEPS, Check
+from zerocfg.smoke.judge import instruments
+from zerocfg.smoke.model.certificate import CHANGE, STEPS, Check
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,21 +47,42 @@ class _Course:
         return cls(report.get("losses") or [], report.get("rates") or [], report.get("momentum"))
 
 
-def check(reports: list[RankReport], steps: int) -> list[Check]:
-    """Losses and steps of every rank, the parameters, and the parts after the training."""
+def check(reports: list[RankReport], steps: int, cut: str | None = None) -> list[Check]:
+    """Losses and steps of every rank, the parameters, and the parts after the training. ``cut``: what ended these."""
     losses = [loss for report in reports for loss in report.get("losses", [])]
     done = min(len(report.get("step_seconds", [])) for report in reports)
     finite = bool(losses) and all(math.isfinite(loss) for loss in losses)
     own = reports[0].get("losses", [])
     seen = f"{done}; loss {own[0]:.4g} to {own[-1]:.4g}" if own else str(done)
+    if LOSS in instruments.broken(reports):
+        return [
+            instruments.unmeasured(STEPS, instruments.why(reports, LOSS), str(steps)),
+            *_parameters(reports, done == steps),
+        ]
     checks = [Check(STEPS, str(steps), seen, finite and done == steps)]
     if finite and done == steps:
         checks += _falls(reports, done)
-    checks += _parameters(reports)
+    checks += _parameters(reports, done == steps)
     if finite:
-        checks += _reference(reports)
-        checks += _resumes(reports)
-    return checks
+        checks += _reference(reports, cut)
+        checks += _resumes(reports, cut)
+    return _decided(checks, reports)
+
+
+def _decided(checks: list[Check], reports: list[RankReport]) -> list[Check]:
+    """What comparisons of ranks and trainings are worth where a rank trained with a learning rate of its own."""
+    rates = [bool(report.get("instruments", {}).get(RATE)) for report in reports]
+    if not any(rates):
+        return checks
+    why = instruments.why(reports, RATE)
+    return [
+        instruments.unmeasured(row.name, why, row.planned) if row.ok is False and row.name != STEPS else row
+        for row in checks
+    ]
+
+
+LOSS, RATE, SUMS = "loss", "learning rate", "checksums"
+"""Instruments of the ranks."""
 
 
 def _samples(reports: list[RankReport]) -> bool:
@@ -84,11 +106,14 @@ def _falls(reports: list[RankReport], done: int) -> list[Check]:
     seen = f"{first:.4g} to {last:.4g}"
     if _samples(reports):
         return [Check("loss falls", "-", f"{seen}; its samples are other ones in each step", None)]
+    planned, used = _highest(reports[0].get("rates") or []), _highest(_rates(reports[0]))
+    if planned is not None and used is not None and planned < used:
+        seen += f", with a learning rate of {used:.3g}: that of the plan is {planned:.3g} at most in these steps"
     if last < first:
         return [Check("loss falls", "falls", seen, True)]
     why = _idle(reports, done - 1)
     if why is None and abs(last - first) <= RESOLUTION[_dtype(reports)] * abs(first):
-        rate = max((rate for rate in reports[0].get("rates") or [] if rate is not None), default=None)
+        rate = used
         small = f", learning rate {rate:.3g}" if rate is not None else ""
         why = f"the change is below what {_dtype(reports)} resolves{small}"
     return [
@@ -96,9 +121,19 @@ def _falls(reports: list[RankReport], done: int) -> list[Check]:
     ]
 
 
+def _rates(report: RankReport) -> list[float | None]:
+    """The learning rates with which the steps were done: those of the schedule, or the higher one of the smoke-run."""
+    least = report.get("trial_rate", 0.0)
+    return [rate if rate is None else max(rate, least) for rate in report.get("rates") or []]
+
+
+def _highest(rates: list[float | None]) -> float | None:
+    return max((rate for rate in rates if rate is not None), default=None)
+
+
 def _idle(reports: list[RankReport], steps: int) -> str | None:
     """Why the first ``steps`` optimizer steps changed nothing by design; None when they should have."""
-    rates = (reports[0].get("rates") or [])[:steps]
+    rates = _rates(reports[0])[:steps]
     if rates and all(rate == 0 for rate in rates):
         return f"the learning rate was 0 in step {'1' if steps == 1 else f'1 to {steps}'} (warmup)"
     skipped = reports[0].get("skipped_steps") or 0
@@ -109,21 +144,21 @@ def _idle(reports: list[RankReport], steps: int) -> str | None:
 
 def _too_little(reports: list[RankReport]) -> str | None:
     """Why optimizer steps of this learning rate may be lost in rounding; None when they should show."""
-    rate = max((rate for rate in reports[0].get("rates") or [] if rate is not None), default=None)
+    rate = _highest(_rates(reports[0]))
     if rate is None or rate > SMALL_RATE or _dtype(reports) == "fp32":
         return None
     return f"learning rate {rate:.3g} changes too little for {_dtype(reports)}"
 
 
-def _parameters(reports: list[RankReport]) -> list[Check]:
-    """Whether the optimizer changed them, and the same way on all ranks."""
+def _parameters(reports: list[RankReport], done: bool) -> list[Check]:
+    """Whether the optimizer changed them, and the same way on all ranks. ``done``: all steps were done."""
     if not all("changed" in report for report in reports):
-        return []
+        return [instruments.unmeasured(CHANGE, instruments.why(reports, SUMS), "yes")] if done else []
     sums = [report["sums"] for report in reports]
     changed = min(report["changed"] for report in reports)
     why = None if changed else _idle(reports, len(reports[0].get("rates") or [])) or _too_little(reports)
     seen = f"{changed} of {len(sums[0])} tensors" if not why else f"no tensor; {why}"
-    checks = [Check("parameters change", "yes", seen, True if changed else None if why else False)]
+    checks = [Check(CHANGE, "yes", seen, True if changed else None if why else False)]
     if len(reports) > 1:
         names = {name: None for one in sums for name in one}
         apart = [name for name in names if len({one.get(name) for one in sums}) > 1]
@@ -134,7 +169,7 @@ def _parameters(reports: list[RankReport]) -> list[Check]:
     return checks
 
 
-def _reference(reports: list[RankReport]) -> list[Check]:
+def _reference(reports: list[RankReport], cut: str | None) -> list[Check]:
     name, limit = "loss as under ZeRO-0", ALIKE[_dtype(reports)]
     parts = _parts(reports, "reference")
     if not parts:
@@ -142,7 +177,7 @@ def _reference(reports: list[RankReport]) -> list[Check]:
     missing = _missing(parts)
     if missing is not None:
         skipped = missing["state"] == "skipped"  # and it says so
-        return [Check(name, "-", _why(missing) if skipped else f"not compared: {_why(missing)}", None)]
+        return [Check(name, "-", _why(missing, cut) if skipped else f"not compared: {_why(missing, cut)}", None)]
     pairs = [(_Course.of(report), _Course.of(part)) for report, part in zip(reports, parts, strict=True)]
     half = reports[0]["seen"].get("dtype") == "fp16"
     # In fp16 the engines search their loss scales from different ends, and skip different steps meanwhile.
@@ -167,7 +202,7 @@ def _reference(reports: list[RankReport]) -> list[Check]:
     return checks
 
 
-def _resumes(reports: list[RankReport]) -> list[Check]:
+def _resumes(reports: list[RankReport], cut: str | None) -> list[Check]:
     name, limit = "resumes from a checkpoint", RESUMED[_dtype(reports)]
     parts = _parts(reports, "resume")
     if not parts:
@@ -175,7 +210,7 @@ def _resumes(reports: list[RankReport]) -> list[Check]:
     missing = _missing(parts)
     if missing is not None:
         broken = [part for part in parts if part["state"] == "failed" and not part.get("memory")]
-        return [Check(name, "same next loss" if broken else "-", _why(missing), False if broken else None)]
+        return [Check(name, "same next loss" if broken else "-", _why(missing, cut), False if broken else None)]
     wrong: list[str] = []
     for report, part in zip(reports, parts, strict=True):
         ours, others = _Course.of(report), _Course.of(part)
@@ -192,13 +227,23 @@ def _resumes(reports: list[RankReport]) -> list[Check]:
         if before is not None and after is not None and _distance([before], [after]) > limit:
             wrong.append(f"the optimizer's states are others: norm {after:.4g}, without the break {before:.4g}")
     planned = f"loss {reports[0]['losses'][-1]:.4g}"
+    again = [(report["losses"][: len(part.get("before", []))], part.get("before", []))
+             for report, part in zip(reports, parts, strict=True)]  # fmt: skip
+    if wrong and any(_distance(ours, others) > limit for ours, others in again):
+        first, second = again[0]
+        apart = f"the steps up to the checkpoint, done again, gave loss {_losses(second)} and not {_losses(first)}"
+        return [Check(name, "-", f"not comparable: {apart}", None)]
     if wrong and _samples(reports):
         behind = f"from step {parts[0]['from']}; other completions are sampled then: {wrong[0]}"
         return [Check(name, "-", behind, None)]
     if wrong:
         return [Check(name, planned, wrong[0], False)]
-    differing = max(part["differing"] for part in parts)
-    same = "same parameters" if not differing else f"{differing} of {parts[0]['of']} parameters by rounding apart"
+    counts = [part.get("differing") for part in parts]
+    if None in counts:
+        same = "parameters not compared"
+    else:
+        differing = max(count for count in counts if count is not None)
+        same = "same parameters" if not differing else f"{differing} of {parts[0]['of']} parameters by rounding apart"
     behind = f"from step {parts[0]['from']}: loss {parts[0]['losses'][-1]:.4g}, {same}"
     return [Check(name, planned, behind, True)]
 
@@ -218,8 +263,8 @@ def _missing(parts: list[Part]) -> Part | None:
     return None
 
 
-def _why(part: Part) -> str:
-    return part.get("why") or "it did not come to its end"
+def _why(part: Part, cut: str | None) -> str:
+    return part.get("why") or f"it did not come to its end{f': {cut}' if cut else ''}"
 
 
 def _distance(ours: list[float], others: list[float]) -> float:

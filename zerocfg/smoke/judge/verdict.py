@@ -6,25 +6,28 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.judge import requested_settings, settings, training, weights
+from zerocfg.smoke.judge import essentials, instruments, requested_settings, settings, training, weights
 from zerocfg.smoke.judge.diagnosis import diagnose
 from zerocfg.smoke.judge.figures import Figures, figures
 from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.model.reduction import Kind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocfg.smoke.judge.prediction import Expected
     from zerocfg.smoke.launch.process import Outcome
-    from zerocfg.smoke.model.certificate import Command, Diagnosis
+    from zerocfg.smoke.model.certificate import Command, Diagnosis, VerdictState
     from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
     from zerocfg.smoke.prepare.folder import RunFolder
+    from zerocfg.smoke.worker.report_schema import RankReport
 
 
 @dataclass
 class Verdict:
-    """``passed`` when the run ended without a failure and no check failed."""
+    """``state``: "failed" when the run ended with a failure or a check failed, else "incomplete" when an essential
+    check has no result, else "passed"."""
 
     run: RunFolder
     device: Device
@@ -37,8 +40,19 @@ class Verdict:
     command: Command | None = None
 
     @property
+    def state(self) -> VerdictState:
+        if self.outcome.failure is not None or any(one.ok is False for one in self.checks):
+            return "failed"
+        return "incomplete" if self.unmeasured else "passed"
+
+    @property
     def passed(self) -> bool:
-        return self.outcome.failure is None and not any(one.ok is False for one in self.checks)
+        return self.state == "passed"
+
+    @property
+    def unmeasured(self) -> list[str]:
+        """The essential checks without a result, by name."""
+        return essentials.unmeasured(self.checks, self.reduced, self.outcome, own_command=self.command is not None)
 
     @cached_property
     def expected(self) -> Expected | str:
@@ -65,11 +79,17 @@ class Verdict:
 def run_checks(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -> list[Check]:
     """Every check that the reports allow, in the order of the table."""
     checks = [Check(f"{name} as built", "unchanged", "changed since", False) for name in sorted(run.changed)]
-    if not all("world_size" in report.get("seen", {}) for report in outcome.reports):
+    if not outcome.reports or not all(_stood(report) for report in outcome.reports):
         return checks
     found = settings.check(run, reduced, outcome.reports)
     if run.handwritten is not None:
         found = requested_settings.replace_planned(found, run.handwritten.requested, reduced, outcome.reports)
     checks += found
-    checks += training.check(outcome.reports, steps)
-    return [*checks, *weights.check(outcome.reports)]
+    checks += training.check(outcome.reports, steps, outcome.cut)
+    checks += weights.check(outcome.reports, saves=not reduced.has(Kind.SAVING))
+    return [*checks, *instruments.check(outcome.reports)]
+
+
+def _stood(report: RankReport) -> bool:
+    """Whether the rank had its engine."""
+    return "rates" in report or "world_size" in report.get("seen", {})

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.judge import instruments
+from zerocfg.smoke.model.certificate import LOADED, SAVED, Check
 
 if TYPE_CHECKING:
     from zerocfg.smoke.worker.report_schema import RankReport, Weights
 
 
-def check(reports: list[RankReport]) -> list[Check]:
-    """The files that were saved."""
+WEIGHTS = "saved weights"
+"""The instrument."""
+
+
+def check(reports: list[RankReport], saves: bool = True) -> list[Check]:
+    """The files that were saved. ``saves``: the run is to save them."""
     weights = reports[0].get("weights")
     if weights is None:
-        return []
+        # A run that failed before has no such row at all.
+        if not saves or not all(report.get("trained") for report in reports):
+            return []
+        return [instruments.unmeasured(SAVED, instruments.why(reports, WEIGHTS))]
     expected, saved = weights["expected"], weights["saved"]
     wrong = [*weights["missing"], *weights["short"]]
     if not weights["file"]:
@@ -23,11 +31,11 @@ def check(reports: list[RankReport]) -> list[Check]:
         seen = f"{saved:,} in {weights['file']}; not whole: {wrong[0]} and {len(wrong) - 1} more"
     else:
         seen = f"{saved:,} in {weights['file']}"
-    checks = [Check("saved parameters", f"{expected:,}", seen, bool(weights["file"]) and not wrong)]
+    checks = [Check(SAVED, f"{expected:,}", seen, bool(weights["file"]) and not wrong)]
     if weights["file"]:
         checks += _content(weights, str(reports[0]["seen"].get("engine")))
         loadable = weights["loadable"]
-        checks.append(Check("loaded by from_pretrained", "yes", loadable or "yes", loadable is None))
+        checks.append(Check(LOADED, "yes", loadable or "yes", loadable is None))
     return checks
 
 

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import datetime
+    from collections.abc import Iterable
 
 NAME = "smoke.json"
 VERSION = 1
 ENGINE, WORLD_SIZE, STAGE, STEPS = "engine", "world size", "ZeRO stage", "optimizer steps, loss finite"
-"""Names of the checks without which no smoke-run passes; the stage under DeepSpeed."""
+CHANGE, SAVED, LOADED = "parameters change", "saved parameters", "loaded by from_pretrained"
+"""Names of the essential checks: a smoke-run that did not measure one of them has not passed. The stage under
+DeepSpeed; the last two where the weights are saved."""
+
+VerdictState = Literal["passed", "failed", "incomplete"]
+"""``incomplete``: nothing failed, but an essential check was not measured."""
+WORDS: dict[VerdictState, str] = {"passed": "passed", "failed": "FAILED", "incomplete": "INCOMPLETE"}
+"""A verdict on the screen."""
+
+
+def exit_code_of(states: Iterable[VerdictState | Literal["problem"]]) -> int:
+    """The exit code of some smoke-runs: 0 all passed, 1 one failed, 2 one could not be tried ("problem"), 3 one is
+    incomplete and none failed."""
+    seen = set(states)
+    codes: dict[VerdictState | Literal["problem"], int] = {"problem": 2, "failed": 1, "incomplete": 3}
+    return next((code for state, code in codes.items() if state in seen), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +46,8 @@ class RecordedReduction:
 class Check:
     """A planned value beside the observed one. ``ok`` None for what is only noted.
 
+    ``measured``: False where an instrument broke; ``seen`` says why then.
+
     ``further``: "" for what has a row of its own in the table. Of the others only those that differ are shown, the rest
     is counted: "acting" was read where it acts, "parsed" from the config that the engine holds, "unseen" not at all.
     """
@@ -39,6 +57,7 @@ class Check:
     seen: str
     ok: bool | None
     further: str = ""
+    measured: bool = True
 
     def data(self) -> dict[str, object]:
         return asdict(self)
@@ -46,11 +65,13 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why the run failed: the ``rank`` where it began, None where unknown, and its last output."""
+    """Why the run failed: the ``rank`` where it began, None where unknown, its last output, and the ``stage`` that it
+    was in ("init", "step 1", "save")."""
 
     message: str
     rank: int | None = None
     detail: tuple[str, ...] = ()
+    stage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +176,12 @@ class SmokeResult:
     """The result of a smoke-run, as its certificate states it.
 
     ``device_kind`` is "cpu" or "cuda", ``device_name`` as the driver calls it. ``reductions``: what was smaller than
-    planned. ``failure`` None when the run ended.
+    planned. ``failure`` None when the run ended. ``unmeasured``: essential checks without a result, by name.
+    ``instruments``: those that measured on every rank; ``not_measured``: the others, each with the reason.
     """
 
     run: str
-    passed: bool
+    state: VerdictState
     device_kind: str
     device_name: str
     ranks: int
@@ -171,6 +193,13 @@ class SmokeResult:
     diagnosis: tuple[Diagnosis, ...]
     command: Command | None
     measured: Measured
+    unmeasured: tuple[str, ...] = ()
+    instruments: tuple[str, ...] = ()
+    not_measured: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return self.state == "passed"
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -183,6 +212,8 @@ class SmokeResult:
             "version": VERSION,
             "run": self.run,
             "passed": self.passed,
+            "verdict": self.state,
+            "unmeasured": list(self.unmeasured),
             "device": {"kind": self.device_kind, "name": self.device_name},
             "ranks": self.ranks,
             "reductions": [one.words for one in self.reductions],
@@ -193,6 +224,8 @@ class SmokeResult:
             "failure": None if self.failure is None else asdict(self.failure),
             "diagnosis": [asdict(one) for one in self.diagnosis],
             **({} if self.command is None else {"command": asdict(self.command)}),
+            "instruments": list(self.instruments),
+            "not_measured": self.not_measured,
             "measured": self.measured.data(),
         }
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from zerocfg.cluster.events import Event
     from zerocfg.cluster.wait import Progress
+    from zerocfg.smoke.model.certificate import VerdictState
     from zerocfg.smoke.prepare.folder import RunFolder
 
 
@@ -32,12 +33,16 @@ class RemoteResult:
 
     path: Path
     name: str
-    passed: bool = False
+    state: VerdictState = "failed"
     problem: str | None = None
     text: str = ""
     data: dict[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     earlier: bool = False
+
+    @property
+    def passed(self) -> bool:
+        return self.state == "passed"
 
 
 def certified(run: RunFolder) -> RemoteResult | None:
@@ -45,7 +50,7 @@ def certified(run: RunFolder) -> RemoteResult | None:
     if not is_certified(run):
         return None
     found = certificate_file.read(run.path / NAME).result
-    return RemoteResult(run.path, run.name, passed=True, data=found.data(), earlier=True)
+    return RemoteResult(run.path, run.name, "passed", data=found.data(), earlier=True)
 
 
 def gather(run: RunFolder, seen: Progress, nodes: int, key: Path | None = None) -> RemoteResult:
@@ -66,12 +71,19 @@ def gather(run: RunFolder, seen: Progress, nodes: int, key: Path | None = None) 
     return RemoteResult(
         run.path,
         run.name,
-        told.get("passed") is True,
+        state_of(told),
         None,
         text if isinstance(text, str) else "",
         data if isinstance(data, dict) else {},
         notes,
     )
+
+
+def state_of(verdict: Event) -> VerdictState:
+    """The verdict that a node's event holds."""
+    data = verdict.get("data")
+    said = data.get("verdict") if isinstance(data, dict) else None
+    return "passed" if verdict.get("passed") is True else "incomplete" if said == "incomplete" else "failed"
 
 
 def _names(seen: Progress, nodes: int) -> list[str]:

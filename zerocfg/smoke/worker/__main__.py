@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from . import compiling, fsdp_on_cpu, machine, parts, sharing
+from . import compiling, fsdp_on_cpu, parts, releases, sharing
 from .job import Job
 from .report import Report
 from .trial import Trial
@@ -26,7 +26,7 @@ def main() -> None:
     job = Job.read(Path(sys.argv[1]))
     report = Report(Path(job.reports))
     with report.recording():
-        report.fence.measure("versions", machine.see_versions, report)
+        report.content["versions"] = report.fence.measure("versions", releases.installed_versions, otherwise={})
         report.phase("import")
         if job.share is not None:
             sharing.join(job.share, job.device)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import checksums, communication, learning_rate, machine, memory, record, weights
+from . import checksums, communication, device, learning_rate, memory, record, weights
 from .readback import collect, trl_trainers
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Watch:
         content, measure = self.report.content, self.fence.measure
         content["rates"] = []
         collect.see(self.report, engine, optimizer, settings or {}, scheduler)
-        measure(DEVICE, machine.see_device, self.report, self.job.device)
+        measure(DEVICE, device.see_device, self.report, self.job.device)
         measure(MEMORY, memory.follow_step, engine, self._enter)
         if hasattr(engine, "zero_optimization_stage"):
             self.config = measure("DeepSpeed's config", copy.deepcopy, engine.config)

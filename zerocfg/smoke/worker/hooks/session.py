@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import failure, group, machine, weights
+from .. import failure, group, releases, weights
 from ..job import Job
 from ..report import Report
 from ..watch import Watch
@@ -184,7 +184,7 @@ class Session:
 
     def _begin(self, folder: Path) -> None:
         self.report = report = Report(folder)
-        report.fence.measure("versions", machine.see_versions, report)
+        report.content["versions"] = report.fence.measure("versions", releases.installed_versions, otherwise={})
         ranks = int(os.environ.get("WORLD_SIZE", "1"))
         self._record({"loop": None, "world_size": ranks, "program": sys.argv[:1]})
         atexit.register(self._end, os.getpid())
