@@ -79,15 +79,24 @@ class TestParameters:
         assert "parameters alike on all ranks" not in rows(report())
         assert "parameters alike on all ranks" in rows(report(), report())
 
-    def test_a_rank_that_reports_no_sums_leaves_them_out(self) -> None:
-        without = report()
+    def test_a_rank_that_reports_no_sums_leaves_them_unmeasured(self) -> None:
+        without = report(instruments={"checksums": "RuntimeError: flat", "loss": ""})
         del without["sums"]
-        assert not {"parameters change", "parameters alike on all ranks"} & set(rows(report(), without))
+        found = rows(report(), without)
+        seen = "not measured: RuntimeError: flat (rank 1)"
+        assert found["parameters change"] == Check("parameters change", "yes", seen, None, measured=False)
+        assert "parameters alike on all ranks" not in found
 
-    def test_the_first_reason_is_told(self) -> None:
-        nothing = report(sums={})
-        assert rows(nothing)["parameters change"].seen == "not read: no parameters are seen"
-        assert rows(nothing, report(sums={}, unread="flat"))["parameters change"].seen == "not read: flat"
+    def test_the_reason_is_that_of_the_rank_where_it_broke(self) -> None:
+        broken = report(instruments={"checksums": "RuntimeError: flat"})
+        alone = report(instruments={"checksums": "another rank did not take part"})
+        for one in (broken, alone):
+            del one["changed"]
+        assert rows(alone, broken)["parameters change"].seen == "not measured: RuntimeError: flat (rank 1)"
+        assert rows(broken)["parameters change"].seen == "not measured: RuntimeError: flat"
+        nothing = report()
+        del nothing["changed"]
+        assert rows(nothing)["parameters change"].seen == "not measured: no rank reports it"
 
 
 def with_part(name: str, dtype: str, ours: float, others: float) -> dict[str, Any]:
@@ -636,7 +645,7 @@ class TestAsked:
 
 def test_rows_as_data() -> None:
     one = Check("a", "1", "2", False, "acting")
-    assert one.data() == {"name": "a", "planned": "1", "seen": "2", "ok": False, "further": "acting"}
+    assert one.data() == {"name": "a", "planned": "1", "seen": "2", "ok": False, "further": "acting", "measured": True}
     assert replace(one, ok=None).data()["ok"] is None
 
 

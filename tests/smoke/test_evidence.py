@@ -80,8 +80,40 @@ def test_nothing_else_is(lost: str, make_run: MakeRun, tmp_path: Path) -> None:
     assert sum(map(len, less.proven)) < sum(map(len, whole.proven))
 
 
-def test_a_run_that_failed_proves_nothing(make_run: MakeRun, tmp_path: Path) -> None:
-    assert evidence(verdict_of(make_run(3), tmp_path, CPU, failure="rank 1 was killed")) == Evidence((), ())
+SET_UP = Check("engine", "deepspeed", "deepspeed", True)
+
+
+@pytest.mark.parametrize(
+    ("phase", "steps", "losses", "proven"),
+    [
+        ("step 1", 0, [], "ZeRO-3 is set up in bf16 on 2 ranks of a processor"),
+        ("step 2", 1, [4.0], "ZeRO-3 trains 1 optimizer step in bf16 on 2 ranks of a processor"),
+        ("save", 2, [4.0, 2.0], "ZeRO-3 trains 2 optimizer steps in bf16 on 2 ranks of a processor"),
+        ("step 3", 2, [4.0, float("nan")], "ZeRO-3 is set up in bf16 on 2 ranks of a processor"),
+    ],
+)
+def test_a_run_that_failed_proves_what_came_before(
+    make_run: MakeRun, tmp_path: Path, phase: str, steps: int, losses: list[float], proven: str
+) -> None:
+    """Of the two ranks the one counts that came less far."""
+    further = {"seen": SEEN, "losses": [4.0] * 9, "step_seconds": [0.1] * 9, "phase": "later", "done": True}
+    killed = {"seen": SEEN, "losses": losses, "step_seconds": [0.1] * steps, "phase": phase}
+    verdict = verdict_of(make_run(3), tmp_path, CPU, failure="rank 1 was killed", checks=[SET_UP])
+    verdict.outcome.reports[:] = [further, killed]
+    assert evidence(verdict) == Evidence((proven,), (f"what comes from '{phase}' on: the run ended there",))
+    verdict.outcome.reports.reverse()
+    verdict.outcome.rank = 0
+    assert evidence(verdict).proven == (proven,)
+    result = data(verdict)
+    assert (result["verdict"], result["passed"], result["failure"]["stage"]) == ("failed", False, phase)  # type: ignore[index]
+
+
+def test_a_run_without_an_engine_proves_nothing(make_run: MakeRun, tmp_path: Path) -> None:
+    verdict = verdict_of(make_run(3), tmp_path, CPU, failure="no memory", checks=[])
+    verdict.outcome.reports[:] = [{"phase": "model", "versions": {"torch": "2.13.0"}}, {}]
+    assert evidence(verdict) == Evidence((), ("what comes from 'model' on: the run ended there",))
+    verdict.outcome.reports.clear()
+    assert evidence(verdict) == Evidence((), ())
 
 
 def test_what_was_smaller_is_not_proven(make_run: MakeRun, tmp_path: Path) -> None:

@@ -82,12 +82,16 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
         run = read(folder)
         noted["options"].append(options)
         outcome = Outcome([{}, {}], seconds=3.2)
-        checks = [Check("ZeRO stage", "3", "3", True)]
+        names = ("engine", "world size", "optimizer steps, loss finite", "parameters change", "ZeRO stage",
+                 "saved parameters", "loaded by from_pretrained")  # fmt: skip
+        checks = [Check(name, "3", "3", True) for name in names]
         found = noted.get(run.name)
         if isinstance(found, SmokeError):
             raise found
         if found == "FAIL":
             checks = [Check("ZeRO stage", "3", "2", False)]
+        elif found == "UNSAVED":
+            checks = checks[:-2]
         elif found is not None:
             outcome.failure, outcome.interrupted = found, found == "interrupted"
         if progress is not None:

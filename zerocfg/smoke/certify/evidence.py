@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.catalogue import find_accelerator
-from zerocfg.smoke.model.certificate import ENGINE
+from zerocfg.smoke.model.certificate import ENGINE, STEPS
 from zerocfg.smoke.model.reduction import Kind
 from zerocfg.smoke.model.size import GIB
 from zerocfg.smoke.prepare.device import Device
@@ -69,7 +69,8 @@ def _proven(verdict: Verdict) -> list[str]:
     if engine is None:
         return found
     by = f"{engine} with TRL's {reduced.trainer}" if reduced.trainer is not None else engine
-    steps, where = _steps(verdict), f"in {seen.get('dtype')} on {_where(verdict)}"
+    steps = int(held[STEPS].planned) if STEPS in held else _steps(verdict)
+    where = f"in {seen.get('dtype')} on {_where(verdict)}"
     if steps:
         falls = ", and the loss falls" if "loss falls" in held else ""
         found.append(f"{by} trains {steps} optimizer step{'s' if steps != 1 else ''} {where}{falls}")

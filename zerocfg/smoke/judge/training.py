@@ -152,7 +152,7 @@ def _too_little(reports: list[RankReport]) -> str | None:
 
 def _parameters(reports: list[RankReport], done: bool) -> list[Check]:
     """Whether the optimizer changed them, and the same way on all ranks. ``done``: all steps were done."""
-    if not all("changed" in report for report in reports):
+    if not all("changed" in report and "sums" in report for report in reports):
         return [instruments.unmeasured(CHANGE, instruments.why(reports, SUMS), "yes")] if done else []
     sums = [report["sums"] for report in reports]
     changed = min(report["changed"] for report in reports)
