@@ -19,9 +19,8 @@ YES, NO = b"yes", b"no"
 class Vote:
     """One vote of all ranks, under a ``key`` that each of them uses once."""
 
-    def __init__(self, key: str, patience: float = PATIENCE) -> None:
+    def __init__(self, key: str) -> None:
         self._key = f"zerocfg/{key}"
-        self._patience = patience
         self._cast = False
 
     def all_ready(self) -> bool:
@@ -34,7 +33,7 @@ class Vote:
         if store.add(f"{self._key}/ready", 1) == ranks:
             return self._decided(YES)
         try:
-            store.wait([f"{self._key}/decision"], datetime.timedelta(seconds=self._patience))
+            store.wait([f"{self._key}/decision"], datetime.timedelta(seconds=PATIENCE))
         except RuntimeError:  # the time is over: torch.distributed.DistStoreError, a RuntimeError in older releases
             return self._decided(NO)
         return bool(store.get(f"{self._key}/decision") == YES)
