@@ -19,6 +19,8 @@ MEMORY, PLAN = ROOT / "benchmarks" / "memory" / "gpu.py", ROOT / "benchmarks" / 
 STAGES, TINY = "examples/stages/zerocfg.yaml", "benchmarks/gpu/tiny/zerocfg.yaml"
 ONE = ("--ranks", "1")
 SHARED = ("--ranks", "2", "--share-gpu")
+WHOLE = ("parameters change", "saved parameters", "loaded by from_pretrained", "resumes from a checkpoint")
+"""Checks of a certificate that show a whole life: trained, saved, reloaded, resumed."""
 ON_PROCESSOR = 5
 """Times as many seconds for each check on a processor."""
 CONTRACT = "contract"
@@ -44,12 +46,12 @@ class Check:
 
 IN_ORDER = (
     Check(CONTRACT, Contract(), 15, 60),
-    Check("tiny-zero2", SmokeRun(STAGES, "stage-zero2", ONE), 30, 90, True),
-    Check("quickstart", SmokeRun("examples/quickstart/zerocfg.yaml", "quickstart", ONE), 30, 90, True),
-    Check("tiny-fsdp2", SmokeRun(TINY, "fsdp2", ONE), 30, 90, True),
-    Check("tiny-cpu-offload", SmokeRun(TINY, "offload", ONE), 30, 90, True),
-    Check("tiny-ddp", SmokeRun(STAGES, "ddp", ONE), 30, 90, True),
-    Check("share-gpu", SmokeRun(STAGES, "stage-zero3", SHARED), 30, 90, True),
+    Check("tiny-zero2", SmokeRun(STAGES, "stage-zero2", ONE, shows=WHOLE), 30, 90, True),
+    Check("quickstart", SmokeRun("examples/quickstart/zerocfg.yaml", "quickstart", ONE, shows=WHOLE), 30, 90, True),
+    Check("tiny-fsdp2", SmokeRun(TINY, "fsdp2", ONE, shows=WHOLE, on_processor=("--ranks", "2")), 30, 90, True),
+    Check("tiny-cpu-offload", SmokeRun(TINY, "offload", ONE, shows=WHOLE), 30, 90, True),
+    Check("tiny-ddp", SmokeRun(STAGES, "ddp", ONE, shows=WHOLE), 30, 90, True),
+    Check("share-gpu", SmokeRun(STAGES, "stage-zero3", SHARED, shows=WHOLE), 30, 90, True),
     Check("sft-zero2", SmokeRun("examples/sft-zero2/zerocfg.yaml", "sft", ONE), 50, 90),
     Check("fsdp", SmokeRun("examples/fsdp/zerocfg.yaml", "fsdp", ONE), 50, 90),
     Check("memory", Sweep("memory", MEMORY, 75, "compare_gpu.py"), 40, 150),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 Result = dict[str, Any]
-PASSED, FAILED, RUNNING = "passed", "failed", "running"
+PASSED, FAILED, INCOMPLETE, RUNNING = "passed", "failed", "incomplete", "running"
 LEFT = "cases left"
 """State of a sweep in which nothing failed and which has cases left."""
 TIMED_OUT, OUT_OF_BUDGET, KILLED = "timed out", "out of budget", "killed"

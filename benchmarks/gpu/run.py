@@ -34,6 +34,7 @@ from benchmarks.gpu.processes import TimedOutError, run_side_by_side
 from benchmarks.gpu.record import (
     CUT_OFF,
     FAILED,
+    INCOMPLETE,
     KILLED,
     LEFT,
     OUT_OF_BUDGET,
@@ -47,6 +48,8 @@ from benchmarks.gpu.record import (
 )
 from benchmarks.gpu.smoke_runs import OVERHEAD
 
+FINAL = (FAILED, INCOMPLETE, TIMED_OUT)
+"""States of checks that had all their time and did not pass."""
 NOT_STARTED = "not started"
 """State of a check for which too little was left; no file is written."""
 
@@ -76,8 +79,10 @@ def run_check(check: Check, place: Place, clock: Clock) -> str:
     else:
         if passed:
             record.close(LEFT if record.content.get("left") else PASSED)
-        else:  # a launch that was given less time than the check's own limit has not failed yet
-            record.close(OUT_OF_BUDGET if clock.cut and clock.left <= OVERHEAD else FAILED)
+        elif clock.cut and clock.left <= OVERHEAD:  # with all its time it may pass
+            record.close(OUT_OF_BUDGET)
+        else:
+            record.close(INCOMPLETE if record.content.get("certificate", {}).get("verdict") == INCOMPLETE else FAILED)
     return str(record.content["state"])
 
 
@@ -87,7 +92,7 @@ def describe(check: Check, place: Place, state: str, clock: Clock | None) -> str
         return f"{check.name}: {state}: less than {check.least:.0f} s are left"
     result = read_result(place.out / f"{check.name}.json")
     left = f"; {len(result['left'])} cases are left, run again" if result.get("left") else ""
-    shown = state.upper() if state == FAILED else state
+    shown = state.upper() if state in (FAILED, INCOMPLETE) else state
     return f"{check.name}: {shown} after {result['seconds']:.0f} s, {place.out / check.name}.json{left}"
 
 
@@ -148,8 +153,8 @@ def run_all(checks: Sequence[Check], place: Place, budget: Budget, *, on_anyway:
         states |= run_batch(batch, place, budget)
         if batch[0].name == CONTRACT and states[CONTRACT] != PASSED and not on_anyway:
             print("the contract did not pass: nothing else is run (--on-anyway does)", flush=True)
-            return 1 if states[CONTRACT] in (FAILED, TIMED_OUT) else 3
-    if any(state in (FAILED, TIMED_OUT) for state in states.values()):
+            return 1 if states[CONTRACT] in FINAL else 3
+    if any(state in FINAL for state in states.values()):
         return 1
     return 3 if any(state != PASSED for state in states.values()) else 0
 

@@ -26,7 +26,9 @@ class SmokeRun:
     """``spec``: a zerocfg.yaml, ``run``: which of its runs, ``options`` of `zerocfg smoke`.
 
     "PICTURE" among the options stands for a file in the folder for results. ``launches``: among how many launches the
-    time is divided. ``program``: what takes the arguments of `zerocfg`, where it is not that itself.
+    time is divided. ``program``: what takes the arguments of `zerocfg`, where it is not that itself. ``shows``: checks
+    of the certificate that must have been made and have passed. ``on_processor``: further options without a card,
+    which replace the same ones before.
     """
 
     spec: str
@@ -34,6 +36,8 @@ class SmokeRun:
     options: tuple[str, ...] = ("--ranks", "1")
     launches: int = 1
     program: Path | None = None
+    shows: tuple[str, ...] = ()
+    on_processor: tuple[str, ...] = ()
 
     def play(self, place: Place, record: Record, clock: Clock) -> bool:
         """Whether the smoke-run passed. What it left is recorded also where it is ended before."""
@@ -66,7 +70,11 @@ class SmokeRun:
             except ValueError:
                 record.update(error=shorten(done.stderr or done.stdout))
                 return False
-        return done.returncode == 0 and bool(record.content.get("certificate", {}).get("passed", True))
+        certificate = record.content.get("certificate", {})
+        rows = {row["name"]: row["ok"] for row in certificate.get("checks", ())}
+        missing = [name for name in self.shows if not rows.get(name)]
+        record.update(missing=missing)
+        return done.returncode == 0 and bool(certificate.get("passed", True)) and not missing
 
     def possible_options(self, *, tiny: bool) -> tuple[str, ...]:
         """The options, without a picture where none can be drawn, and without sharing a card where there is none."""
@@ -74,7 +82,7 @@ class SmokeRun:
         if PICTURE in words and importlib.util.find_spec("matplotlib") is None:
             at = words.index(PICTURE)
             del words[at - 1 : at + 1]
-        return tuple(words)
+        return (*words, *(self.on_processor if tiny else ()))
 
 
 def time_limit(left: float, launches: int) -> int:

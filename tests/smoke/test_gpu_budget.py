@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -148,6 +149,16 @@ def test_what_is_left_is_handed_to_the_smoke_run(left: float, launches: int, lim
     assert smoke_runs.time_limit(left, launches) == limit
 
 
+@pytest.mark.parametrize(("verdict", "state"), [("incomplete", "incomplete"), ("failed", "failed")])
+def test_an_incomplete_smoke_run_has_a_state_of_its_own_and_has_not_passed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verdict: str, state: str
+) -> None:
+    now = Time()
+    played = Played(now, passes=False, end=lambda record: record.update(certificate={"verdict": verdict}))
+    assert run.run_all([Check("x", played, 1, 9)], Place(tmp_path, (CARD,)), Budget(None, now)) == 1
+    assert read(tmp_path, "x")["state"] == state and f"x: {state.upper()} after" in capsys.readouterr().out
+
+
 # -- order and going on ------------------------------------------------------------------------------------------------
 
 
@@ -207,26 +218,57 @@ def test_the_contract_ends_everything_when_it_fails(tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize(
-    ("left_out", "tiny", "passes"),
-    [({}, False, True), ({"rate": "RuntimeError: x"}, False, False), ({"rate": "no card"}, True, True)],
+    ("not_measured", "working", "lines", "passes"),
+    [
+        ({}, ["loss", "a new one"], ["a new one: ok", "loss: ok"], True),
+        ({"rate": "RuntimeError: x"}, ["loss"], ["loss: ok", "rate: RuntimeError: x"], False),
+        ({}, ["a new one"], ["a new one: ok", "loss: never tried"], False),
+    ],
 )
 def test_the_contract_lists_every_instrument(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    left_out: dict[str, str],
-    tiny: bool,
+    not_measured: dict[str, str],
+    working: list[str],
+    lines: list[str],
     passes: bool,
 ) -> None:
     def play(self: Any, place: Place, record: Record, clock: Clock) -> bool:
-        record.update(certificate={"passed": True, "instruments": ["memory", "checksums"], "not_measured": left_out})
+        record.update(certificate={"passed": True, "instruments": working, "not_measured": not_measured})
         return True
 
     monkeypatch.setattr(smoke_runs.SmokeRun, "play", play)
+    monkeypatch.setattr(contract, "REQUIRED", ("loss",))
     record = Record(tmp_path / "contract.json", {})
-    assert contract.Contract().play(Place(tmp_path, (CARD,), tiny), record, Clock(60)) is passes
-    lines = ["checksums: ok", "memory: ok", *(f"{name}: not measured: {why}" for name, why in left_out.items())]
+    assert contract.Contract().play(Place(tmp_path, (CARD,)), record, Clock(60)) is passes
     assert capsys.readouterr().out.splitlines() == [f"  {line}" for line in lines]
+    assert read(tmp_path, "contract")["missing"] == [line.split(":")[0] for line in lines if not line.endswith("ok")]
+
+
+@pytest.mark.parametrize(("resumes", "passes"), [(True, True), (None, False), (False, False)])
+def test_a_run_has_to_show_what_it_is_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumes: bool | None, passes: bool
+) -> None:
+    """A row that was not measured, or is not there, is not enough."""
+    rows = [{"name": "resumes from a checkpoint", "ok": resumes}, {"name": "device", "ok": None}]
+
+    def run_within(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+        if "build" in command:
+            (Path(command[-1]) / "run").mkdir()
+        else:
+            certificate = {"passed": True, "checks": rows}
+            (Path(command[command.index("smoke") + 1]) / "smoke.json").write_text(json.dumps(certificate))
+        return subprocess.CompletedProcess(command, 0, "{}", "")
+
+    monkeypatch.setattr(smoke_runs, "run_within", run_within)
+    place, clock = Place(tmp_path, (CARD,)), Clock(60)
+    smoke_run = smoke_runs.SmokeRun("spec", "run", shows=("resumes from a checkpoint",))
+    record = Record(tmp_path / "x.json", {})
+    assert smoke_run.play(place, record, clock) is passes
+    assert record.content["missing"] == ([] if passes else ["resumes from a checkpoint"])
+    absent = smoke_runs.SmokeRun("spec", "run", shows=("saved parameters",))
+    assert not absent.play(place, Record(tmp_path / "y.json", {}), clock)
 
 
 def test_a_folder_has_the_name_of_its_card() -> None:
@@ -306,6 +348,44 @@ def test_a_killed_check_leaves_what_was_known(tmp_path: Path, number: signal.Sig
     finally:
         process.kill()
     assert record.read_result(tmp_path / "hangs.json")["state"] in record.CUT_OFF
+
+
+def find_processes(text: str) -> list[int]:
+    """The processes whose command line contains ``text``."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if text.encode() in path.read_bytes() and is_running(int(path.parent.name)):
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.libs
+def test_a_killed_smoke_run_leaves_its_certificate_and_nothing_else(tmp_path: Path) -> None:
+    """SIGTERM to the program while the rank of a tiny run is at work."""
+    pytest.importorskip("deepspeed")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "gpu" / "run.py"),
+        "tiny-ddp",
+        "--tiny",
+        "--out",
+        str(tmp_path),
+    ]
+    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(scratch)}, start_new_session=True)
+    try:
+        worker = f"zerocfg_worker\0{scratch}"
+        assert wait_for(lambda: bool(find_processes(worker)), 120)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    finally:
+        process.kill()
+    found = read(tmp_path, "tiny-ddp")
+    assert found["state"] == "killed" and found["certificate"]["failure"]["message"] == "interrupted"
+    assert wait_for(lambda: not find_processes(str(scratch)), 10)
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_program_that_does_not_end_by_itself_is_killed_with_its_group(

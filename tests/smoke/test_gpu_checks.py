@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+import zerocfg.__main__
 from tests.conftest import ROOT
+from zerocfg.smoke.launch import sharing
+from zerocfg.smoke.model.error import SmokeError
 
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu import checks, record, run, sweeps
+from benchmarks.gpu import checks, over_gloo, record, run, sweeps
 from benchmarks.gpu.smoke_runs import SmokeRun, against_prediction
 
 FOLDER = ROOT / "benchmarks" / "gpu"
@@ -77,6 +81,31 @@ def test_what_a_processor_does_not_have_is_left_out() -> None:
     shared = SmokeRun("spec", "run", ("--ranks", "2", "--share-gpu"))
     assert shared.possible_options(tiny=True) == ("--ranks", "2")
     assert shared.possible_options(tiny=False) == ("--ranks", "2", "--share-gpu")
+    more = SmokeRun("spec", "run", ("--ranks", "1"), on_processor=("--ranks", "2"))
+    assert more.possible_options(tiny=True) == ("--ranks", "1", "--ranks", "2")
+    assert more.possible_options(tiny=False) == ("--ranks", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "tried"), [(["smoke", "RUN", "--ranks", "2", "--share-gpu"], [(2, ("gloo",))]), (["smoke", "RUN"], [])]
+)
+def test_ranks_share_a_card_over_gloo_alone(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], tried: list[tuple[int, tuple[str, ...]]]
+) -> None:
+    """The smoke-run in the same process takes over what the trial found (`sharing.cached`)."""
+    found: list[tuple[int, tuple[str, ...]]] = []
+    started: list[list[str]] = []
+    monkeypatch.setattr(sharing, "find", lambda ranks, scratch, modes: found.append((ranks, modes)))
+    monkeypatch.setattr(zerocfg.__main__, "main", lambda: started.append(sys.argv[1:]))
+    monkeypatch.setattr(sys, "argv", ["over_gloo.py"])
+    assert over_gloo.main(words) == 0
+    assert (found, started) == (tried, [words])
+
+    def refuse(ranks: int, scratch: Path, modes: tuple[str, ...]) -> None:
+        raise SmokeError("gloo: no")
+
+    monkeypatch.setattr(sharing, "find", refuse)
+    assert over_gloo.main(words) == (2 if tried else 0) and len(started) == (1 if tried else 2)
 
 
 def test_without_a_card_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
