@@ -8,8 +8,8 @@ case runs in a process forked from that, so that a broken one harms no other. Wh
 process, each case gets a fresh one (slower). The first line describes the machine: versions, context, cuBLAS
 workspaces, rates.
 
-Line of a case: ``status`` (ok, oom, failed, timeout, not reached), ``init`` and ``steps`` (a list; for each step and
-each phase the allocator's peaks in bytes), ``rest``, ``device_used``, ``seconds``.
+Line of a case: ``status`` (ok, oom, failed, timeout, killed, not reached), ``init`` and ``steps`` (a list; for each
+step and each phase the allocator's peaks in bytes), ``rest``, ``device_used``, ``seconds``.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ ENVIRONMENT = {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
 Report = dict[str, Any]
+stop: list[int] = []
+"""Signals that asked this program to end: the case that runs is then ended and written, and no other is started."""
 
 
 class Meter:
@@ -382,6 +384,7 @@ def launch(name: str, arguments: argparse.Namespace, path: Path, log: Path) -> i
     if pid:
         return pid
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()
         kept = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(kept, 1)
@@ -402,7 +405,7 @@ def supervise(name: str, arguments: argparse.Namespace, scratch: Path, limit: fl
     start = time.monotonic()
     pid = launch(name, arguments, path, log)
     ended = False
-    while not ended and time.monotonic() - start < limit:
+    while not ended and time.monotonic() - start < limit and not stop:
         ended = os.waitpid(pid, os.WNOHANG)[0] == pid
         time.sleep(0 if ended else 0.05)
     with contextlib.suppress(ProcessLookupError):
@@ -411,7 +414,7 @@ def supervise(name: str, arguments: argparse.Namespace, scratch: Path, limit: fl
         os.waitpid(pid, 0)
     report: Report = json.loads(path.read_text()) if path.is_file() else {"status": "failed", "error": ""}
     if not ended:
-        report["status"] = "timeout"
+        report["status"] = "killed" if stop else "timeout"
     if report["status"] != "ok" and log.is_file():
         report["log"] = log.read_text(errors="replace")[-2000:]
     return {"case": name, **report, "wall_s": round(time.monotonic() - start, 2)}
@@ -455,6 +458,7 @@ def main() -> int:
             flush=True,
         )
 
+    signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
     with tempfile.TemporaryDirectory(prefix="zerocfg-memory-") as folder:
         scratch = Path(folder)
         machine = supervise("machine", arguments, scratch, min(arguments.case_s, left()))
@@ -463,6 +467,8 @@ def main() -> int:
             machine = supervise("machine", arguments, scratch, min(arguments.case_s, left()))
         keep(machine | {"processes": arguments.processes, "tiny": arguments.tiny, "device": arguments.device})
         for name in names_of(arguments):
+            if stop:
+                return 128 + stop[0]
             if left() < 5:
                 keep({"case": name, "status": "not reached"})
                 continue

@@ -24,6 +24,7 @@ from benchmarks.memory.errors import error, percent, table  # noqa: E402
 
 PREDICTIONS = Path(__file__).resolve().parent / "predictions.json"
 WITHIN = 0.05  # the claim: the chosen plan is at most that much slower than the best
+TICKS = [digit * 10.0**power for power in range(-4, 4) for digit in (1, 2, 5)]  # seconds
 COLOURS = ("#0072B2", "#D55E00", "#009E73")
 Line = dict[str, Any]
 
@@ -238,6 +239,10 @@ def picture(found: Line, path: Path) -> None:
     ends = (min(values) * 0.8, max(values) * 1.25)
     axes.plot(ends, ends, color="0.4", linewidth=0.8)
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
+    ticks = [tick for tick in TICKS if ends[0] <= tick <= ends[1]]
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.set_ticks([], minor=True)
     axes.set_xlabel("measured step, s")
     axes.set_ylabel("predicted step, s (chosen plans ringed)")
     axes.legend(frameon=False, loc="upper left", fontsize=8)

@@ -10,8 +10,8 @@ CUDA cannot be used in a forked process, each plan gets a fresh one (slower: few
 The first line describes the machine. Of each model the chosen plan comes first, then its rivals as zerocfg ranked
 them, the models in turn; plans with offload, the slowest, come last.
 
-Line of a plan: ``status`` (ok, oom, failed, timeout, not reached), ``step_seconds`` of the timed steps, ``warm_up``,
-``init_seconds``, ``engine`` (what it ran with), ``peak_bytes``, ``losses``, ``wall_s``.
+Line of a plan: ``status`` (ok, oom, failed, timeout, killed, not reached), ``step_seconds`` of the timed steps,
+``warm_up``, ``init_seconds``, ``engine`` (what it ran with), ``peak_bytes``, ``losses``, ``wall_s``.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ ENVIRONMENT = {
 }
 Report = dict[str, Any]
 Case = dict[str, Any]
+stop: list[int] = []
+"""Signals that asked this program to end: the plan that runs is then ended and written, and no other is started."""
 
 
 def cases_of(predictions: dict[str, Any], *, small: bool) -> list[Case]:
@@ -231,6 +233,7 @@ def launch(case: Case, device: str, path: Path, log: Path, fresh: bool) -> int:
     if pid:
         return pid
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()
         kept = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(kept, 1)
@@ -252,7 +255,7 @@ def supervise(case: Case, device: str, scratch: Path, limit: float, *, fresh: bo
     start = time.monotonic()
     pid = launch(case, device, path, log, fresh)
     ended = False
-    while not ended and time.monotonic() - start < limit:
+    while not ended and time.monotonic() - start < limit and not stop:
         ended = os.waitpid(pid, os.WNOHANG)[0] == pid
         time.sleep(0 if ended else 0.02)
     with contextlib.suppress(ProcessLookupError, PermissionError):  # what it started itself
@@ -263,7 +266,7 @@ def supervise(case: Case, device: str, scratch: Path, limit: float, *, fresh: bo
         os.waitpid(pid, 0)
     report: Report = json.loads(path.read_text()) if path.is_file() else {"status": "failed", "error": ""}
     if not ended:
-        report["status"] = "timeout"
+        report["status"] = "killed" if stop else "timeout"
     if report["status"] != "ok" and log.is_file():
         report["log"] = log.read_text(errors="replace")[-2000:]
     return {"case": case["case"], **report, "wall_s": round(time.monotonic() - start, 2)}
@@ -319,6 +322,7 @@ def main() -> int:
         steps = ", ".join(f"{seconds:.3f}" for seconds in report.get("step_seconds", ()))
         print(f"{elapsed():6.1f} s  {report['case']:32} {report['status']:12} {steps}", flush=True)
 
+    signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
     with tempfile.TemporaryDirectory(prefix="zerocfg-plan-") as folder:
         scratch, limit = Path(folder), arguments.case_s
         machine = supervise({"case": "machine"}, arguments.device, scratch, limit, fresh=fresh)
@@ -333,6 +337,8 @@ def main() -> int:
             print(f"{arguments.device} cannot be used here: {machine.get('log', '')}", file=sys.stderr)
             return 1
         for case in cases:
+            if stop:
+                return 128 + stop[0]
             if arguments.only and case["case"] not in arguments.only:
                 continue
             left = arguments.budget_s - elapsed()

@@ -73,6 +73,29 @@ def test_a_case_that_takes_too_long_keeps_what_it_had_found(tmp_path: Path, monk
     assert (found["case"], found["status"], found["steps"]) == ("z2", "timeout", [1])
 
 
+def test_a_case_whose_program_is_asked_to_end_is_killed_and_keeps_what_it_had_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def child(name: str, device: str, small: bool, path: Path) -> None:
+        path.with_name("half").write_text(json.dumps({"status": "failed", "steps": [1]}))
+        path.with_name("half").replace(path)
+        (tmp_path / "pid").write_text(str(os.getpid()))
+        (tmp_path / "ready").touch()
+        time.sleep(60)
+
+    stop: list[int] = []
+    monkeypatch.setattr(gpu, "child", child)
+    monkeypatch.setattr(gpu, "stop", stop)
+    waiting = SimpleNamespace(
+        monotonic=time.monotonic,
+        sleep=lambda seconds: (time.sleep(seconds), stop.append(15) if (tmp_path / "ready").exists() else None),
+    )
+    monkeypatch.setattr(gpu, "time", waiting)
+    found = supervised(tmp_path, 60)
+    assert (found["status"], found["steps"]) == ("killed", [1]) and found["wall_s"] < 30
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
+
+
 def test_a_case_that_dies_is_a_failed_one_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def child(*_: object) -> None:
         raise RuntimeError("nothing works")

@@ -16,7 +16,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu import run  # noqa: E402
+from benchmarks.gpu import checks, place, processes, run, sweeps  # noqa: E402
+from benchmarks.gpu.budget import Clock  # noqa: E402
+from benchmarks.gpu.checks import Check  # noqa: E402
+from benchmarks.gpu.place import Place  # noqa: E402
+from benchmarks.gpu.record import Record  # noqa: E402
+from benchmarks.gpu.sweeps import Sweep  # noqa: E402
 
 CARD = {"name": "NVIDIA H200", "memory.total": "143771 MiB", "driver_version": "570.1"}
 STUB = """
@@ -53,10 +58,15 @@ def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "predictions.json").write_text(
         json.dumps({"cases": {name: {"word": word} for name, word in WORDS.items()}})
     )
-    monkeypatch.setattr(run, "ROOT", tmp_path)
-    monkeypatch.setattr(run, "SWEEPS", {"memory": (folder, "compare.py", 60)})
-    monkeypatch.setattr(run, "cards", lambda: [CARD])
+    monkeypatch.setattr(sweeps, "ROOT", tmp_path)
+    allow(monkeypatch, folder, 540)
+    monkeypatch.setattr(run, "find_cards", lambda: [CARD])
     return tmp_path / "out"
+
+
+def allow(monkeypatch: pytest.MonkeyPatch, folder: Path, seconds: float) -> None:
+    sweep = Sweep("memory", folder / "gpu.py", 60, "compare.py")
+    monkeypatch.setattr(run, "IN_ORDER", (Check("memory", sweep, 1, seconds),))
 
 
 def play(monkeypatch: pytest.MonkeyPatch, out: Path, *words: str, **status: str) -> tuple[int, dict[str, Any]]:
@@ -122,13 +132,13 @@ def test_a_sweep_in_which_nothing_went_as_predicted_failed(
 def test_a_sweep_that_hangs_is_ended_with_all_it_started_and_goes_on_later(
     swept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "LIMIT", 8)
+    allow(monkeypatch, swept.parent / "bench", sweeps.COMPARING + sweeps.ENDING_CASE + 5)
     code, found = play(monkeypatch, swept, c="hangs")
     assert code == 1 and not found["passed"] and found["error"] == "no end within 8 s"
     assert statuses(swept) == [("a", "ok"), ("b", "ok")] and found["left"] == ["c", "d", "e"]
     (child,) = [line["child"] for line in found["lines"] if "child" in line]
     assert ends(child)
-    monkeypatch.setattr(run, "LIMIT", 540)
+    allow(monkeypatch, swept.parent / "bench", 540)
     code, found = play(monkeypatch, swept, a="failed", b="failed")  # which are not asked again
     assert code == 0 and found["passed"] and found["left"] == [] and found["ran"] == 5
     assert statuses(swept) == [(name, "ok") for name in "abcde"]
@@ -144,7 +154,49 @@ def test_cases_that_the_budget_cut_off_are_measured_later(swept: Path, monkeypat
 
 def test_a_case_that_had_all_its_time_is_not_tried_for_ever() -> None:
     lines = [{"case": name, "status": "timeout", "wall_s": seconds} for name, seconds in (("a", 60.0), ("b", 59.9))]
-    assert run.ended(lines, 60) == {"a"}
+    assert sweeps.find_ended(lines, 60) == {"a"}
+
+
+def test_what_was_measured_is_not_lost_by_a_later_run_that_did_not_reach_it() -> None:
+    lines = [
+        {"case": "a", "status": "ok"},
+        {"case": "b", "status": "not reached"},
+        {"case": "a", "status": "not reached"},
+    ]
+    assert sweeps.last_lines(lines) == {"a": lines[0], "b": lines[1]}
+
+
+def test_cases_that_an_earlier_folder_of_the_same_card_has_are_left_out(
+    swept: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = tmp_path / "before"
+    play(monkeypatch, before, c="not reached", d="killed", e="timeout")
+    code, found = play(monkeypatch, swept, "--earlier", str(before), a="failed", b="failed")
+    assert code == 0 and found["ran"] == 5 and found["left"] == []
+    assert statuses(swept) == [("c", "ok"), ("d", "ok"), ("e", "ok")]
+    monkeypatch.setattr(run, "find_cards", lambda: [{**CARD, "name": "NVIDIA H100 80GB HBM3"}])
+    assert run.main(["memory", "--out", str(tmp_path / "other"), "--earlier", str(before)]) == 2
+
+
+def test_each_model_gets_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty seconds for the cases of a model, the rest of the check's time for the last one."""
+    now, given = [1000.0], []
+
+    def run_within(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+        budget = float(command[command.index("--budget-s") + 1])
+        given.append((command[command.index("--only") + 1].rsplit("-z", 1)[0], budget, seconds - budget))
+        now[0] += seconds
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(sweeps, "run_within", run_within)
+    sweep = next(check.work for check in checks.IN_ORDER if check.name == "plan")
+    sweep.play(Place(tmp_path), Record(tmp_path / "plan.json", {}), Clock(170, lambda: now[0]))
+    ending = sweeps.ENDING_CASE
+    assert given == [
+        ("qwen2.5-0.5b", 60 - ending, ending),
+        ("tinyllama-1.1b", 60 - ending, ending),
+        ("llama-3.2-3b", 170 - 120 - sweeps.COMPARING - ending, ending),
+    ]
 
 
 def test_what_passed_is_not_repeated_unless_asked(
@@ -163,10 +215,10 @@ def test_results_of_another_card_are_not_mixed_in(
     """Those of a check that ended, and the lines of one that was stopped."""
     play(monkeypatch, swept, e="not reached")
     before = (swept / "memory.jsonl").read_text()
-    monkeypatch.setattr(run, "cards", lambda: [{**CARD, "name": "NVIDIA H100 80GB HBM3"}])
+    monkeypatch.setattr(run, "find_cards", lambda: [{**CARD, "name": "NVIDIA H100 80GB HBM3"}])
     for _ in range(2):
         assert run.main(["memory", "--out", str(swept)]) == 2
-        assert "is of NVIDIA H200; name another folder with --out" in capsys.readouterr().err
+        assert "results of NVIDIA H200; name another folder" in capsys.readouterr().err
         (swept / "memory.json").unlink(missing_ok=True)
     assert (swept / "memory.jsonl").read_text() == before
 
@@ -174,59 +226,40 @@ def test_results_of_another_card_are_not_mixed_in(
 def test_each_check_is_written_before_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
 
-    def check(place: run.Place) -> run.Result:
-        seen.append(sorted(path.name for path in place.out.iterdir()))
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-        return {"passed": True, "commands": []}
+    class Looks:
+        def play(self, place: Place, record: Record, clock: Clock) -> bool:
+            seen.append(
+                [f"{path.name} {json.loads(path.read_text())['state']}" for path in sorted(place.out.iterdir())]
+            )
+            if len(seen) == 2:
+                raise KeyboardInterrupt
+            return True
 
-    monkeypatch.setattr(run, "CHECKS", {"one": check, "two": check})
-    monkeypatch.setattr(run, "cards", lambda: [CARD])
+    monkeypatch.setattr(run, "IN_ORDER", (Check("one", Looks(), 1, 9), Check("two", Looks(), 1, 9)))
+    monkeypatch.setattr(run, "find_cards", lambda: [CARD])
     with pytest.raises(KeyboardInterrupt):
-        run.main(["--out", str(tmp_path / "out")])
-    assert seen == [[], ["one.json"]]
-    assert run.main(["--out", str(tmp_path / "out")]) == 0
-    assert seen[2:] == [["one.json"]], "the one that was stopped alone"
+        run.main(["--out", str(tmp_path)])
+    assert seen == [["one.json running"], ["one.json passed", "two.json running"]]
+    assert json.loads((tmp_path / "two.json").read_text())["state"] == "killed"
+    assert run.main(["--out", str(tmp_path)]) == 0
+    assert seen[2:] == [["one.json passed", "two.json running"]], "the one that was stopped alone"
 
 
-# -- nine minutes ------------------------------------------------------------------------------------------------------
-
-
-def test_all_steps_of_a_check_share_nine_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, given = [1000.0], []
-
-    def limited(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
-        given.append((command[3] if "zerocfg" in command else Path(command[1]).name, seconds))
-        now[0] += seconds - 40
-        return subprocess.CompletedProcess(command, 0, "{}", "")
-
-    monkeypatch.setattr(run, "limited", limited)
-    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
-    place = run.Place(tmp_path)
-    for name in run.SMOKE:
-        given.clear()
-        run.CHECKS[name](place)
-        assert given == [("build", 540.0), ("smoke", 40.0)], name
-    for name, (_, compare, case_s) in run.SWEEPS.items():
-        given.clear()
-        run.CHECKS[name](place)
-        assert given == [("gpu.py", 540.0)] and case_s < 540 - run.COMPARING, name
-        lines = [json.dumps({"case": case, "status": "ok"}) for case in words_of(name)]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-        given.clear()
-        run.CHECKS[name](place)
-        assert given == [(compare, 540.0)], name
+def sweep_of(name: str) -> Sweep:
+    work = next(check.work for check in checks.IN_ORDER if check.name == name)
+    assert isinstance(work, Sweep)
+    return work
 
 
 def words_of(name: str) -> dict[str, str]:
-    return run.verdicts_of(json.loads((run.SWEEPS[name][0] / "predictions.json").read_text()))
+    return sweeps.find_verdicts(json.loads(sweep_of(name).program.with_name("predictions.json").read_text()))
 
 
-def test_each_card_has_its_predictions() -> None:
-    folder, _, _ = run.SWEEPS["memory"]
-    assert run.predictions_of(folder, "NVIDIA H100 80GB HBM3").name == "predictions-h100.json"
-    assert run.predictions_of(folder, "NVIDIA H200").name == "predictions.json"
-    assert run.predictions_of(run.SWEEPS["plan"][0], "NVIDIA H100 80GB HBM3").name == "predictions.json"
+def test_each_card_has_its_predictions(tmp_path: Path) -> None:
+    h100, h200 = (Place(tmp_path, ({"name": name},)) for name in ("NVIDIA H100 80GB HBM3", "NVIDIA H200"))
+    assert sweep_of("memory").find_predictions(h100).name == "predictions-h100.json"
+    assert sweep_of("memory").find_predictions(h200).name == "predictions.json"
+    assert sweep_of("plan").find_predictions(h100).name == "predictions.json"
     assert {len(words_of("memory")), len(words_of("plan"))} & {0} == set()
 
 
@@ -271,13 +304,12 @@ def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GUARD", str(log))
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", f"{modules}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    kept = run.environment
 
     def environment() -> dict[str, str]:
-        found = kept()
+        found = place.environment()
         return {**found, "PATH": f"{programs}{os.pathsep}{found['PATH']}", "OMP_NUM_THREADS": "1"}
 
-    monkeypatch.setattr(run, "environment", environment)
+    monkeypatch.setattr(processes, "environment", environment)
     return log
 
 
@@ -286,9 +318,9 @@ def test_the_guard_sees_who_fetches(guarded: Path) -> None:
     code += "for name in ('pip', 'curl'): assert subprocess.run([name, 'x']).returncode == 97\n"
     code += "try: import pip\nexcept ImportError: pass\n"
     code += "try: socket.create_connection(('192.0.2.1', 9), 1)\nexcept OSError: pass\n"
-    assert run.limited([sys.executable, "-c", code], 60).returncode == 0
+    assert processes.run_within([sys.executable, "-c", code], 60).returncode == 0
     assert guarded.read_text().splitlines() == ["pip x", "curl x", "import pip", "look up 192.0.2.1"]
-    assert all(run.environment()[name] == "1" for name in ("HF_HUB_OFFLINE", "PIP_NO_INDEX", "UV_OFFLINE"))
+    assert all(place.environment()[name] == "1" for name in ("HF_HUB_OFFLINE", "PIP_NO_INDEX", "UV_OFFLINE"))
 
 
 @pytest.mark.libs
@@ -303,9 +335,8 @@ def test_a_case_and_a_build_fetch_nothing(guarded: Path, tmp_path: Path) -> None
     found = json.loads((out / "memory.json").read_text())
     measured = found["lines"][-1]
     assert (measured["case"], measured["status"], found["left"]) == (last, "ok", []) and len(measured["steps"]) == 5
-    for spec, name, _ in (run.SMOKE["quickstart"], run.SMOKE["compare"]):
-        built = run.limited(
-            [sys.executable, "-m", "zerocfg", "build", str(ROOT / spec), "-o", str(tmp_path / name)], 300
-        )
+    for spec in ("quickstart", "pretrain-zero1"):
+        command = [sys.executable, "-m", "zerocfg", "build", str(ROOT / "examples" / spec / "zerocfg.yaml")]
+        built = processes.run_within([*command, "-o", str(tmp_path / spec)], 300)
         assert built.returncode == 0, built.stderr
     assert not guarded.exists(), guarded.read_text()
