@@ -97,7 +97,9 @@ class Stage:
         (program / "broken.py").write_text(textwrap.dedent(BREAK))
         main = program / "__main__.py"
         main.write_text(main.read_text().replace("from . import compiling", "from . import broken, compiling", 1))
-        main.write_text(main.read_text().replace("def main() -> None:\n", "def main() -> None:\n    broken.install()\n"))
+        main.write_text(
+            main.read_text().replace("def main() -> None:\n", "def main() -> None:\n    broken.install()\n")
+        )
         assert "broken.install()" in main.read_text() and "import broken" in main.read_text()
         base = self._launcher(command, scratch) | own
         port = str(process.free_port())
@@ -128,10 +130,14 @@ class Stage:
             one.wait()
         codes = [one.returncode for one in started]
         reports = process._reports(scratch / "reports", self.ranks)
-        log_text = "\n".join((scratch / f"log{rank}.txt").read_text(errors="replace")[-3000:] for rank in range(self.ranks))
+        log_text = "\n".join(
+            (scratch / f"log{rank}.txt").read_text(errors="replace")[-3000:] for rank in range(self.ranks)
+        )
         failed = any(codes) or bool(hung) or not all(report.get("done") for report in reports)
         outcome = Outcome(reports, f"ranks ended with {codes}, {hung} hang" if failed else None)
-        return Play(_verdict(run, reduced, outcome, self.steps), bool(list(scratch.glob("called*"))), hung, codes, log_text)
+        return Play(
+            _verdict(run, reduced, outcome, self.steps), bool(list(scratch.glob("called*"))), hung, codes, log_text
+        )
 
     def _launcher(self, command: list[str], scratch: Path) -> dict[str, str]:
         """The environment of a rank; with the paths of this ``scratch`` in place of those it was asked in."""

@@ -257,9 +257,9 @@ def _parts(reports: list[RankReport], name: str) -> list[Part]:
 def _missing(parts: list[Part]) -> Part | None:
     """The first that has no result; None when every rank has one."""
     for state in ("failed", "skipped", "running"):
-        for part in parts:
-            if part.get("state") == state:
-                return part
+        found = [part for part in parts if part.get("state") == state]
+        if found:  # a rank that only went without another one has no reason of its own
+            return next((part for part in found if not part.get("why", "").startswith(instruments.ABSENT)), found[0])
     return None
 
 

@@ -52,11 +52,11 @@ class _Kind:
 class Counter:
     """Counts from `start` to `stop`; `collectives` has the result.
 
-    Each collective is called exactly once, and outside of the ``fence``: what breaks here keeps nobody from it.
+    The collectives are called outside of it, and of the ``fence``: what breaks here keeps nobody from one.
     """
 
     def __init__(self, fence: Fence, on_card: bool) -> None:
-        self._fence = fence
+        self.fence = fence
         self._on_card = on_card
         self._kinds: dict[str, _Kind] = {}
         self._seeing: contextlib.AbstractContextManager[object] | None = None
@@ -85,14 +85,7 @@ class Counter:
             for name, kind in self._kinds.items()
         }
 
-    def call(self, name: str, collective: Callable[[], object], args: tuple[Any, ...]) -> object:
-        """Make the call, wait for it, and count it."""
-        begun = self._fence.measure(COUNTER, self._now)
-        result = collective()
-        self._fence.measure(COUNTER, self._count, name, args, result, begun)
-        return result
-
-    def _now(self) -> Any:
+    def now(self) -> Any:
         """A point in time: seconds, on a card an event in the current stream."""
         if not self._on_card:
             return time.perf_counter()
@@ -102,9 +95,10 @@ class Counter:
         event.record()
         return event
 
-    def _count(self, name: str, args: tuple[Any, ...], result: object, begun: Any) -> None:
+    def count(self, name: str, args: tuple[Any, ...], result: object, begun: Any) -> None:
+        """Count a collective that was called with ``args`` at ``begun``, after having waited for its end."""
         _wait(result)
-        ended = self._now()
+        ended = self.now()
         elements, size, ranks = _payload(args)
         kind = self._kinds.setdefault(FLAGS if elements <= SMALL else OPERATIONS.get(name, name.strip("_")), _Kind())
         if self._on_card:
@@ -130,12 +124,16 @@ def _kernels(counter: Counter) -> Iterator[None]:
     import torch
 
     key = torch._C.DispatchKey.BackendSelect  # comes before every backend, and torch has no kernel of c10d there
+    measure = counter.fence.measure
 
     def kernel_of(name: str) -> Callable[..., object]:
         operator = getattr(torch.ops.c10d, name).default
 
         def kernel(keyset: Any, *args: Any, **named: Any) -> object:
-            return counter.call(name, lambda: operator.redispatch(keyset.remove(key), *args, **named), args)
+            begun = measure(COUNTER, counter.now)
+            result = operator.redispatch(keyset.remove(key), *args, **named)
+            measure(COUNTER, counter.count, name, args, result, begun)
+            return result
 
         return kernel
 
@@ -160,6 +158,8 @@ def _mode(counter: Counter) -> contextlib.AbstractContextManager[object]:
     """The same where kernels cannot: a mode of the dispatcher, under which compiled code runs uncompiled."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    measure = counter.fence.measure
+
     class Mode(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -167,7 +167,10 @@ def _mode(counter: Counter) -> contextlib.AbstractContextManager[object]:
             named = kwargs or {}
             if func.namespace != "c10d":
                 return func(*args, **named)
-            return counter.call(func.__name__.split(".")[0], lambda: func(*args, **named), args)
+            begun = measure(COUNTER, counter.now)
+            result = func(*args, **named)
+            measure(COUNTER, counter.count, func.__name__.split(".")[0], args, result, begun)
+            return result
 
     mode: contextlib.AbstractContextManager[object] = Mode()
     return mode

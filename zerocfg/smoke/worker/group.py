@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,22 +37,12 @@ def barrier() -> None:
 
 def total(values: list[float]) -> list[float]:
     """The element-wise sum over all ranks."""
-    return _reduced(values, "SUM")
-
-
-def least(value: float | None) -> float | None:
-    """The minimum over all ranks, so that all decide alike; None when a rank does not know its own value."""
-    found = _reduced([-math.inf if value is None else value], "MIN")[0]
-    return None if found == -math.inf else found
-
-
-def _reduced(values: list[float], operation: str) -> list[float]:
     import torch
 
     if not _stands():
         return values
     tensor = torch.tensor(values, dtype=torch.float64, device=device())
-    torch.distributed.all_reduce(tensor, op=getattr(torch.distributed.ReduceOp, operation))
+    torch.distributed.all_reduce(tensor)
     result: list[float] = tensor.tolist()
     return result
 

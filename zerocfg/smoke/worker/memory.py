@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 INTERVAL = 0.02  # seconds between two samples at first; it doubles whenever the timeline is full
 POINTS = 200
+TIMELINE = "memory timeline"
+"""The instrument that samples; the peaks are the recorder's."""
 STATUS = re.compile(r"^(VmHWM|VmRSS|VmData):\s+(\d+) kB", re.MULTILINE)
 
 
@@ -91,7 +93,7 @@ class Recorder:
         self._zero = time.monotonic()
         self._report.content["memory_start"] = self._count()
         self._report.fills["memory recorder"] = self._fill
-        threading.Thread(target=self._sample, daemon=True, name="zerocfg-memory").start()
+        threading.Thread(target=self._follow, daemon=True, name="zerocfg-memory").start()
 
     def _torch(self) -> ModuleType | None:
         """torch, once it uses the card; asking earlier would create a context on another rank's card."""
@@ -163,10 +165,10 @@ class Recorder:
             with self._lock:
                 self._report.content["timeline"] = [[one.seconds, one.size, one.phase] for one in self._points]
 
-    def _sample(self) -> None:
+    def _follow(self) -> None:
+        """Of a thread of its own, until the training is over."""
         while not self._over.wait(INTERVAL):
-            with contextlib.suppress(Exception):
-                self._look()
+            self._report.fence.measure(TIMELINE, self._look)
 
     def _look(self) -> None:
         torch, phase = self._torch(), self._phase

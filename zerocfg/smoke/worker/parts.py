@@ -11,15 +11,16 @@ import json
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import fence, reference, resume_point
 from .record import Record
 from .trial import Trial, checkpoints
 from .values import mapping
+from .votes import Vote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
     from types import ModuleType
 
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
     from .report_schema import Part
     from .watch import Watch
 
+MEETING = 1800.0
+"""Seconds that ranks wait for the one that reads back the weights, at most: the time limit of the run comes first."""
 PATIENCE = 30  # seconds that the other ranks have to come to the end of a part in which one failed
 
 
 def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> None:
-    """Run the wanted parts after the planned training.
+    """Run the wanted parts after the planned training, each on all ranks or on none.
 
     ``loop``: the consumer's module. ``watch``: that of the planned training, whose engine is released. No part follows
     one in which the ranks came apart.
@@ -40,7 +43,7 @@ def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> None:
     watch.close()
     report.fence.measure("release of memory", release)
     try:
-        for name, part in (("resume", _resume), ("reference", reference.run)):
+        for name, part in PARTS.items():
             if name in job.parts and "apart" not in report.content:
                 _run_part(name, part, job, report, loop, watch)
     finally:
@@ -53,9 +56,6 @@ def _resume(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
 
     "differing" counts parameters with other bits than after the planned training.
     """
-    why = resume_point.obstacle(job, report.content.get("parameters"))
-    if why is not None:
-        return {"state": "skipped", "why": why}
     behind = resume_point.last_before(job.steps)
     first = Record(report, "checkpoint", behind, compared=False)
     loop.train(job, first, Trial(checkpoints(job), behind, checkpoint=True))
@@ -73,9 +73,23 @@ def _resume(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
     return found
 
 
+def _resume_obstacle(job: Job, report: Report, watch: Watch) -> str | None:
+    return resume_point.obstacle(job, report.content.get("parameters"))
+
+
+class _Part(NamedTuple):
+    """``obstacle``: why this rank cannot do it, by itself and without collectives; ``train``: does it, on all ranks."""
+
+    obstacle: Callable[[Job, Report, Watch], str | None]
+    train: Callable[[Job, Report, ModuleType, Watch], Part]
+
+
+PARTS = {"resume": _Part(_resume_obstacle, _resume), "reference": _Part(reference.obstacle, reference.run)}
+
+
 def _run_part(
     name: str,
-    part: Callable[[Job, Report, ModuleType, Watch], Part],
+    part: _Part,
     job: Job,
     report: Report,
     loop: ModuleType,
@@ -86,9 +100,13 @@ def _run_part(
     parts[name] = {"state": "running"}
     report.phase(name)
     try:
-        done: Part = {"state": "done"}
-        done.update(part(job, report, loop, watch))
-        parts[name] = done
+        why = _why_not(name, part, job, report, watch)
+        if why is None:
+            done: Part = {"state": "done"}
+            done.update(part.train(job, report, loop, watch))
+            parts[name] = done
+        else:
+            parts[name] = {"state": "skipped", "why": why}
     except Exception as error:
         parts[name] = {"state": "failed", "why": fence.reason(error), "memory": _ran_out(error)}
     os.environ.clear()
@@ -98,6 +116,18 @@ def _run_part(
     if not _all_ended(name, report):
         # The others wait for this rank in a collective operation. Their processes are ended from outside.
         report.content["apart"] = name
+
+
+def _why_not(name: str, part: _Part, job: Job, report: Report, watch: Watch) -> str | None:
+    """Why the part is not done, the same decision on all ranks; None when it is."""
+    vote = Vote(f"part {name}", MEETING)
+    try:
+        why = part.obstacle(job, report, watch)
+        if why is None and not vote.all_ready():
+            why = fence.ABSENT
+    finally:
+        vote.decline()
+    return why
 
 
 def release() -> None:

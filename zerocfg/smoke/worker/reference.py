@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import checksums, group
+from . import checksums
 from .record import Record
 from .trial import Trial, checkpoints
 from .values import mapping, whole
@@ -25,31 +26,42 @@ if TYPE_CHECKING:
 BYTES = 18  # that ZeRO-0 holds for each parameter: weights and gradients in 16 bit, fp32 copy, Adam's states, room
 
 
-def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
-    """Train again under ZeRO-0, from the same weights."""
+def obstacle(job: Job, report: Report, watch: Watch) -> str | None:
+    """Why this rank does not compare, None when it does."""
     if watch.config is None:
-        return _skipped("not compared: without DeepSpeed there is no stage to compare")
-    if report.content["seen"].get("stage") == 0:
-        return _skipped("not compared: this run is ZeRO-0 itself")
+        if report.content["seen"].get("engine") == "deepspeed":
+            return "not compared: the config of the engine was not read"
+        return "not compared: without DeepSpeed there is no stage to compare"
+    if _stage(watch.config) == 0:
+        return "not compared: this run is ZeRO-0 itself"
     if whole(mapping(watch.config.get("tensor_parallel")).get("autotp_size"), 0) > 1:
-        return _skipped("not compared: the model is split by tensor parallelism")
+        return "not compared: the model is split by tensor parallelism"
     zero = mapping(watch.config.get("zero_optimization"))
     if any(zero.get(f"zero_quantized_{name}") for name in ("weights", "gradients", "nontrainable_weights")):
-        return _skipped("not compared: ZeRO++ rounds what the ranks exchange, by design")
+        return "not compared: ZeRO++ rounds what the ranks exchange, by design"
     parameters = report.content.get("parameters")
-    room = group.least(_free(job.device) if parameters is not None else None)
-    if parameters is None or room is None:
-        return _skipped("not compared: the size of the model, or the free memory, is not known on every rank")
-    needed = parameters * BYTES
+    if parameters is None:
+        return "not compared: the size of the model is not known"
+    needed, room = parameters * BYTES, _free(job.device)
     if needed > room:
-        return _skipped(f"not compared: ZeRO-0 takes {needed / 2**30:.1f} GiB a rank, {room / 2**30:.1f} GiB are free")
+        return f"not compared: ZeRO-0 takes {needed / 2**30:.1f} GiB a rank, {room / 2**30:.1f} GiB are free"
+    return None
+
+
+def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
+    """Train again under ZeRO-0, from the same weights."""
+    assert watch.config is not None, "there is an obstacle"
     record = _Plain(report, "reference", job.steps)
     record.phase("model")
     # ZeRO-3 makes a model in shards, and so in another order of random numbers.
-    weights = loop.initial_weights(job) if report.content["seen"].get("stage") == 3 else None
+    weights = loop.initial_weights(job) if _stage(watch.config) == 3 else None
     loop.train(job, record, Trial(checkpoints(job), job.steps, deepspeed=config(watch.config), weights=weights))
     record.close()
     return record.data()
+
+
+def _stage(config: dict[str, object]) -> int:
+    return whole(mapping(config.get("zero_optimization")).get("stage"), 0)
 
 
 class _Plain(Record):
@@ -90,20 +102,14 @@ def config(planned: dict[str, object]) -> dict[str, object]:
     return plain
 
 
-def _skipped(why: str) -> Part:
-    return {"state": "skipped", "why": why}
+def _free(device: str) -> float:
+    """Bytes that this rank may still take; infinite where the system does not say."""
+    if device == "cuda":
+        import torch
 
-
-def _free(device: str) -> float | None:
-    """Bytes that this rank may still take; None where that cannot be read."""
-    try:
-        if device == "cuda":
-            import torch
-
-            return float(torch.cuda.mem_get_info()[0])
+        return float(torch.cuda.mem_get_info()[0])
+    with contextlib.suppress(OSError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024 / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    except (OSError, RuntimeError, ValueError):
-        return None
     return float("inf")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from . import group
 from .trial import checkpoints
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def last_before(steps: int) -> int:
 
 
 def obstacle(job: Job, parameters: int | None) -> str | None:
-    """Why no checkpoint is tried, None when one is. All ranks call this and get the same answer.
+    """Why this rank tries no checkpoint, None when it does.
 
     ``parameters``: elements of the model, None where they could not be counted.
     """
@@ -30,19 +29,11 @@ def obstacle(job: Job, parameters: int | None) -> str | None:
         return job.no_resume
     if not last_before(job.steps):
         return "not tried: it takes 2 steps"
-    free = group.least(_free_disk(job) if parameters is not None else None)
-    if parameters is None or free is None:
-        return "not tried: the size of a checkpoint, or the free disk space, is not known on every rank"
+    if parameters is None:
+        return "not tried: the size of a checkpoint is not known"
     if parameters > LARGEST:
         return f"not tried: {parameters:,} parameters; a checkpoint is tried up to {LARGEST:,}"
-    needed = parameters * BYTES
+    needed, free = parameters * BYTES, shutil.disk_usage(checkpoints(job).parent).free
     if free < needed:
         return f"not tried: {needed / 2**30:.1f} GiB needed in {checkpoints(job).parent}, {free / 2**30:.1f} GiB free"
     return None
-
-
-def _free_disk(job: Job) -> float | None:
-    try:
-        return float(shutil.disk_usage(checkpoints(job).parent).free)
-    except OSError:
-        return None

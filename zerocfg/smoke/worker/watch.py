@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import checksums, communication, device, learning_rate, memory, record, weights
-from .readback import collect, trl_trainers
+from .readback import collect, optimizers, trl_trainers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,7 @@ class Watch:
         self._engine, self._optimizer = engine, optimizer
         content, measure = self.report.content, self.fence.measure
         content["rates"] = []
-        collect.see(self.report, engine, optimizer, settings or {}, scheduler)
+        measure("read-back", collect.see, self.report, engine, optimizer, settings or {}, scheduler)
         measure(DEVICE, device.see_device, self.report, self.job.device)
         measure(MEMORY, memory.follow_step, engine, self._enter)
         if hasattr(engine, "zero_optimization_stage"):
@@ -128,7 +128,9 @@ class Watch:
         self._enter("own")
         self.report.content["step_seconds"].append(round(now - self._since, 4))
         if self.steps == 1:
-            collect.see_states(self.report, self._optimizer)
+            states = self.fence.measure("read-back of the optimizer's states", optimizers.states, self._optimizer)
+            if states:
+                self.report.see({"states": states})
         self.report.content["rates"].append(self._rate)
         self._skipped += bool(getattr(self._optimizer, "step_was_skipped", False))
         if self.steps == self.job.steps:

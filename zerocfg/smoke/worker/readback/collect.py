@@ -57,7 +57,7 @@ def see(
 ) -> None:
     """Read back from the live engine what it runs with; ``settings`` stand in for an engine that keeps none.
 
-    ``scheduler``: the loop's own, where the engine has none. Never raises.
+    ``scheduler``: the loop's own, where the engine has none.
     """
     reading = _Reading(report)
     reading.see("the world size", lambda: {"world_size": group.size()})
@@ -112,13 +112,6 @@ def _parameters(model: torch.nn.Module) -> Seen:
     parameters = list(model.parameters())
     empty = sum(1 for parameter in parameters if hasattr(parameter, "ds_id") and parameter.numel() == 0)
     return {"partitioned": empty, "device": str(parameters[0].device) if parameters else ""}
-
-
-def see_states(report: Report, optimizer: torch.optim.Optimizer | None) -> None:
-    """Read back where the optimizer keeps its states, which exist from its first step on. Never raises."""
-    states = report.fence.measure("read-back of the optimizer's states", optimizers.states, optimizer)
-    if states:
-        report.see({"states": states})
 
 
 def _dtype(engine: torch.nn.Module) -> str:
