@@ -16,7 +16,6 @@ from click.testing import CliRunner
 from zerocfg.cli.commands.smoke import command
 from zerocfg.smoke.launch import process
 from zerocfg.smoke.model.error import SmokeError
-from zerocfg.smoke.prepare.device import Device, choose
 from zerocfg.smoke.prepare.folder import read
 
 if TYPE_CHECKING:
@@ -70,28 +69,6 @@ def test_missing_libraries_are_told(make_run: MakeRun, monkeypatch: pytest.Monke
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "deepspeed" else real(name))
     result = CliRunner().invoke(command, [str(make_run(3))])
     assert "pip install 'zerocfg[smoke]'" in result.output and "deepspeed is not installed" in result.output
-
-
-def test_a_card_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert choose("auto").kind == "cpu"
-    with pytest.raises(SmokeError, match="no NVIDIA card"):
-        choose("cuda")
-
-
-def test_cards_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 'NVIDIA A, B, 81920, 30000'\necho 'NVIDIA C, 40960, 40000'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert choose("auto") == Device("cuda", "NVIDIA A, B", 2, 40960 * 2**20, 30000 * 2**20)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert choose("cuda") == Device("cuda", "NVIDIA C", 1, 40960 * 2**20, 40000 * 2**20)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-8f3c")
-    assert choose("cuda").count == 1
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert choose("auto").kind == "cpu"
 
 
 def test_locks_of_a_killed_compilation_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,7 +243,8 @@ def _aim(found: Found, first: int, upper: int | None) -> None:
     assert verdict is not None
     on_card = verdict.device.kind == "cuda"
     found.upper = max(upper or (ON_CARD if on_card else ON_PROCESSOR), 1)
-    room = found.limit or (verdict.device.memory if on_card else None)
+    # A rank reports the size of its card, also where nvidia-smi does not.
+    room = found.limit or ((verdict.device.memory or verdict.figures.device_memory) if on_card else None)
     # What the limit counts: torch's reserve for a fraction of a card, the driver for the whole, else resident memory.
     counter: Counter = "rss" if not on_card else "reserved" if found.limit else "device"
     held = verdict.figures.peak(counter)
