@@ -10,6 +10,7 @@ from zerocfg.smoke.judge.measured import peak_in, ran_out
 from zerocfg.smoke.judge.prediction import largest_expected
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import RunFolder
+from zerocfg.smoke.worker import memory_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -269,5 +270,7 @@ def no_memory(outcome: Outcome) -> str:
         return f"rank {out[0]} ran out of the {out[1]}'s memory"
     if outcome.kind == "memory":
         return outcome.failure or "memory ran out"
-    text = " ".join([outcome.failure or "", *outcome.detail])
-    return "a library found no memory (std::bad_alloc)" if "std::bad_alloc" in text else ""
+    # A process that a library aborted has no exception to report; its last words are in the log.
+    aborted = outcome.kind in ("killed", "launcher")
+    place = memory_errors.place("", "\n".join([outcome.failure or "", *outcome.detail])) if aborted else None
+    return f"a library found no memory of the {place}" if place is not None else ""
