@@ -72,7 +72,7 @@ def test_missing_libraries_are_told(make_run: MakeRun, monkeypatch: pytest.Monke
 
 
 def test_locks_of_a_killed_compilation_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch would wait for ever for such a lock; one that was there before the run is not touched."""
+    """torch would wait for ever for such a lock, whether it was there before the run or is of a rank of it."""
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
     old, new = tmp_path / "other" / "lock", tmp_path / "py" / "cpu_adam" / "lock"
     for lock in (old, new):
@@ -81,7 +81,8 @@ def test_locks_of_a_killed_compilation_are_removed(tmp_path: Path, monkeypatch: 
     os.utime(old, (1, 1))
     outcome = process.run(["sh", "-c", f"touch {new}; kill -9 $$"], tmp_path, 1, "cpu", 20)
     assert (outcome.failure or "").startswith("the launcher was killed by signal 9 (SIGKILL)")
-    assert old.exists() and not new.exists()
+    assert not old.exists() and not new.exists()
+    assert len(outcome.cleared) == 1 and outcome.cleared[0].startswith(f"removed {old}, left ")
 
 
 def test_parent_imports_no_training_library() -> None:

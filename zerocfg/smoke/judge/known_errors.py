@@ -151,6 +151,12 @@ CIRCUMSTANCES = (
         kind="space",
     ),
     _cause(
+        "operator-cache",
+        r"(?s)(?:Permission denied|Read-only file system).*(?:file_baton\.py|cpp_extension\.py|torch_extensions)",
+        "torch cannot write to its folder of compiled operators; it needs that even for one that is compiled",
+        "name a folder that can be written with TORCH_EXTENSIONS_DIR; compiled operators can be copied there",
+    ),
+    _cause(
         "no-compiler",
         r"Ninja is required to load C\+\+ extensions|ninja: build stopped|Error building extension|"
         r"CUDA_HOME (?:does not exist|environment variable is not set)|MissingCUDAException",
