@@ -159,9 +159,12 @@ CIRCUMSTANCES = (
     _cause(
         "no-compiler",
         r"Ninja is required to load C\+\+ extensions|ninja: build stopped|Error building extension|"
-        r"CUDA_HOME (?:does not exist|environment variable is not set)|MissingCUDAException",
+        r"CUDA_HOME (?:does not exist|environment variable is not set)|MissingCUDAException|CUDAMismatchException|"
+        r"No module named '(?:setuptools|ninja)'|"
+        r"Unable to JIT load the (?:\w+ op due to ninja|(?!async_io)\w+ op due to it not being compatible)",
         "DeepSpeed compiles an operator for this config (offload, NVMe, a fused optimizer), and that failed",
-        "install ninja, a C++ compiler and, for a card, the CUDA toolkit of torch's release; `ds_report` lists them",
+        "install ninja, setuptools, a C++ compiler and, for a card, the CUDA toolkit of torch's release; `ds_report` "
+        "lists them",
     ),
     _cause(
         "no-libaio",
