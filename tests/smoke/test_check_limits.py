@@ -422,15 +422,17 @@ def held(stage: int = 3, ranks: int = 2, states: int = 0, **changes: Any) -> dic
 
 class TestHeld:
     def test_the_room_that_is_left_for_filling_up(self) -> None:
-        """64 elements a tensor of the parameters, 64 a group of the states."""
+        """64 elements a tensor of the parameters, 64 a group of the states; under stage 3 one a tensor beyond them."""
         name = "parameters of a rank"
         assert held(shard=628)[name] == Check(name, "1/2", "628 of 1,000", True)
         assert held(shard=629)[name] == Check(name, "1/2", "629 of 1,000", False)
         name = "optimizer states of a rank"
-        assert held(states=564)[name] == Check(name, "1/2", "564 of 1,000", True)
-        assert held(states=565)[name] == Check(name, "1/2", "565 of 1,000", False)
-        assert held(states=628, groups=2)[name].ok is True
-        assert held(states=565, groups=None)[name].ok is False, "one group where none are counted"
+        assert held(2, states=564)[name] == Check(name, "1/2", "564 of 1,000", True)
+        assert held(2, states=565)[name] == Check(name, "1/2", "565 of 1,000", False)
+        assert held(2, states=628, groups=2)[name].ok is True
+        assert held(2, states=565, groups=None)[name].ok is False, "one group where none are counted"
+        assert held(3, states=566)[name] == Check(name, "1/2", "566 of 1,000", True)
+        assert held(3, states=567)[name] == Check(name, "1/2", "567 of 1,000", False)
 
     @pytest.mark.parametrize(("stage", "parts"), [(0, set()), (1, {"states"}), (2, {"states"}), (3, {"states", "all"})])
     def test_what_a_stage_splits(self, stage: int, parts: set[str]) -> None:

@@ -69,19 +69,20 @@ class Sweeps:
     def join(self, ranks: Ranks, numbers: Sequence[int], node: str, local: int) -> None:
         """Measure with the others as well; ``numbers`` are their ranks in the job."""
         self.ranks, self.numbers = ranks, list(numbers)
-        self.control = ranks.dist.new_group(backend="gloo")
+        self.control = ranks.new_group(backend="gloo")
         self.index = self.numbers.index(self.rank)
         places: list[Any] = [None] * len(self.numbers)
         ranks.dist.all_gather_object(places, (node, local), group=self.control)
         self.nodes, self.locals = [place[0] for place in places], [place[1] for place in places]
         beside = [at for at, name in enumerate(self.nodes) if name == node]
         if 1 < len(beside) < len(self.nodes):
-            self.beside = ranks.dist.new_group(beside, use_local_synchronization=True)
+            self.beside = ranks.new_group(beside, use_local_synchronization=True)
         self.first, self.members = beside[0] == self.index, len(beside)
 
     def run(self) -> None:
         """All attempts."""
         if self.ranks:
+            self._connect(self.ranks)
             self._clocks(self.ranks)
         suspected: set[slow.Suspect] | None = None
         for attempt in range(ATTEMPTS):
@@ -95,6 +96,13 @@ class Sweeps:
             suspected = found if suspected is None else suspected & found
             if not self._agreed(bool(suspected)):
                 break
+
+    def _connect(self, ranks: Ranks) -> None:
+        """Before the first exchange, in which some ranks have no partner."""
+        self._begin("connecting")
+        ranks.connect()
+        if self.beside is not None:
+            ranks.connect(self.beside)
 
     def _say(self, message: Message) -> None:
         self.told.append(message)

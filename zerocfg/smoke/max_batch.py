@@ -10,6 +10,7 @@ from zerocfg.smoke.judge.measured import peak_in, ran_out
 from zerocfg.smoke.judge.prediction import largest_expected
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import RunFolder
+from zerocfg.smoke.worker import memory_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,7 +244,8 @@ def _aim(found: Found, first: int, upper: int | None) -> None:
     assert verdict is not None
     on_card = verdict.device.kind == "cuda"
     found.upper = max(upper or (ON_CARD if on_card else ON_PROCESSOR), 1)
-    room = found.limit or (verdict.device.memory if on_card else None)
+    # A rank reports the size of its card, also where nvidia-smi does not.
+    room = found.limit or ((verdict.device.memory or verdict.figures.device_memory) if on_card else None)
     # What the limit counts: torch's reserve for a fraction of a card, the driver for the whole, else resident memory.
     counter: Counter = "rss" if not on_card else "reserved" if found.limit else "device"
     held = verdict.figures.peak(counter)
@@ -268,5 +270,7 @@ def no_memory(outcome: Outcome) -> str:
         return f"rank {out[0]} ran out of the {out[1]}'s memory"
     if outcome.kind == "memory":
         return outcome.failure or "memory ran out"
-    text = " ".join([outcome.failure or "", *outcome.detail])
-    return "a library found no memory (std::bad_alloc)" if "std::bad_alloc" in text else ""
+    # A process that a library aborted has no exception to report; its last words are in the log.
+    aborted = outcome.kind in ("killed", "launcher")
+    place = memory_errors.place("", "\n".join([outcome.failure or "", *outcome.detail])) if aborted else None
+    return f"a library found no memory of the {place}" if place is not None else ""

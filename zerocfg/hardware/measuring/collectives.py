@@ -30,8 +30,8 @@ class Ranks:
         self.dist: ModuleType = torch.distributed
         self.device = device
         backend = {"cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}.get(device.kind, "gloo")
-        limit = datetime.timedelta(seconds=patience)
-        self.dist.init_process_group(backend, timeout=limit, store=store, rank=rank, world_size=size)
+        self.limit = datetime.timedelta(seconds=patience)
+        self.dist.init_process_group(backend, timeout=self.limit, store=store, rank=rank, world_size=size)
 
     def gather(self, mine: Found) -> list[Found]:
         """``mine`` of every rank, in their order."""
@@ -42,6 +42,18 @@ class Ranks:
     def meet(self) -> None:
         """Wait for all the others."""
         self.dist.all_reduce(torch.zeros(1))
+
+    def new_group(self, members: list[int] | None = None, **options: object) -> object:
+        """A group with the patience of the whole job; torch's own is 10 to 30 minutes."""
+        return self.dist.new_group(members, timeout=self.limit, **options)
+
+    def connect(self, group: object = None) -> None:
+        """Make the first collective of a group on the device, with all its members.
+
+        torch leaves undefined what an exchange between some of them does as the first call of a group (NCCL hangs).
+        """
+        self.all_reduce(1, group)()
+        self.device.wait()
 
     def close(self) -> None:
         """Leave."""
@@ -74,15 +86,21 @@ class Ranks:
 
     def _groups(self, wanted: list[list[int]]) -> list[tuple[list[int], object]]:
         """Every rank has to make every group, in one order."""
-        return [(members, self.dist.new_group(members)) for members in wanted]
+        return [(members, self.new_group(members)) for members in wanted]
 
     def _all_reduce(self, group: object, members: int) -> dict[str, float]:
-        size = min(SIZES[self.device.kind], self.device.free_bytes(1 << 62) // 8)
+        size = self._least(min(SIZES[self.device.kind], self.device.free_bytes(1 << 62) // 8), group)
         seconds = self.seconds(self.all_reduce(size // 4, group), group)
         return {
             "busbw_gb_s": round(2 * (members - 1) / members * size / seconds / GB, 3),
             "latency_us": round(self.seconds(self.all_reduce(1, group), group) * 1e6, 1),
         }
+
+    def _least(self, value: int, group: object) -> int:
+        """The smallest value of the group: all members have to pass as many elements."""
+        word = torch.tensor([value], dtype=torch.int64, device=self.device.torch)
+        self.dist.all_reduce(word, op=self.dist.ReduceOp.MIN, group=group)
+        return int(word)
 
     def all_reduce(self, elements: int, group: object = None) -> Callable[[], object]:
         """An all-reduce of fp32 elements; None is the group of all ranks."""

@@ -129,6 +129,9 @@ def _parameters(arguments: dict[str, object]) -> dict[str, object]:
 
 def optimizer_class(planned: dict[str, object], run: RunFolder, reduced: Reduced) -> str | None:
     """Class of the optimizer; None where the plan does not determine it (a script's own optimizer)."""
+    if any(name.startswith(f"{ZERO}zenflow") and value is not None for name, value in planned.items()):
+        # ZenFlow has optimizers of its own (runtime/engine.py).
+        return None
     on_host = planned.get(f"{ZERO}offload_optimizer.device") in ("cpu", "nvme")
     section = (reduced.deepspeed or {}).get("optimizer")
     if isinstance(section, dict) and section.get("type"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
+from zerocfg.smoke.worker import memory_errors
 
 if TYPE_CHECKING:
     from zerocfg.rules.api import Rule
@@ -113,18 +114,20 @@ def _cause(name: str, errors: str, message: str, fix: str, kind: str | None = No
 
 
 CIRCUMSTANCES = (
+    # First: a lack of pinned memory is worded like one of the card; `failure_cause` has told them apart.
+    _cause(
+        "host-out-of-memory",
+        rf"out of host memory|{memory_errors.HOST}|out-of-memory killer",
+        "the run needs more host memory than this machine gives it",
+        "fewer ranks on this machine, a smaller model (fewer layers are enough for a smoke-run), no offload, or "
+        "`pin_memory: false` where pinned memory ran out",
+    ),
     _cause(
         "card-out-of-memory",
-        r"(?:CUDA|HIP|XPU) out of memory|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|OutOfMemoryError",
+        rf"{memory_errors.CARD}|OutOfMemoryError",
         "the run does not fit into the memory of a card",
         "a smaller micro batch with more accumulation, gradient checkpointing, a higher ZeRO stage or offload; "
         "`zerocfg plan` compares them, `zerocfg explain` tells what takes the memory",
-    ),
-    _cause(
-        "host-out-of-memory",
-        r"DefaultCPUAllocator|[Cc]an(?:'t|not) allocate memory|std::bad_alloc|out of host memory|out-of-memory killer",
-        "the run needs more host memory than this machine gives it",
-        "fewer ranks on this machine, a smaller model (fewer layers are enough for a smoke-run), or no offload",
     ),
     _cause(
         "port-in-use",
@@ -148,11 +151,20 @@ CIRCUMSTANCES = (
         kind="space",
     ),
     _cause(
+        "operator-cache",
+        r"(?s)(?:Permission denied|Read-only file system).*(?:file_baton\.py|cpp_extension\.py|torch_extensions)",
+        "torch cannot write to its folder of compiled operators; it needs that even for one that is compiled",
+        "name a folder that can be written with TORCH_EXTENSIONS_DIR; compiled operators can be copied there",
+    ),
+    _cause(
         "no-compiler",
         r"Ninja is required to load C\+\+ extensions|ninja: build stopped|Error building extension|"
-        r"CUDA_HOME (?:does not exist|environment variable is not set)|MissingCUDAException",
+        r"CUDA_HOME (?:does not exist|environment variable is not set)|MissingCUDAException|CUDAMismatchException|"
+        r"No module named '(?:setuptools|ninja)'|"
+        r"Unable to JIT load the (?:\w+ op due to ninja|(?!async_io)\w+ op due to it not being compatible)",
         "DeepSpeed compiles an operator for this config (offload, NVMe, a fused optimizer), and that failed",
-        "install ninja, a C++ compiler and, for a card, the CUDA toolkit of torch's release; `ds_report` lists them",
+        "install ninja, setuptools, a C++ compiler and, for a card, the CUDA toolkit of torch's release; `ds_report` "
+        "lists them",
     ),
     _cause(
         "no-libaio",

@@ -123,13 +123,14 @@ def _held(reduced: Reduced, planned: dict[str, object], reports: list[RankReport
     if not any(held["experts"] for held in helds):  # experts are split among other ranks than the rest
         if stage == 3:
             shards = [held.get("shard", held["parameters"]) for held in helds]
-            room = [held["tensors"] for held in helds]
+            room = [ROUNDING * held["tensors"] for held in helds]
             checks += _shards("parameters of a rank", shards, [held["parameters"] for held in helds], room, reduced)
         states = [int((report["seen"].get("states") or {}).get("elements") or 0) for report in reports]
         if stage >= 1 and all(states):
-            groups = [held.get("groups", 1) for held in helds]
+            # Stage 3 splits each tensor by itself: one element more where the ranks do not divide it.
+            room = [ROUNDING * held.get("groups", 1) + (held["tensors"] if stage == 3 else 0) for held in helds]
             checks += _shards(
-                "optimizer states of a rank", states, [held["trainable"] for held in helds], groups, reduced
+                "optimizer states of a rank", states, [held["trainable"] for held in helds], room, reduced
             )
     masters = [held["master"] for held in helds if "master" in held]
     if len(masters) == len(helds) and stage >= 1:
@@ -151,17 +152,17 @@ def _fsdp_shards(planned: dict[str, object], helds: list[Held], reduced: Reduced
         "parameters of a rank",
         shards,
         [held["parameters"] for held in helds],
-        [held["tensors"] for held in helds],
+        [ROUNDING * held["tensors"] for held in helds],
         reduced,
     )
 
 
-def _shards(name: str, held: list[int], whole: list[int], tensors: list[int], reduced: Reduced) -> list[Check]:
-    """Elements that each rank keeps, against its equal share."""
+def _shards(name: str, held: list[int], whole: list[int], room: list[int], reduced: Reduced) -> list[Check]:
+    """Elements that each rank keeps, against its equal share; ``room``: those that it may keep beyond that."""
     ranks = reduced.ranks
     if ranks < 2:
         return []
-    ok = all(one <= total / ranks + ROUNDING * count for one, total, count in zip(held, whole, tensors, strict=True))
+    ok = all(one <= total / ranks + more for one, total, more in zip(held, whole, room, strict=True))
     seen = [f"{one:,} of {total:,}" for one, total in zip(held, whole, strict=True)]
     return [Check(name, f"1/{ranks}", together(seen), ok)]
 
@@ -178,12 +179,18 @@ def _places(planned: dict[str, object], reports: list[RankReport]) -> list[Check
     device = places.get(str(planned.get(f"{ZERO}offload_optimizer.device") or "none"))
     states = [state for report in reports if (state := report["seen"].get("states"))]
     if device and len(states) == len(reports):
+        expected_on = [_states_on(device, planned, report["seen"]["held"]) for report in reports]
         seen = [", ".join(state["devices"]) for state in states]
-        checks.append(Check("optimizer states on", device, together(seen), all(one == device for one in seen)))
+        ok = seen == expected_on if not _zenflow(planned) else None
+        checks.append(Check("optimizer states on", together(expected_on), together(seen), ok))
     if device == "cpu" and planned.get(f"{ZERO}offload_optimizer.pin_memory") is not None:
         pinned = [(report["seen"]["held"].get("master") or {}).get("pinned") for report in reports]
         value = planned[f"{ZERO}offload_optimizer.pin_memory"]
         ok = None if None in pinned else all(same(value, one) for one in pinned)
+        if planned.get(f"{ZERO}stage") == 3:
+            # Stage 3 pins its gradients alone: its master weights are plain copies (runtime/zero/stage3.py,
+            # _create_fp32_partitions), whatever is configured. Those of stages 1 and 2 are pinned.
+            value, ok = None, None
         checks.append(Check("master weights pinned", show(value), together(pinned), ok, "acting"))
     device = places.get(str(planned.get(f"{ZERO}offload_param.device") or "none"))
     shards = [devices for report in reports if (devices := report["seen"]["held"].get("shard_devices"))]
@@ -191,6 +198,24 @@ def _places(planned: dict[str, object], reports: list[RankReport]) -> list[Check
         seen = [", ".join(one) for one in shards]
         checks.append(Check("parameters on", device, together(seen), all(one == device for one in seen)))
     return checks
+
+
+def _states_on(device: str, planned: dict[str, object], held: Held) -> str:
+    """Where a rank's optimizer states are expected; ``device`` is what offload_optimizer says.
+
+    A ratio below 1 leaves the first groups on the card (runtime/zero/stage3.py, subgroup_to_device).
+    """
+    ratio = planned.get(f"{ZERO}offload_optimizer.ratio")
+    if device != "cpu" or planned.get(f"{ZERO}stage") != 3 or not isinstance(ratio, (int, float)):
+        return device
+    groups = held.get("groups", 1)
+    on_card = int((1 - ratio) * groups)
+    return "cpu" if on_card == 0 else "cuda" if on_card >= groups else "cpu, cuda"
+
+
+def _zenflow(planned: dict[str, object]) -> bool:
+    """Whether ZenFlow divides the states between card and host step by step."""
+    return any(name.startswith(f"{ZERO}zenflow") and value is not None for name, value in planned.items())
 
 
 def same(planned: object, seen: object) -> bool:

@@ -92,10 +92,11 @@ def find(seen: Seen) -> Cause | None:
 def _error(error: Failure, rank: int, seen: Seen) -> Cause:
     text = " ".join(error["text"].split())[:2000]
     message = f"{error['type']}: {text}" if text else error["type"]
-    memory = out_of_memory.place(error["type"], text)
+    memory = out_of_memory.place(error["type"], text, error["traceback"])
     if memory is not None:
-        where = "the card's" if memory == "card" else "host"
-        message = f"out of {where} memory in '{seen.reports[rank].get('phase', 'launch')}': {message}"
+        pinned = memory == "host" and out_of_memory.place(error["type"], text) == "card"
+        where = "the card's memory" if memory == "card" else f"host memory{' (page-locked)' if pinned else ''}"
+        message = f"out of {where} in '{seen.reports[rank].get('phase', 'launch')}': {message}"
     return Cause("memory" if memory else "error", message, rank, [*error["traceback"], *_others(seen)])
 
 

@@ -1,4 +1,4 @@
-"""Whether memory ran out, by a rank's exception or by the kernel's counters."""
+"""How often the kernel's out-of-memory killer struck, and whose memory an exception of a rank is about."""
 
 from __future__ import annotations
 
@@ -6,18 +6,10 @@ import contextlib
 import re
 from pathlib import Path
 
+from zerocfg.smoke.worker.memory_errors import place as place
+
 PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
-
-_CARD = re.compile(r"(CUDA|HIP|XPU) out of memory|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
-_HOST = re.compile(r"DefaultCPUAllocator|can't allocate memory|Cannot allocate memory|std::bad_alloc", re.IGNORECASE)
-
-
-def place(kind: str, text: str) -> str | None:
-    """Which memory was too small by an exception: "card", "host", or None for other exceptions."""
-    if kind == "OutOfMemoryError" or _CARD.search(text):
-        return "card"
-    return "host" if kind == "MemoryError" or _HOST.search(text) else None
 
 
 def kills() -> dict[str, int]:

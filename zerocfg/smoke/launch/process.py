@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.launch import failure_cause, leftovers, operator_locks, out_of_memory, rank_reports, stacks
+from zerocfg.smoke.launch import (
+    failure_cause,
+    leftovers,
+    operator_cache,
+    operator_locks,
+    out_of_memory,
+    rank_reports,
+    stacks,
+)
 from zerocfg.smoke.launch.compiling import Compiling
 from zerocfg.smoke.launch.interrupts import Interrupts, interrupts
 from zerocfg.smoke.launch.leftovers import MARK
@@ -47,6 +55,8 @@ class Outcome:
     ``kind`` of failure: as `cause.Cause`. ``compiled``: of the ``seconds``, those in which a rank compiled operators.
     ``cut``: what ended a run whose planned training was over, saved and read back before: no failure, but the parts
     after it have no result.
+    ``cleared``: what was set right before the launch, one sentence each: abandoned locks that were removed, a folder
+    for operators that stands in for one that cannot be written.
     """
 
     reports: list[RankReport]
@@ -58,6 +68,7 @@ class Outcome:
     kind: str | None = None
     compiled: float = 0.0
     cut: str | None = None
+    cleared: list[str] = field(default_factory=list)
 
 
 def environment(device: str, own: bool = False) -> dict[str, str]:
@@ -100,10 +111,19 @@ def run(
         if stop:
             return Outcome([{} for _ in range(ranks or 0)], "interrupted", interrupted=True, kind="interrupted")
         own = place is not None
-        whole = environment(device, own) | temporary(folder, sockets=own) | (variables or {})
+        cleared = operator_locks.clear()
+        # The user's own command shows what their training would meet.
+        instead = operator_cache.Cache({}, None) if own else operator_cache.find(folder)
+        cleared += [instead.message] if instead.message is not None else []
+        if progress is not None:
+            for message in cleared:
+                progress(message)
+        whole = environment(device, own) | temporary(folder, sockets=own) | instead.variables | (variables or {})
         started = "the command" if own else "the launcher"
         played = _Run(command, folder, ranks, limit, stop, progress, nodes, started)
-        return played.play(whole | {MARK: str(folder)}, place or folder)
+        outcome = played.play(whole | {MARK: str(folder)}, place or folder)
+        outcome.cleared = cleared
+        return outcome
 
 
 @dataclass

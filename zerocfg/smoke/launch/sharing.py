@@ -53,9 +53,9 @@ def one_card(device: Device) -> Device:
     return replace(device, count=1, shared=True)
 
 
-def memory_of_a_rank(device: Device, ranks: int) -> int:
-    """Bytes of tensors that each rank may have."""
-    return max(CONTEXT, (device.free or device.memory) // ranks - CONTEXT)
+def memory_of_a_rank(device: Device, ranks: int) -> int | None:
+    """Bytes of tensors that each rank may have; None where the memory of the card is not known: there is no limit."""
+    return None if device.room is None else max(CONTEXT, device.room // ranks - CONTEXT)
 
 
 def first_card() -> dict[str, str]:

@@ -17,12 +17,16 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Resources: bytes of a rank's share of a card, of host memory (None: unknown) and of disk, and seconds."""
+    """Resources: bytes of a rank's share of a card and of host memory (None: unknown), of disk, and seconds.
 
-    device: int
+    ``unified_ranks``: ranks on one card whose memory is the host's; 0: cards have their own memory.
+    """
+
+    device: int | None
     host: int | None
     disk: int
     seconds: float
+    unified_ranks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,10 @@ class Size:
 
     def against(self, room: Room, share: float = TIME_SHARE) -> str | None:
         """The first resource that is too small, as text; None when the model fits."""
-        if self.device > room.device:
+        both = self.device * room.unified_ranks + self.host
+        if room.unified_ranks and room.host is not None and both > room.host:
+            return f"{both / GIB:.1f} of {room.host / GIB:.1f} GiB of the memory that card and host share"
+        if room.device is not None and self.device > room.device:
             return f"up to {self.device / GIB:.1f} of {room.device / GIB:.1f} GiB of a card"
         if room.host is not None and self.host > room.host:
             return f"{self.host / GIB:.1f} of {room.host / GIB:.1f} GiB of the host's memory"

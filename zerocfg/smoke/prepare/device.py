@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
+from zerocfg.hardware import linux
 from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.prepare.nvidia_smi import NvidiaSmiError, list_cards
+from zerocfg.smoke.prepare.visible_cards import Visible, explain_none, visible_cards
 
 
 @dataclass(frozen=True)
 class Device:
     """``kind`` "cpu" or "cuda"; ``count`` cards (0 for cpu); ``memory`` and ``free``: bytes of the card with least.
 
-    ``shared``: several ranks run on the first card.
+    ``memory`` 0: not known. ``unified``: the cards have no memory of their own, both figures are the host's.
+    ``shared``: several ranks run on the first card. ``note``: why no card is used where "auto" chose the processor.
     """
 
     kind: str
@@ -23,42 +26,45 @@ class Device:
     memory: int = 0
     free: int = 0
     shared: bool = False
+    unified: bool = False
+    note: str = ""
+
+    @property
+    def room(self) -> int | None:
+        """Bytes that are free on a card, or its size where that is all that is known; None where nothing is."""
+        return self.free or self.memory or None
 
 
 def choose(wanted: str) -> Device:
     """The device for "cpu", "cuda" or "auto". Raises SmokeError when a card is wanted and none is here."""
-    cards = [] if wanted == "cpu" else _cards()
-    if cards:
-        least, free = min(memory for _, memory, _ in cards), min(free for _, _, free in cards)
-        return Device("cuda", cards[0][0], len(cards), least, free)
-    if wanted == "cuda":
-        raise SmokeError("no NVIDIA card is seen here (nvidia-smi lists none); use --device cpu")
-    return Device("cpu", "cpu")
-
-
-def _cards() -> list[tuple[str, int, int]]:
-    """(name, bytes, free bytes) of every card that a process may use."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    query = [program, "--query-gpu=name,memory.total,memory.free", "--format=csv,noheader,nounits"]
+    if wanted == "cpu":
+        return Device("cpu", "cpu")
     try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    cards = []
-    for line in answer.splitlines():
-        name, *sizes = (word.strip() for word in line.rsplit(",", 2))
-        if len(sizes) == 2 and sizes[0].isdigit():
-            free = sizes[1] if sizes[1].isdigit() else sizes[0]  # some cards do not tell it
-            cards.append((name, int(sizes[0]) * 2**20, int(free) * 2**20))
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return cards if visible is None else _visible(cards, visible)
+        cards = list_cards()
+    except NvidiaSmiError as error:
+        return _without_card(wanted, str(error))
+    variable = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = visible_cards(cards, variable)
+    if not devices:
+        return _without_card(wanted, explain_none(cards, variable))
+    unified = any(device.card.unified for device in devices)
+    sizes = [_memory(device) for device in devices]
+    memory, free = min(size for size, _ in sizes), min(free for _, free in sizes)
+    return Device("cuda", devices[0].name, len(devices), memory, free, unified=unified)
 
 
-def _visible(cards: list[tuple[str, int, int]], words: str) -> list[tuple[str, int, int]]:
-    """Those that CUDA_VISIBLE_DEVICES leaves; of names that are no numbers (UUIDs) only how many they are is used."""
-    wanted = [word.strip() for word in words.split(",")]
-    if all(word.isdigit() for word in wanted):
-        return [cards[int(word)] for word in wanted if int(word) < len(cards)]
-    return cards[: len([word for word in wanted if word not in ("", "-1")])]
+def _without_card(wanted: str, why: str) -> Device:
+    if wanted == "cuda":
+        raise SmokeError(f"no NVIDIA card is seen here ({why}); use --device cpu")
+    return Device("cpu", "cpu", note=why)
+
+
+def _memory(device: Visible) -> tuple[int, int]:
+    """Bytes of a device, and the free ones; 0 where they are not known."""
+    if not device.card.unified:
+        return device.memory or 0, device.free or 0
+    total, available = linux.memory(Path("/"))
+    limit = linux.memory_limit(Path("/"))
+    sizes = (min(size, limit) if size and limit else size or limit or 0 for size in (total, available))
+    memory, free = sizes
+    return memory, free

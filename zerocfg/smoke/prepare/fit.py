@@ -47,10 +47,11 @@ def room_here(device: Device, ranks: int, limit: float, scratch: Path) -> Room:
     granted = [size for size in (available, linux.memory_limit(Path("/"))) if size is not None]
     each = -(-ranks // max(1, device.count))  # ranks that share a card
     return Room(
-        device=(device.free or device.memory) // each,
+        device=None if device.room is None else device.room // each,
         host=int(min(granted) * SHARE) if granted else None,
         disk=int(shutil.disk_usage(scratch).free * SHARE),
         seconds=limit,
+        unified_ranks=each if device.unified else 0,
     )
 
 

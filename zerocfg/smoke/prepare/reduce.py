@@ -158,10 +158,12 @@ def _fewer_layers(
     room = room_here(device, reduced.ranks, limit, scratch)
     if reduced.trainer is not None:
         # The reference model and its forward pass are no part of the prediction; they take as much again at most.
-        room = replace(room, device=room.device // 2)
+        room = replace(room, device=room.device // 2 if room.device is not None else None)
     count = layers_of(config)
     if count is None or fit.size(config) is None:
         parameters = run.lock.parameters
+        if room.device is None:
+            return False, "may not fit: neither their sizes nor the memory of the card are known"
         fits = parameters is not None and parameters * BYTES_PER_PARAMETER <= room.device * reduced.ranks // 2
         if fits:
             reduced.model = config

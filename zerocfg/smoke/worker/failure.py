@@ -47,13 +47,14 @@ def _relevant(file: str) -> bool:
 
 
 def dump_stack_on_signal(path: Path) -> TextIO | None:
-    """Write this process's stack into the file on SIGUSR1, also inside an operation that never ends.
+    """Write the stacks of all threads into the file on SIGUSR1, also inside an operation that never ends.
 
-    The open file, to be kept; None where the signal does not exist or is in use.
+    A backward pass on a card is computed in threads of autograd, while the main thread only waits for them. The open
+    file, to be kept; None where the signal does not exist or is in use.
     """
     wanted = getattr(signal, "SIGUSR1", None)
     if wanted is None or signal.getsignal(wanted) is not signal.SIG_DFL:
         return None
     file = path.open("w")
-    faulthandler.register(wanted, file=file, all_threads=False)
+    faulthandler.register(wanted, file=file, all_threads=True)
     return file

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import deepspeed
+    import torch
 
     from ..report_schema import Held, Master, Seen
 
@@ -245,7 +246,7 @@ def facts(engine: deepspeed.DeepSpeedEngine) -> Held:
     shards = [one.ds_tensor for one in parameters if getattr(one, "ds_tensor", None) is not None]
     if shards:
         found["shard"] = sum(int(getattr(shard, "ds_numel", shard.numel())) for shard in shards)
-        found["shard_devices"] = sorted({shard.device.type for shard in shards if shard.numel()})
+        found["shard_devices"] = sorted({one.ds_tensor.device.type for one in parameters if _rests(one)})
         found["kept_whole"] = sum(1 for one in parameters if getattr(one, "ds_persist", False))
     names = ("fp32_partitioned_groups_flat", "single_partition_of_fp32_groups", "fp32_groups_flat_partition",
              "fp32_groups_flat", "fp32_groups")  # fmt: skip
@@ -257,10 +258,31 @@ def facts(engine: deepspeed.DeepSpeedEngine) -> Held:
             "elements": sum(int(getattr(one, "ds_numel", one.numel())) for one in tensors),
             "dtypes": sorted({str(plain(one.dtype)) for one in tensors}),
             "devices": sorted({one.device.type for one in tensors if one.numel()}),
-            "pinned": any(one.is_pinned() for one in tensors if one.device.type == "cpu"),
         }
+        on_host = [one for one in tensors if one.device.type == "cpu" and one.numel()]
+        if on_host:
+            master["pinned"] = all(_pinned(one) for one in on_host)
         found["master"] = master
     return found
+
+
+def _rests(parameter: torch.nn.Parameter) -> bool:
+    """Whether a shard rests where offload_param says.
+
+    Shards of trained parameters are moved into one buffer (runtime/zero/stage3.py,
+    _create_fp16_partitions_with_defragmentation). One of a frozen parameter stays where it was made, which for a
+    persisted one may be the device (runtime/zero/partition_parameters.py, _partition_param).
+    """
+    shard = getattr(parameter, "ds_tensor", None)
+    persisted = getattr(parameter, "ds_persist", False) and not parameter.requires_grad
+    return shard is not None and shard.numel() > 0 and not persisted
+
+
+def _pinned(tensor: torch.Tensor) -> bool:
+    """Whether memory is page-locked; by DeepSpeed, which has an allocator that torch does not know."""
+    from deepspeed.accelerator import get_accelerator
+
+    return bool(get_accelerator().is_pinned(tensor))
 
 
 SEEN: dict[str, Callable[[deepspeed.DeepSpeedEngine], Seen]] = {
