@@ -1,22 +1,20 @@
 """Every function of every instrument raises, one at a time: no run fails or hangs, and none passes without what is
-essential. The table of `docs/smoke-instruments.md` is made here (``python -m tests.smoke.test_injection``)."""
+essential. The table of `docs/smoke-instruments.md` is made here (`write`)."""
 
 from __future__ import annotations
 
 import ast
-import sys
-import tempfile
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
 from tests.conftest import ROOT
 from zerocfg.smoke.model.certificate import CHANGE, ENGINE, LOADED, SAVED, STAGE, STEPS, WORLD_SIZE
 
 from .ranks import Play, Stage
+from .test_runs import with_fsdp
 
 if TYPE_CHECKING:
     from .conftest import MakeRun
@@ -47,22 +45,21 @@ NO_INSTRUMENTS = {
     "hooks": "the loops of the user's own command: see test_hooks.py",
 }
 """Modules and packages of the ranks' program that are no instruments, and why."""
-ON_A_CARD = {
-    "fsdp_1": "FSDP 1 cannot save on a processor: torch crashes",
-    "trl": "only a trainer of TRL has settings of its own: see test_trl_trainers.py",
-    "limit": "a limit of memory that the user asks for is to end the run",
-    "compile": "called while an operator is compiled, which takes minutes",
+NOT_CALLED = {
+    "communication:_mode": "only where torch is too old for kernels",
+    "failure:describe": "only when a run fails, and fenced by itself",
+    "failure:_relevant": "as failure:describe",
+    "learning_rate:_set": "of tensors and numbers alike: see test_learning_rate.py",
+    "memory:limit": "a limit that the user asks for: it is to end the run",
+    "memory:_thinned": "after 200 samples",
+    "memory_errors:place": "only when a part fails",
+    "memory_errors:_pins": "as memory_errors:place",
+    "readback.torch_engines:_first": "FSDP 1, which cannot save on a processor",
+    "readback.trl_trainers:settings": "only of TRL's trainers: see test_trl_trainers.py",
+    "weights:_elsewhere": "only of models that are saved under other names",
 }
-
-
-class Broken(NamedTuple):
-    """A function of an instrument: "module:Class.name"."""
-
-    place: str
-
-    @property
-    def module(self) -> str:
-        return self.place.partition(":")[0]
+"""Functions that none of the runs below calls, and why. Their callers are fenced all the same."""
+ESSENTIAL = (ENGINE, STAGE, WORLD_SIZE, STEPS, CHANGE, SAVED, LOADED)
 
 
 @cache
@@ -86,3 +83,79 @@ def test_what_is_no_instrument_exists() -> None:
     names = {path.relative_to(WORKER).with_suffix("").parts[0] for path in WORKER.rglob("*.py")}
     assert set(NO_INSTRUMENTS) <= names
     assert len(functions()) > 80
+
+
+class Runs:
+    """The runs in which functions are broken, each made and played whole once: the first one that calls the function
+    shows what comes of it."""
+
+    def __init__(self, make_run: MakeRun, folder: Path) -> None:
+        self._folder = folder
+        self.stages = {
+            "ZeRO-3, one rank": Stage(_made(make_run, folder, 3), 1),
+            "ZeRO-3, two ranks": Stage(_made(make_run, folder, 3), 2),
+            "DDP, two ranks": Stage(_made(make_run, folder, None), 2),
+            "FSDP 2, two ranks": Stage(with_fsdp(_made(make_run, folder, None), 2), 2),
+        }
+        self._number = 0
+
+    def play(self, name: str, place: str | None, on: str = "0") -> Play:
+        self._number += 1
+        return self.stages[name].play(self._folder / f"run{self._number}", place, on)
+
+
+def _made(make_run: MakeRun, folder: Path, stage: int | None) -> Path:
+    """A run folder of its own for each."""
+    made = make_run(stage)
+    kept = folder / f"built{len(list(folder.glob('built*')))}"
+    made.rename(kept)
+    made.parent.rmdir()
+    return kept
+
+
+@pytest.fixture
+def runs(make_run: MakeRun, tmp_path: Path) -> Runs:
+    return Runs(make_run, tmp_path)
+
+
+def assert_harmless(play: Play, place: str) -> None:
+    """The run came to its end, and says what it did not measure."""
+    verdict = play.verdict
+    assert not play.hung and verdict.outcome.failure is None, (place, verdict.outcome.failure, play.log)
+    failed = [row for row in verdict.checks if row.ok is False]
+    assert not failed, (place, failed)
+    rows = {row.name: row for row in verdict.checks}
+    lost = [name for name in ESSENTIAL if name in rows and not rows[name].measured]
+    missing = [name for name in ESSENTIAL[3:] if name not in rows]
+    assert (verdict.state == "incomplete") == bool(lost or missing), (place, verdict.state, lost, missing)
+    if lost or missing:
+        assert set(lost + missing) <= set(verdict.unmeasured)
+    broken = {name for report in verdict.outcome.reports for name, why in report["instruments"].items() if why}
+    assert broken, f"{place} was called and raised, and no instrument says so"
+    told = {row.name for row in verdict.checks if row.seen.startswith("not measured: ")}
+    assert broken <= told, (place, broken - told)
+
+
+@pytest.mark.libs
+@pytest.mark.parametrize("name", ["ZeRO-3, one rank", "ZeRO-3, two ranks", "DDP, two ranks", "FSDP 2, two ranks"])
+def test_whole_runs_measure_everything(runs: Runs, name: str) -> None:
+    """What the runs below are compared with."""
+    found = runs.play(name, None)
+    assert found.verdict.state == "passed", (found.verdict.checks, found.log)
+    assert not any(why for report in found.verdict.outcome.reports for why in report["instruments"].values())
+
+
+@pytest.mark.libs
+@pytest.mark.parametrize("place", functions())
+def test_an_instrument_that_breaks_costs_its_own_figure(runs: Runs, place: str) -> None:
+    """On the only rank, and on one of two, which its partner must not wait for."""
+    called = []
+    for name in runs.stages:
+        if called and name not in ("ZeRO-3, one rank", "ZeRO-3, two ranks"):
+            break
+        found = runs.play(name, place)
+        if found.called:
+            called.append(name)
+            assert_harmless(found, f"{place} in {name}")
+    assert called or place in NOT_CALLED, f"no run calls {place}"
+    assert not (called and place in NOT_CALLED), f"{called} call {place}"

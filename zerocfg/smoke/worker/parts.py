@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import fence, reference, resume_point
+from . import fence, memory_errors, reference, resume_point
 from .record import Record
 from .trial import Trial, checkpoints
 from .values import mapping
@@ -141,8 +141,7 @@ def release() -> None:
 
 def _ran_out(error: Exception) -> bool:
     """Whether memory ran out: two engines one after another may need more than the run itself."""
-    text = fence.reason(error)
-    return any(words in text for words in ("OutOfMemory", "out of memory", "MemoryError", "can't allocate memory"))
+    return memory_errors.place(type(error).__name__, fence.reason(error)) is not None
 
 
 def _all_ended(name: str, report: Report) -> bool:
