@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.launch import failure_cause, leftovers, operator_locks, out_of_memory, rank_reports, stacks
+from zerocfg.smoke.launch import failure_cause, leftovers, operator_locks, out_of_memory, rank_reports, stacks, warm
 from zerocfg.smoke.launch.compiling import Compiling
 from zerocfg.smoke.launch.interrupts import Interrupts, interrupts
 from zerocfg.smoke.launch.leftovers import MARK
@@ -101,9 +102,17 @@ def run(
             return Outcome([{} for _ in range(ranks or 0)], "interrupted", interrupted=True, kind="interrupted")
         own = place is not None
         whole = environment(device, own) | temporary(folder, sockets=own) | (variables or {})
-        started = "the command" if own else "the launcher"
-        played = _Run(command, folder, ranks, limit, stop, progress, nodes, started)
-        return played.play(whole | {MARK: str(folder)}, place or folder)
+        if own:
+            played = _Run(command, folder, ranks, limit, stop, progress, nodes, "the command")
+            return played.play(whole | {MARK: str(folder)}, place or folder)
+        prepared, whole = command, whole | {MARK: str(folder)}
+        if nodes is None:
+            prepared, whole = warm.prepare(command, whole, ranks, progress)
+        outcome = _Run(prepared, folder, ranks, limit, stop, progress, nodes).play(whole, folder)
+        if outcome.failure is None or outcome.interrupted or not warm.lost(prepared):
+            return outcome
+        shutil.rmtree(folder / "reports")
+        return run(elsewhere(command), folder, ranks, device, limit, progress, variables, place, nodes)
 
 
 @dataclass
