@@ -176,7 +176,9 @@ def pin_with(run: RunFolder, options: Options) -> Reduced:
 
     device = device_for(options)
     with TemporaryDirectory(prefix="zerocfg-smoke-") as scratch:
-        return reduce(run, device, ranks_for(run, device, options.ranks), Path(scratch), options.limit, parts=options.parts)
+        return reduce(
+            run, device, ranks_for(run, device, options.ranks), Path(scratch), options.limit, parts=options.parts
+        )
 
 
 def smallest(reduced: list[Reduced]) -> Reduced:
