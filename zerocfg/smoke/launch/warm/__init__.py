@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from zerocfg.smoke.launch.leftovers import MARK
 from zerocfg.smoke.launch.scratch import scratch
 from zerocfg.smoke.launch.warm import zygote_process
+from zerocfg.smoke.model.error import SmokeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 OF_A_LAUNCH = ("TMPDIR", "TEMP", "TMP", "PYTHONPATH", MARK)
 """Variables that each launch sets anew. PYTHONPATH of the zygote is the caller's."""
+GRACE = 5.0
+"""Seconds between the request to end and the kill."""
 LOST = "lost"
 """File in the zygote's folder: it ended, or hung, while it ran a program. Written by `interpreter.py`."""
 NVML = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
@@ -37,11 +40,11 @@ NVML = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 class Imports:
     """The zygote of a `shared_imports`, started by the first launch. ``refusal``: why there is none any more."""
 
-    folder: Path
+    folder: Path = Path()
     zygote: subprocess.Popen[bytes] | None = None
     refusal: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
     shown: str = ""
+    held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     @property
     def executable(self) -> Path:
@@ -51,14 +54,20 @@ class Imports:
         """Begin to import the libraries in this environment, unless that has begun."""
         if self.zygote is not None or self.refusal:
             return
+        try:
+            below = self.held.enter_context(scratch())
+        except SmokeError as error:
+            self.refusal = str(error)
+            return
+        self.folder = below / "warm"
         self.refusal = zygote_process.obstacle(self.folder)
         if self.refusal:
             return
         kept = {name: value for name, value in environment.items() if name not in OF_A_LAUNCH}
         own = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-        self.folder.mkdir()
         try:
-            self.zygote = zygote_process.start(self.folder, kept | own | NVML | {MARK: str(self.folder.parent)})
+            self.folder.mkdir()
+            self.zygote = zygote_process.start(self.folder, kept | own | NVML | {MARK: str(below)})
         except OSError as error:
             self.refusal = f"it cannot be started: {error.strerror or error}"
             return
@@ -81,12 +90,14 @@ class Imports:
             progress(f"fresh processes for each launch: {self.refusal}")
 
     def end(self) -> None:
-        if self.zygote is None:
-            return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.zygote.communicate(timeout=5)  # closes its standard input first
-        self.zygote.kill()
-        self.zygote.communicate()
+        """End the zygote, and what still runs of it."""
+        with self.held:
+            if self.zygote is None:
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.zygote.communicate(timeout=GRACE)  # closes its standard input first
+            self.zygote.kill()
+            self.zygote.communicate()
 
 
 _active: list[Imports] = []
@@ -98,14 +109,13 @@ def shared_imports() -> Iterator[None]:
     if _active or is_warm(sys.executable):
         yield
         return
-    with scratch() as folder:
-        imports = Imports(folder / "warm")
-        _active.append(imports)
-        try:
-            yield
-        finally:
-            _active.remove(imports)
-            imports.end()
+    imports = Imports()
+    _active.append(imports)
+    try:
+        yield
+    finally:
+        _active.remove(imports)
+        imports.end()
 
 
 def is_warm(executable: str) -> bool:
