@@ -106,7 +106,20 @@ def test_a_path_that_holds_another_copy_of_a_library(imports: Path, tmp_path: Pa
     (tmp_path / "other" / "fakelib.py").write_text("")
     with warm.shared_imports():
         assert forked(launch(tmp_path / "one"))
-        assert not forked(launch(tmp_path / "two", PYTHONPATH=str(tmp_path / "other")))
+        path = os.pathsep.join([str(tmp_path / "other"), os.environ.get("PYTHONPATH", "")])
+        assert not forked(launch(tmp_path / "two", PYTHONPATH=path))
+
+
+@pytest.mark.parametrize(
+    ("name", "shared"), [("fakelib.yaml", True), ("fakelib.py", False), ("fakelib.so", False), ("fakelibrary.py", True)]
+)
+def test_files_that_are_named_like_a_library(name: str, shared: bool, imports: Path, tmp_path: Path) -> None:
+    """accelerate adds the folder of a run, where its accelerate.yaml lies, to the PYTHONPATH of the ranks."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / name).write_text("")
+    path = os.pathsep.join([str(tmp_path / "other"), os.environ.get("PYTHONPATH", "")])
+    with warm.shared_imports():
+        assert forked(launch(tmp_path / "one", PYTHONPATH=path)) is shared
 
 
 def test_libraries_that_cannot_be_imported(imports: Path, tmp_path: Path) -> None:

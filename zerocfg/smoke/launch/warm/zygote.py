@@ -131,9 +131,15 @@ def same_libraries(asked: str, own: str) -> bool:
     imported = {name.partition(".")[0] for name in sys.modules} - {"sitecustomize", "usercustomize", "__main__"}
     for part in more:
         with contextlib.suppress(OSError):
-            if any(entry.partition(".")[0] in imported for entry in os.listdir(part)):  # noqa: PTH208
+            if any(name.partition(".")[0] in imported and can_be_imported(name) for name in os.listdir(part)):  # noqa: PTH208
+                print("refused, another copy of a library in", part, flush=True)
                 return False
     return True
+
+
+def can_be_imported(name: str) -> bool:
+    """Whether Python may take a file or folder of this name for a module, as it does not take ``accelerate.yaml``."""
+    return "." not in name or name.endswith((".py", ".pyc", ".so"))
 
 
 def initialised_cuda() -> str:
