@@ -78,6 +78,11 @@ def play(name: str, progress: Any) -> Any:
     from zerocfg.smoke.prepare.folder import read
     from zerocfg.smoke.smoke import Options, launch_once
 
+    if name == "quickstart, shared import":
+        from zerocfg.smoke.launch import warm
+
+        with warm.shared_imports():
+            return play("quickstart", progress)
     if name == "quickstart":
         return launch_once(read(EXAMPLES / "quickstart/built/quickstart"), Options(ranks=2, device="cpu"), progress)
     if name != "wide":
@@ -87,7 +92,7 @@ def play(name: str, progress: Any) -> Any:
     reduce.CPU_PARAMETERS = 2 * WIDE_PARAMETERS  # the product cuts a model of this size on a processor
     run = read(EXAMPLES / "sft-zero2/built/sft")
     run = replace(run, lock=replace(run.lock, model_config=WIDE, model_facts={"parameters": WIDE_PARAMETERS}))
-    return launch_once(run, Options(ranks=1, device="cpu", limit=600), progress)
+    return launch_once(run, Options(ranks=1, device="cpu", limit=600, steps=2), progress)
 
 
 if __name__ == "__main__":
