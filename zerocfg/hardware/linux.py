@@ -64,6 +64,23 @@ def memory_limit(root: Path) -> int | None:
     return min(limits, default=None)
 
 
+def memory_left(root: Path) -> int | None:
+    """Bytes that this process's control group and its parents may still take; None: unlimited.
+
+    Files in memory (tmpfs) count as used, cached files of a disk do not: the kernel gives those up.
+    """
+    left = []
+    for folder in _groups(root, "memory"):
+        for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            most, taken = ((read_text(folder / name) or "").strip() for name in (limit, used))
+            if not (most.isdigit() and int(most) < NO_LIMIT):
+                continue
+            cached = re.search(r"^(?:total_)?inactive_file (\d+)", read_text(folder / "memory.stat") or "", re.M)
+            held = int(taken) - (int(cached[1]) if cached else 0) if taken.isdigit() else 0
+            left.append(int(most) - max(0, held))
+    return max(0, min(left)) if left else None
+
+
 def cpu_limit(root: Path) -> float | None:
     """CPUs whose time the control group of this process, or one of its parents, grants; None: unlimited."""
     limits = []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from zerocfg.models.model_facts import from_config
 from zerocfg.report.table import Column, folded, table
 from zerocfg.smoke.judge.measured import peak_in, size
+from zerocfg.smoke.launch import warm
 from zerocfg.smoke.max_batch import Found, find, no_memory
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import RunFolder
@@ -144,19 +145,20 @@ def compare(
     found = Comparison(run)
     changed = {strategy: with_strategy(run, strategy) for strategy in strategies}
     pinned = smallest([pin(one, options) for one, _ in changed.values()])
-    for strategy, (one, dropped) in changed.items():
-        row = Row(strategy, dropped)
-        found.rows.append(row)
-        if on_try is not None:
-            on_try(strategy, None)
-        one = replace(one, pinned=pinned)
-        if search is not None:
-            each = None if on_try is None else partial(on_try, strategy)
-            row.batches = find(one, options, launch, **search, on_try=each)
-        row.verdict = _already(row) or launch(one, options)
-        row.problem = no_memory(row.verdict.outcome) or row.verdict.outcome.failure or ""
-        if found.interrupted:
-            break
+    with warm.shared_imports():
+        for strategy, (one, dropped) in changed.items():
+            row = Row(strategy, dropped)
+            found.rows.append(row)
+            if on_try is not None:
+                on_try(strategy, None)
+            one = replace(one, pinned=pinned)
+            if search is not None:
+                each = None if on_try is None else partial(on_try, strategy)
+                row.batches = find(one, options, launch, **search, on_try=each)
+            row.verdict = _already(row) or launch(one, options)
+            row.problem = no_memory(row.verdict.outcome) or row.verdict.outcome.failure or ""
+            if found.interrupted:
+                break
     return found
 
 
@@ -174,7 +176,9 @@ def pin_with(run: RunFolder, options: Options) -> Reduced:
 
     device = device_for(options)
     with TemporaryDirectory(prefix="zerocfg-smoke-") as scratch:
-        return reduce(run, device, ranks_for(run, device, options.ranks), Path(scratch), options.limit)
+        return reduce(
+            run, device, ranks_for(run, device, options.ranks), Path(scratch), options.limit, parts=options.parts
+        )
 
 
 def smallest(reduced: list[Reduced]) -> Reduced:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.report.table import Column, table
 from zerocfg.smoke.certify.result import data
+from zerocfg.smoke.launch import warm
 from zerocfg.smoke.model.certificate import WORDS, exit_code_of
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import LOCK
@@ -91,23 +93,25 @@ def run_all(
     """
     results: list[Result] = []
     taken: Counter[str] = Counter()
-    for number, path in enumerate(runs, 1):
-        own, tell = options, progress
-        if len(runs) > 1:
-            name = path.resolve().name
-            taken[name] += 1
-            if options.keep is not None:
-                own = replace(options, keep=options.keep / (name if taken[name] == 1 else f"{name}-{taken[name]}"))
-            if progress is not None:
-                tell = _prefixed(progress, f"{number} of {len(runs)}: {name}: ")
-        try:
-            result = Result(path, smoke(path, own, tell))
-        except SmokeError as error:
-            result = Result(path, problem=str(error))
-        results.append(result)
-        ended(result)
-        if result.interrupted or (fail_fast and not result.passed):
-            break
+    several = len(runs) > 1 and options.command is None
+    with warm.shared_imports() if several else contextlib.nullcontext():
+        for number, path in enumerate(runs, 1):
+            own, tell = options, progress
+            if len(runs) > 1:
+                name = path.resolve().name
+                taken[name] += 1
+                if options.keep is not None:
+                    own = replace(options, keep=options.keep / (name if taken[name] == 1 else f"{name}-{taken[name]}"))
+                if progress is not None:
+                    tell = _prefixed(progress, f"{number} of {len(runs)}: {name}: ")
+            try:
+                result = Result(path, smoke(path, own, tell))
+            except SmokeError as error:
+                result = Result(path, problem=str(error))
+            results.append(result)
+            ended(result)
+            if result.interrupted or (fail_fast and not result.passed):
+                break
     return results
 
 

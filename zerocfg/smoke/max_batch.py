@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.smoke.judge.measured import peak_in, ran_out
 from zerocfg.smoke.judge.prediction import largest_expected
+from zerocfg.smoke.launch import warm
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import RunFolder
 from zerocfg.smoke.worker import memory_errors
@@ -223,12 +224,13 @@ def find(
         return one.fits
 
     try:
-        # The planned batch tells what model runs here on which device, and so what can be predicted.
-        good = fits(first)
-        _aim(found, first, upper)
-        found.bracket = Bracket(found.upper)
-        found.bracket.add(first, good)
-        search(fits, found.guess, found.upper, None if launches is None else launches - 1, found.bracket)
+        with warm.shared_imports():
+            # The planned batch tells what model runs here on which device, and so what can be predicted.
+            good = fits(first)
+            _aim(found, first, upper)
+            found.bracket = Bracket(found.upper)
+            found.bracket.add(first, good)
+            search(fits, found.guess, found.upper, None if launches is None else launches - 1, found.bracket)
     except _EndError as end:
         found.problem = str(end)
     return found

@@ -100,7 +100,7 @@ def launch_once(run: RunFolder, options: Options, progress: Callable[[str], None
             raise SmokeError(f"{run.path}: --nodes takes a build; configs written by hand are run on one machine")
     keep = _kept_in(options.keep)
     with interrupts(), scratch() as folder:
-        reduced = reduce(run, device, ranks, folder, options.limit, spread)
+        reduced = reduce(run, device, ranks, folder, options.limit, spread, options.parts)
         own, mode, memory = variables(folder, run.handwritten), None, options.memory_limit
         if device.shared and ranks > 1:
             shared = sharing.cached(ranks) or sharing.find(ranks, folder, progress=progress)

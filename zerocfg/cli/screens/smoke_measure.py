@@ -73,10 +73,11 @@ def measure(
     from zerocfg.smoke.model.error import SmokeError
     from zerocfg.smoke.prepare import strategies
     from zerocfg.smoke.prepare.folder import read
+    from zerocfg.smoke.prepare.reduce import UNSAVED
     from zerocfg.smoke.smoke import launch_once
 
     # Saving and reading back are not what is measured here; the step that warms up needs two others behind it.
-    options = replace(options, parts=("train",), keep=None)
+    options = replace(options, parts=("train", UNSAVED), keep=None)
     bounds = {"upper": batch_limit, "launches": max_launches}
 
     width = columns(sys.stdout)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from zerocfg.smoke.launch import process
+from zerocfg.smoke.launch.scratch import make_twin
 from zerocfg.smoke.model.reduction import Kind
 from zerocfg.smoke.prepare.folder import ACCELERATE, DEEPSPEED
 from zerocfg.smoke.worker.job import Job
@@ -35,8 +36,7 @@ def prepare(
     nodes: Nodes | None = None,
 ) -> list[str]:
     """Write the reduced configs and the job into ``scratch``; the command that runs them there."""
-    saved = scratch / "weights"
-    saved.mkdir()
+    saved = _weights(scratch, reduced.in_memory)
     own = run.handwritten
     if own is not None and "deepspeed" in own.texts and reduced.deepspeed == run.deepspeed:
         (scratch / DEEPSPEED).write_bytes(own.texts["deepspeed"])  # as it is, also where no reader takes it
@@ -80,6 +80,16 @@ def prepare(
     if own is not None and by_accelerate:
         command = _as_written(command, own, reduced.ranks, scratch)
     return [*command, str(scratch / "job.json")]
+
+
+def _weights(scratch: Path, in_memory: bool) -> Path:
+    """The folder of the saved weights, beside that of checkpoints; in memory it is linked from ``scratch``."""
+    made = make_twin(scratch) if in_memory else None
+    saved = (made or scratch) / "weights"
+    saved.mkdir()
+    if made is not None:
+        (scratch / "weights").symlink_to(saved)
+    return saved
 
 
 def _no_resume(run: RunFolder) -> str | None:

@@ -1,7 +1,8 @@
 """Finds and removes what a smoke-run leaves behind: processes, shared memory, its scratch folder.
 
-Also a program of its own, which imports nothing of zerocfg: ``python leftovers.py SCRATCH`` waits for the end of its
-standard input, which comes when zerocfg dies, whatever the way, and then removes all that is left of the run.
+Also a program of its own, which imports nothing of zerocfg: ``python leftovers.py SCRATCH [FOLDER]...`` waits for
+the end of its standard input, which comes when zerocfg dies, whatever the way, and then removes all that is left of the
+run: its processes, its shared memory, and these folders.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ def main() -> None:
         kill(scratch)
         time.sleep(0.3)
     segments.remove()
-    shutil.rmtree(scratch, ignore_errors=True)
+    for folder in sys.argv[1:]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ from zerocfg.smoke.launch import (
     out_of_memory,
     rank_reports,
     stacks,
+    warm,
 )
 from zerocfg.smoke.launch.compiling import Compiling
 from zerocfg.smoke.launch.interrupts import Interrupts, interrupts
@@ -119,11 +121,16 @@ def run(
             for message in cleared:
                 progress(message)
         whole = environment(device, own) | temporary(folder, sockets=own) | instead.variables | (variables or {})
+        prepared, whole = command, whole | {MARK: str(folder)}
+        if nodes is None and not own:
+            prepared, whole = warm.prepare(command, whole, ranks, progress)
         started = "the command" if own else "the launcher"
-        played = _Run(command, folder, ranks, limit, stop, progress, nodes, started)
-        outcome = played.play(whole | {MARK: str(folder)}, place or folder)
+        outcome = _Run(prepared, folder, ranks, limit, stop, progress, nodes, started).play(whole, place or folder)
         outcome.cleared = cleared
-        return outcome
+        if own or outcome.failure is None or outcome.interrupted or not warm.lost(prepared):
+            return outcome
+        shutil.rmtree(folder / "reports")
+        return run(elsewhere(command), folder, ranks, device, limit, progress, variables, place, nodes)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.smoke.launch import leftovers
 from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.prepare.memory_files import SHARED_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +27,12 @@ except ImportError:  # Windows
 PREFIX = "zerocfg-smoke-"
 LOCK = "alive"
 """A file that zerocfg keeps locked as long as it lives; the kernel unlocks it when it dies."""
+OWNER = "owner"
+"""In a folder in memory: the file that names the scratch folder, which marks the processes of the run."""
 LONGEST = 70
 """Characters of a folder in which sockets (at most 107) can still be made by Python's multiprocessing."""
 
+_twin_locks: dict[Path, int] = {}
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
@@ -55,6 +59,9 @@ def scratch() -> Iterator[Path]:
         raise SmokeError(_refused(error, folder)) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        if folder in _twin_locks:
+            shutil.rmtree(twin(folder), ignore_errors=True)
+            os.close(_twin_locks.pop(folder))
         if guard is not None:
             guard.kill()
             guard.communicate()
@@ -71,6 +78,25 @@ def temporary(folder: Path, sockets: bool = False) -> dict[str, str]:
         return {}
     (folder / "tmp").mkdir(exist_ok=True)
     return dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder / "tmp"))
+
+
+def twin(folder: Path) -> Path:
+    """The folder in the host's memory that belongs to a scratch folder, where one was made."""
+    return SHARED_MEMORY / folder.name
+
+
+def make_twin(folder: Path) -> Path | None:
+    """Make the folder in memory, which is removed with ``folder``; None where that cannot be done."""
+    made = twin(folder)
+    try:
+        made.mkdir(mode=0o700)
+        lock = _lock(made / LOCK)
+        (made / OWNER).write_text(str(folder))
+    except OSError:
+        return None
+    if lock is not None:
+        _twin_locks[folder] = lock
+    return made
 
 
 def _refused(error: OSError, folder: Path | None = None) -> str:
@@ -94,7 +120,7 @@ def _lock(path: Path) -> int | None:
 def _guard(folder: Path) -> subprocess.Popen[bytes]:
     # Signals of the terminal go to its group, not to a session of its own.
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", leftovers.__file__, str(folder)],
+        [sys.executable, "-I", "-S", leftovers.__file__, str(folder), str(twin(folder))],
         cwd="/" if os.name == "posix" else None,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -108,12 +134,14 @@ def sweep() -> list[Path]:
     if fcntl is None:
         return []
     removed = []
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if folder.lstat().st_uid == os.geteuid() and _dead(folder / LOCK):
-                leftovers.kill(str(folder))
-                shutil.rmtree(folder, ignore_errors=True)
-                removed.append(folder)
+    for place in {Path(tempfile.gettempdir()), SHARED_MEMORY}:
+        for folder in place.glob(f"{PREFIX}*"):
+            with contextlib.suppress(OSError):
+                if folder.lstat().st_uid == os.geteuid() and _dead(folder / LOCK):
+                    owner = folder / OWNER
+                    leftovers.kill(owner.read_text() if owner.is_file() else str(folder))
+                    shutil.rmtree(folder, ignore_errors=True)
+                    removed.append(folder)
     return removed
 
 

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.launch import process
+from zerocfg.smoke.launch import process, warm
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.model.reduction import Kind, Reduction
 from zerocfg.smoke.worker.job import MODES
@@ -76,6 +76,18 @@ def find(
 
     Raises SmokeError with every mode's own error where none does.
     """
+    with warm.shared_imports():
+        return _try_modes(ranks, scratch, device, modes, progress, patience)
+
+
+def _try_modes(
+    ranks: int,
+    scratch: Path,
+    device: str,
+    modes: Iterable[str],
+    progress: Callable[[str], None] | None,
+    patience: float,
+) -> Sharing:
     refused: dict[str, str] = {}
     for mode in modes:
         folder = scratch / f"sharing-{len(refused)}"

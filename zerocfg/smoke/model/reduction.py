@@ -93,7 +93,8 @@ class Reduced:
     ``changes``: what became smaller, or different.
     ``sequence``: tokens of a sample. ``layers``: of the planned model and of the one that is run, where known.
     ``narrow``: the model's widths were cut as well, or another model runs instead. ``size``: what the model that is run
-    takes at most by prediction, on a card. ``nodes``: machines that the ranks are spread over. ``trainer``: the class
+    takes at most by prediction, on a card. ``in_memory``: checkpoint and saved weights are kept in the host's memory
+    while the run lasts. ``nodes``: machines that the ranks are spread over. ``trainer``: the class
     of TRL that trains, None where the consumer's own loop does; ``own``: those ``arguments``, by name, that only this
     class has. ``no_trainer``: why a class of TRL that was meant does not train here.
     """
@@ -113,6 +114,7 @@ class Reduced:
     trainer: str | None = None
     own: tuple[str, ...] = ()
     no_trainer: str = ""
+    in_memory: bool = False
 
     def has(self, *kinds: Kind) -> bool:
         """Whether one of these was changed."""

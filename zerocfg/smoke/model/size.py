@@ -2,24 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-SECONDS_PER_PARAMETER = 100e-9
-"""Assumed. Measured on one core of a processor: 18 ns to make random weights, which training, resuming and the
-comparison with ZeRO-0 do each, and 6 ns to save them; the rest is for checkpoints with the optimizer's states, and for
-an optimizer on the host."""
-TIME_SHARE = 0.6
-"""Usable share of the time limit: starting the libraries and compiling operators take time as well."""
-SAVED = 16
-"""Bytes of disk for a parameter: weights and a checkpoint with the optimizer's states."""
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 GIB = 1 << 30
+NANO = 1e-9
+
+START = 30.0
+"""Seconds before the model is made and until the engine works: imports, launch, CUDA, NCCL and DeepSpeed's operators.
+Measured on an H200 (25.7 s and 28.3 s with two models)."""
+MADE = 3.0
+"""Nanoseconds a parameter to make random weights by tiles. Measured on one core of a processor: 2.4 to 2.7."""
+PREPARED = 3.0
+"""Nanoseconds a parameter for an engine to take the weights. Bounded on an H200: 28.0 s for 1.79 billion parameters, of
+which 4.9 s are the start of a tiny model and 20 s are weights that were drawn one by one."""
+STEP = 1.5
+"""Nanoseconds a parameter for an optimizer step on a card. Measured on an H200: 5.2 s for 2 steps of 1.79 billion."""
+STEP_ON_HOST = 8.0
+"""The same with the optimizer's states in the host's memory: 30 bytes a parameter. Assumed from 4 GB/s."""
+WEIGHTS = 4
+"""Bytes of a saved parameter at most."""
+CHECKPOINT = 14
+"""Bytes of a checkpoint for a parameter: 16 bit weights, the fp32 copy and Adam's states."""
+ON_DISK = 1.6
+"""Nanoseconds for a byte that is written to disk. Measured beside an H200: 25 GB at 0.63 GB/s."""
+IN_MEMORY = 1.0
+"""The same in a file system in memory. Measured on a processor: 0.97 to 1.2."""
+READ = 1.0
+"""Nanoseconds for a byte that is read again: from the page cache, or from memory. Measured on a processor."""
+READ_BACK = 6.0
+"""Nanoseconds a parameter to load saved weights and to compare checksums. Measured on a processor: 5.7."""
+
+WHOLE_SHARE = 0.6
+"""Share of the time limit that a whole model may take: other machines are slower than those that were measured."""
+CUT_SHARE = 0.15
+"""Share of the time limit that a model may take which is not whole anyway: more layers of the same kind prove little
+more. 45 s of the default."""
+LEAST_SHARE = 0.9
+"""The same of the fewest layers: a model of other widths proves less than one that may be late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
     """Resources: bytes of a rank's share of a card and of host memory (None: unknown), of disk, and seconds.
 
-    ``unified_ranks``: ranks on one card whose memory is the host's; 0: cards have their own memory.
+    ``unified_ranks``: ranks on one card whose memory is the host's; 0: cards have their own memory. ``memory_files``:
+    bytes of files that may be kept in the host's memory besides what ``host`` is needed for.
     """
 
     device: int | None
@@ -27,6 +58,51 @@ class Room:
     disk: int
     seconds: float
     unified_ranks: int = 0
+    memory_files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a launch does with its model, see `zerocfg.smoke.worker.parts`.
+
+    ``steps`` of the planned training. ``saves``: its weights are saved and read back. ``resumes``: the first steps are
+    trained again up to a checkpoint, and the others from it. ``compares``: the same is trained under ZeRO-0.
+    ``on_host``: the optimizer works in the host's memory.
+    """
+
+    steps: int = 3
+    saves: bool = True
+    resumes: bool = True
+    compares: bool = True
+    on_host: bool = False
+
+    @classmethod
+    def of(cls, parts: Collection[str], **more: bool) -> Work:
+        """The work of these parts (`Options.parts`)."""
+        return replace(cls(resumes="resume" in parts, compares="reference" in parts), **more)
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of files for a parameter."""
+        return WEIGHTS * self.saves + (CHECKPOINT + WEIGHTS) * self.resumes
+
+    def seconds(self, parameters: int, in_memory: bool = False) -> dict[str, float]:
+        """Seconds of each part of the work, without `START`. ``in_memory``: where its files are."""
+        write = IN_MEMORY if in_memory else ON_DISK
+        step = STEP_ON_HOST if self.on_host else STEP
+        once = MADE + PREPARED
+        found = {"weights and engine": once, "training": self.steps * step}
+        if self.saves:
+            found |= {"saving": WEIGHTS * write, "reading back": READ_BACK}
+        if self.resumes:
+            found["checkpoint and resume"] = 2 * once + self.steps * step + (CHECKPOINT + WEIGHTS) * (write + READ)
+        if self.compares:
+            found["comparison with ZeRO-0"] = once + MADE + self.steps * STEP
+        return {name: parameters * each * NANO for name, each in found.items()}
+
+
+ALL = Work()
+"""Everything, where the caller does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +112,18 @@ class Size:
     parameters: int
     device: int
     host: int
+    work: Work = ALL
 
-    def against(self, room: Room, share: float = TIME_SHARE) -> str | None:
-        """The first resource that is too small, as text; None when the model fits."""
+    def fits_memory_files(self, room: Room) -> bool:
+        """Whether the files of the work are clearly affordable in the host's memory, beside what the ranks take."""
+        files = self.parameters * self.work.file_bytes
+        return room.host is not None and files <= room.memory_files and files + self.host <= room.host
+
+    def against(self, room: Room, share: float = WHOLE_SHARE) -> str | None:
+        """The first resource that is too small, as text; None when the model fits.
+
+        ``share`` of the seconds that may be used.
+        """
         both = self.device * room.unified_ranks + self.host
         if room.unified_ranks and room.host is not None and both > room.host:
             return f"{both / GIB:.1f} of {room.host / GIB:.1f} GiB of the memory that card and host share"
@@ -46,9 +131,14 @@ class Size:
             return f"up to {self.device / GIB:.1f} of {room.device / GIB:.1f} GiB of a card"
         if room.host is not None and self.host > room.host:
             return f"{self.host / GIB:.1f} of {room.host / GIB:.1f} GiB of the host's memory"
-        if self.parameters * SAVED > room.disk:
-            return f"{self.parameters * SAVED / GIB:.1f} of {room.disk / GIB:.1f} GiB of disk space"
-        seconds = self.parameters * SECONDS_PER_PARAMETER
+        in_memory = self.fits_memory_files(room)
+        files = self.parameters * self.work.file_bytes
+        if files > room.disk and not in_memory:
+            return f"{files / GIB:.1f} of {room.disk / GIB:.1f} GiB of disk space"
+        parts = self.work.seconds(self.parameters, in_memory)
+        seconds = START + sum(parts.values())
         if seconds > room.seconds * share:
-            return f"about {seconds:.0f} s to make, train and save, of {room.seconds:.0f} s (--time-limit)"
+            longest = sorted(parts, key=lambda name: -parts[name])[:2]
+            most = " and ".join(f"{parts[name]:.0f} s for {name}" for name in longest)
+            return f"about {seconds:.0f} s, {most}, of {room.seconds * share:.0f} s ({share:.0%} of --time-limit)"
         return None

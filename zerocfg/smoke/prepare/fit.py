@@ -23,7 +23,8 @@ from zerocfg.models.spec import RunSpec
 from zerocfg.resolve.model.activations import base_of, of_rank
 from zerocfg.resolve.model.setup import Setup, setup_of
 from zerocfg.resolve.spec.spec_file import read_spec
-from zerocfg.smoke.model.size import TIME_SHARE, Room, Size
+from zerocfg.smoke.model.size import ALL, CUT_SHARE, LEAST_SHARE, WHOLE_SHARE, Room, Size, Work
+from zerocfg.smoke.prepare.memory_files import memory_room
 from zerocfg.smoke.prepare.shrink import fewer_layers, layers_of, least_layers
 
 if TYPE_CHECKING:
@@ -34,9 +35,6 @@ SEQUENCE = 1024
 """Tokens of a sample where no source states it: TRL's default."""
 TRL_CHECKPOINTS = True
 """Gradient checkpointing where a recipe of TRL says nothing (trl 1.16, trainer/sft_config.py)."""
-LEAST_SHARE = 0.9
-"""Of the time limit that may be counted on: starting the libraries and compiling operators take from it, too. The
-fewest layers may take more of it, because a model of other widths says less than one that may be late."""
 SHARE = 0.9
 """Of the host's free memory and of free disk space; others want some, too."""
 
@@ -44,7 +42,7 @@ SHARE = 0.9
 def room_here(device: Device, ranks: int, limit: float, scratch: Path) -> Room:
     """The resources of each of ``ranks`` ranks on this machine."""
     _, available = linux.memory(Path("/"))
-    granted = [size for size in (available, linux.memory_limit(Path("/"))) if size is not None]
+    granted = [size for size in (available, linux.memory_left(Path("/"))) if size is not None]
     each = -(-ranks // max(1, device.count))  # ranks that share a card
     return Room(
         device=None if device.room is None else device.room // each,
@@ -52,6 +50,7 @@ def room_here(device: Device, ranks: int, limit: float, scratch: Path) -> Room:
         disk=int(shutil.disk_usage(scratch).free * SHARE),
         seconds=limit,
         unified_ranks=each if device.unified else 0,
+        memory_files=memory_room(),
     )
 
 
@@ -64,6 +63,7 @@ class Fit:
     value: Callable[[str], object]
     ranks: int
     accelerator: Accelerator
+    work: Work = ALL
 
     def size(self, config: dict[str, object]) -> Size | None:
         """The prediction for this config.json; None where its tensors are not known."""
@@ -73,7 +73,8 @@ class Fit:
         facts, setup, prediction = found
         elements = int(facts.parameters or 0)
         cast = 2 * elements if setup.workload and setup.workload.autocast else 0  # autocast keeps 16-bit copies
-        return Size(elements, prediction.device.high + cast, _host(facts, setup, elements, self.ranks))
+        work = replace(self.work, on_host="optimizer" in _offloaded(self.value))
+        return Size(elements, prediction.device.high + cast, _host(facts, setup, elements, self.ranks), work)
 
     def prediction(self, config: dict[str, object]) -> tuple[ModelFacts, Setup, Prediction] | None:
         """The size of the run with this config.json; None where its tensors or its engine are not known."""
@@ -106,7 +107,7 @@ def _host(facts: ModelFacts, setup: Setup, elements: int, ranks: int) -> int:
     return 4 * elements * ranks
 
 
-def fit_of(run: RunFolder, plan: dict[str, object], ranks: int, device: Device, sequence: int) -> Fit:
+def fit_of(run: RunFolder, plan: dict[str, object], ranks: int, device: Device, sequence: int, work: Work = ALL) -> Fit:
     """The run on ``ranks`` processes; ``plan`` says what was changed of its settings, ``sequence`` tokens of a sample.
 
     Predicted is what a smoke-run trains: every parameter, by the Trainer's loop where TRL's own is planned.
@@ -129,7 +130,7 @@ def fit_of(run: RunFolder, plan: dict[str, object], ranks: int, device: Device, 
     spec = spec.model_copy(update={"sequence_length": sequence})
     known = find_accelerator(device.name)
     accelerator = known[0] if known else Accelerator(name=device.name, vendor="nvidia")
-    return Fit(spec, recipe, value, ranks, accelerator)
+    return Fit(spec, recipe, value, ranks, accelerator, work)
 
 
 def spec_of(run: RunFolder) -> RunSpec:
@@ -182,7 +183,8 @@ def most_layers(fit: Fit, config: dict[str, object], room: Room) -> tuple[int, S
         size = fit.size(config if layers == count else fewer_layers(config, layers))
         if size is None:
             raise ValueError("the sizes of the tensors are not known")
-        return size, size.against(room, LEAST_SHARE if layers <= least else TIME_SHARE)
+        share = LEAST_SHARE if layers <= least else WHOLE_SHARE if layers == count else CUT_SHARE
+        return size, size.against(room, share)
 
     least = least_layers(config)
     size, lacking = lacks(count)
@@ -198,6 +200,12 @@ def most_layers(fit: Fit, config: dict[str, object], room: Room) -> tuple[int, S
         else:
             high, lacking = middle, why
     return (low if found else 0), found, lacking
+
+
+def _offloaded(value: Callable[[str], object]) -> list[str]:
+    """What the engine keeps in the host's memory or on a drive."""
+    kinds = {kind: value(f"zero_optimization.offload_{kind}.device") for kind in ("optimizer", "param")}
+    return [kind for kind, device in kinds.items() if device in ("cpu", "nvme")]
 
 
 def _count(value: object) -> int:

@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import paths
+from zerocfg.models.model_facts import from_config
 from zerocfg.smoke.model.reduction import SEQUENCE, Kind, Reduced, Reduction
-from zerocfg.smoke.prepare import trl_trainers
+from zerocfg.smoke.model.size import Room, Size, Work
+from zerocfg.smoke.prepare import memory_files, trl_trainers
 from zerocfg.smoke.prepare.fit import SEQUENCE as ASSUMED
 from zerocfg.smoke.prepare.fit import TRL_CHECKPOINTS, fit_of, most_layers, room_here, sequence_of, spec_of
 from zerocfg.smoke.prepare.shrink import LAYERS, LLAMA, fewer_layers, layers_of, least_layers, shrink
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from zerocfg.smoke.prepare.device import Device
     from zerocfg.smoke.prepare.folder import RunFolder
     from zerocfg.smoke.prepare.nodes import Nodes
@@ -47,11 +51,24 @@ _OF_BOTH = (
 """Settings that the engine's config and the arguments of the Trainer have to say alike."""
 
 
+PARTS = ("train", "resume", "reference")
+"""All that is done with a model, where the caller does not say it."""
+UNSAVED = "unsaved"
+"""Among the parts: memory and throughput are measured, and nothing is saved."""
+
+
 def reduce(
-    run: RunFolder, device: Device, ranks: int, scratch: Path, limit: float = 300, nodes: Nodes | None = None
+    run: RunFolder,
+    device: Device,
+    ranks: int,
+    scratch: Path,
+    limit: float = 300,
+    nodes: Nodes | None = None,
+    parts: Collection[str] = PARTS,
 ) -> Reduced:
     """The run on ``ranks`` processes of ``device`` within ``limit`` seconds; temporary NVMe folders below ``scratch``.
 
+    ``parts``: what is done (`zerocfg.smoke.smoke.Options`), by which the seconds are reckoned.
     On a card the model keeps its widths and loses layers as far as memory and time ask for it; a processor, where
     minutes matter, gets a small one of the same kind.
     """
@@ -59,6 +76,8 @@ def reduce(
     recipe = run.lock.recipe
     arguments = {key: recipe[key] for key in ARGUMENTS if key in recipe}
     reduced = Reduced(ranks, {}, copy.deepcopy(run.accelerate), copy.deepcopy(run.deepspeed), arguments, plan)
+    if UNSAVED in parts:
+        reduced.changes.append(Reduction(Kind.SAVING, why="left out: memory and throughput are measured"))
     _checkpointing(run, arguments)
     _trainer(run, reduced)
     _world(reduced, nodes)
@@ -68,7 +87,7 @@ def reduce(
         _take(reduced, run.pinned)
     else:
         _sequence(run, reduced, device)
-        _model(run, reduced, device, scratch, limit)
+        _model(run, reduced, device, scratch, limit, parts)
     if reduced.deepspeed is not None:
         _buckets(reduced, device, reduced.narrow)
     if device.kind == "cpu":
@@ -79,6 +98,7 @@ def reduce(
         _arguments(reduced)
     else:
         run.handwritten.fit(reduced, device)
+    reduced.in_memory = _in_memory(reduced, device, scratch, limit, parts)
     return reduced
 
 
@@ -125,7 +145,9 @@ def _positions(run: RunFolder) -> int | None:
     return longest if isinstance(longest, int) and longest > 0 else None
 
 
-def _model(run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limit: float) -> None:
+def _model(
+    run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limit: float, parts: Collection[str]
+) -> None:
     """Choose the largest model that fits."""
     config, parameters = run.lock.model_config, run.lock.parameters
     if config is None or not config.get("model_type"):
@@ -139,7 +161,7 @@ def _model(run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limi
         fits = parameters is not None and parameters <= CPU_PARAMETERS
         reduced.model = config
     else:
-        fits, why = _fewer_layers(run, reduced, config, device, scratch, limit)
+        fits, why = _fewer_layers(run, reduced, config, device, room_here(device, reduced.ranks, limit, scratch), parts)
         reason = why or reason
     if fits:
         return
@@ -151,11 +173,10 @@ def _model(run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limi
 
 
 def _fewer_layers(
-    run: RunFolder, reduced: Reduced, config: dict[str, object], device: Device, scratch: Path, limit: float
+    run: RunFolder, reduced: Reduced, config: dict[str, object], device: Device, room: Room, parts: Collection[str]
 ) -> tuple[bool, str]:
     """Put the model in with as many layers as fit, all widths as planned; False, and why, where not even few do."""
-    fit = fit_of(run, reduced.plan, reduced.ranks, device, reduced.sequence)
-    room = room_here(device, reduced.ranks, limit, scratch)
+    fit = fit_of(run, reduced.plan, reduced.ranks, device, reduced.sequence, _work(reduced, parts))
     if reduced.trainer is not None:
         # The reference model and its forward pass are no part of the prediction; they take as much again at most.
         room = replace(room, device=room.device // 2 if room.device is not None else None)
@@ -177,6 +198,27 @@ def _fewer_layers(
         reduced.layers = _layers(config, reduced.model)
         reduced.changes.append(Reduction(Kind.LAYERS, count, layers, why=lacking))
     return True, ""
+
+
+def _work(reduced: Reduced, parts: Collection[str]) -> Work:
+    """What the launch does with its model. Without saved weights there is no checkpoint (`job_folder.prepare`)."""
+    saves = not reduced.has(Kind.SAVING)
+    work = Work.of(parts, saves=saves)
+    return work if saves else replace(work, resumes=False)
+
+
+def _in_memory(reduced: Reduced, device: Device, scratch: Path, limit: float, parts: Collection[str]) -> bool:
+    """Whether checkpoint and saved weights go into the host's memory: they are worth it, and there is clearly room."""
+    size, work = reduced.size, _work(reduced, parts)
+    if size is None:  # a processor, or a model whose tensors are not known
+        parameters = from_config(reduced.model).parameters
+        if parameters is None:
+            return False
+        size = Size(parameters, 0, parameters * BYTES_PER_PARAMETER * reduced.ranks)
+    size = replace(size, work=replace(work, on_host=size.work.on_host))
+    if reduced.nodes > 1 or size.parameters * work.file_bytes < memory_files.LEAST:
+        return False
+    return size.fits_memory_files(room_here(device, reduced.ranks, limit, scratch))
 
 
 def _layers(config: dict[str, object], less: dict[str, object]) -> tuple[int, int] | None:
@@ -284,7 +326,8 @@ def _fsdp_on_processor(reduced: Reduced) -> None:
         reduced.plan[key] = False
     reduced.changes.append(Reduction(Kind.FSDP_LOADING, True, False, keys))
     why = "left out: torch ends with a segmentation fault where FSDP 1 saves on a processor"
-    reduced.changes.append(Reduction(Kind.SAVING, why=why))
+    if not reduced.has(Kind.SAVING):
+        reduced.changes.append(Reduction(Kind.SAVING, why=why))
 
 
 def _processor_only(reduced: Reduced) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from . import checksums
+from . import checksums, tiles
 from .values import mapping, whole
 
 if TYPE_CHECKING:
@@ -56,13 +56,14 @@ def _random(job: Job) -> transformers.PreTrainedModel:
     config = transformers.AutoConfig.for_model(**content)
     config.use_cache = False
     classes = [transformers.AutoModelForCausalLM, transformers.AutoModelForSeq2SeqLM]
-    for kind in classes:
-        if type(config) in kind._model_mapping:
-            return kind.from_config(config)
     architectures = content.get("architectures")
     named = architectures[0] if isinstance(architectures, list) and architectures else None
-    if named and hasattr(transformers, named):
-        return getattr(transformers, named)._from_config(config)
+    with tiles.tiled_draws():
+        for kind in classes:
+            if type(config) in kind._model_mapping:
+                return kind.from_config(config)
+        if named and hasattr(transformers, named):
+            return getattr(transformers, named)._from_config(config)
     raise ValueError(f"transformers has no language model for the type {content.get('model_type')!r}")
 
 
