@@ -91,8 +91,12 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     os.environ.setdefault("TORCH_EXTENSIONS_DIR", str(OPERATORS))
     take_own_ninja()
+    from zerocfg.smoke.launch import operator_locks
+
     for lock in OPERATORS.glob("**/lock"):
-        lock.unlink(missing_ok=True)
+        # Another session that uses this folder may be compiling: torch fails when its lock is gone at the end.
+        if operator_locks.abandoned(lock) or not operator_locks.PROC.is_dir():
+            lock.unlink(missing_ok=True)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -192,8 +192,8 @@ class TestMemoryThatIsNotTold:
         spark = Device("cuda", "NVIDIA GB10", 1, 119 * GIB, 100 * GIB, unified=True)
         room = room_here(spark, 2, 300, tmp_path)
         assert (room.device, room.host, room.unified_ranks) == (50 * GIB, 90 * GIB, 2)
-        assert Size(1, 30 * GIB, 30 * GIB).against(Room(50 * GIB, 90 * GIB, 10**15, 300, 2)) is None
-        lacking = Size(1, 30 * GIB, 30 * GIB + 1).against(Room(50 * GIB, 90 * GIB, 10**15, 300, 2))
+        assert Size(1, 30 * GIB, 30 * GIB).against(Room(50 * GIB, 90 * GIB, 10**15, 300, unified_ranks=2)) is None
+        lacking = Size(1, 30 * GIB, 30 * GIB + 1).against(Room(50 * GIB, 90 * GIB, 10**15, 300, unified_ranks=2))
         assert lacking == "90.0 of 90.0 GiB of the memory that card and host share"
         assert Size(1, 30 * GIB, 80 * GIB).against(Room(50 * GIB, 90 * GIB, 10**15, 300)) is None
         assert room_here(Device("cuda", "H200", 1, 140 * GIB), 1, 300, tmp_path).unified_ranks == 0

@@ -57,8 +57,8 @@ class Room:
     host: int | None
     disk: int
     seconds: float
-    unified_ranks: int = 0
     memory_files: int = 0
+    unified_ranks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
