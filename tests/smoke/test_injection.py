@@ -1,9 +1,10 @@
 """Every function of every instrument raises, one at a time: no run fails or hangs, and none passes without what is
-essential. The table of `docs/smoke-instruments.md` is made here (`write`)."""
+essential. The table of `docs/smoke-instruments.md` is made here (`WRITE`)."""
 
 from __future__ import annotations
 
 import ast
+import os
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ NO_INSTRUMENTS = {
     "report_schema": "types",
     "resume_point": "whether a training is done that is compared",
     "sharing": "the trial of a shared card, a run of its own",
+    "tiles": "random weights of the model that is trained",
     "trainer": "hands the Trainer's objects over",
     "trial": "how a training differs",
     "values": "values as JSON, called by every instrument",
@@ -49,16 +51,16 @@ NOT_CALLED = {
     "communication:_mode": "only where torch is too old for kernels",
     "failure:describe": "only when a run fails, and fenced by itself",
     "failure:_relevant": "as failure:describe",
-    "learning_rate:_set": "of tensors and numbers alike: see test_learning_rate.py",
     "memory:limit": "a limit that the user asks for: it is to end the run",
     "memory:_thinned": "after 200 samples",
     "memory_errors:place": "only when a part fails",
     "memory_errors:_pins": "as memory_errors:place",
     "readback.torch_engines:_first": "FSDP 1, which cannot save on a processor",
-    "readback.trl_trainers:settings": "only of TRL's trainers: see test_trl_trainers.py",
-    "weights:_elsewhere": "only of models that are saved under other names",
+    "readback.trl_trainers:settings": "only of TRL's trainers",
 }
 """Functions that none of the runs below calls, and why. Their callers are fenced all the same."""
+WRITE = "ZEROCFG_WRITE_INSTRUMENTS"
+"""The variable that names a file to which the rows of the page are written, instead of being compared with it."""
 ESSENTIAL = (ENGINE, STAGE, WORLD_SIZE, STEPS, CHANGE, SAVED, LOADED)
 
 
@@ -149,13 +151,39 @@ def test_whole_runs_measure_everything(runs: Runs, name: str) -> None:
 @pytest.mark.parametrize("place", functions())
 def test_an_instrument_that_breaks_costs_its_own_figure(runs: Runs, place: str) -> None:
     """On the only rank, and on one of two, which its partner must not wait for."""
-    called = []
+    called: dict[str, Play] = {}
     for name in runs.stages:
         if called and name not in ("ZeRO-3, one rank", "ZeRO-3, two ranks"):
             break
         found = runs.play(name, place)
         if found.called:
-            called.append(name)
+            called[name] = found
             assert_harmless(found, f"{place} in {name}")
     assert called or place in NOT_CALLED, f"no run calls {place}"
-    assert not (called and place in NOT_CALLED), f"{called} call {place}"
+    assert not (called and place in NOT_CALLED), f"{list(called)} call {place}"
+    written = os.environ.get(WRITE)
+    if written:
+        with Path(written).open("a", encoding="utf-8") as rows:
+            rows.write(f"{row(place, called)}\n")
+    else:
+        assert row(place, called) in PAGE.read_text(encoding="utf-8").splitlines()
+
+
+def row(place: str, called: dict[str, Play]) -> str:
+    """The row of the page: the function, the instruments that say that they broke, and the verdict of each run."""
+    if not called:
+        return f"| `{place}` | not called: {NOT_CALLED[place]} | |"
+    plays = called.values()
+    broken = {
+        name for one in plays for report in one.verdict.outcome.reports for name, why in report["instruments"].items() if why
+    }
+    said = []
+    for name, one in called.items():
+        missing = f" ({', '.join(one.verdict.unmeasured)})" if one.verdict.unmeasured else ""
+        said.append(f"{name}: {one.verdict.state}{missing}")
+    return f"| `{place}` | {', '.join(sorted(broken))} | {'; '.join(said)} |"
+
+
+def test_the_page_has_no_other_rows() -> None:
+    rows = [line.split("`")[1] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert sorted(rows) == sorted(functions())

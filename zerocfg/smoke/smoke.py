@@ -28,6 +28,7 @@ from zerocfg.smoke.prepare import nodes
 from zerocfg.smoke.prepare.device import Device, choose
 from zerocfg.smoke.prepare.folder import RunFolder, read
 from zerocfg.smoke.prepare.linked_run import linked_run
+from zerocfg.smoke.prepare.operators import missing_tools
 from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.worker.releases import installed_versions
 
@@ -101,6 +102,8 @@ def launch_once(run: RunFolder, options: Options, progress: Callable[[str], None
     keep = _kept_in(options.keep)
     with interrupts(), scratch() as folder:
         reduced = reduce(run, device, ranks, folder, options.limit, spread, options.parts)
+        if reduced.deepspeed is not None and (missing := missing_tools(reduced.deepspeed)) is not None:
+            raise SmokeError(missing)
         own, mode, memory = variables(folder, run.handwritten), None, options.memory_limit
         if device.shared and ranks > 1:
             shared = sharing.cached(ranks) or sharing.find(ranks, folder, progress=progress)

@@ -24,7 +24,7 @@ def render(verdict: Verdict, width: int | None = None) -> str:
     ranks = verdict.reduced.ranks
     lines = [f"{verdict.run.name}: {ranks} rank{'s' if ranks != 1 else ''} on {where}"]
     lines += [f"  reduced  {words}" for words in verdict.reduced.descriptions]
-    lines += [f"  set right  {message}" for message in verdict.outcome.cleared]
+    lines += [f"  noted    {message}" for message in (verdict.device.note, *verdict.outcome.cleared) if message]
     lines += ["", *table(verdict, width)]
     outcome = verdict.outcome
     if verdict.command is not None:

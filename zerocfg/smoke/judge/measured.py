@@ -76,7 +76,8 @@ def ran_out(outcome: Outcome) -> tuple[int, str] | None:
     failures = []
     for rank, report in enumerate(outcome.reports):
         error = report.get("error") or {}
-        place = out_of_memory.place(str(error.get("type", "")), str(error.get("text", ""))) if error else None
+        kind, text, frames = str(error.get("type", "")), str(error.get("text", "")), error.get("traceback", [])
+        place = out_of_memory.place(kind, text, frames) if error else None
         if place is not None:
             failures.append((float(error.get("time", 0.0)), rank, place))
     return min(failures)[1:] if failures else None

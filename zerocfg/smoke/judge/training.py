@@ -209,7 +209,7 @@ def _resumes(reports: list[RankReport], cut: str | None) -> list[Check]:
         return []
     missing = _missing(parts)
     if missing is not None:
-        broken = [part for part in parts if part["state"] == "failed" and not part.get("memory")]
+        broken = missing["state"] == "failed" and not missing.get("memory")
         return [Check(name, "same next loss" if broken else "-", _why(missing, cut), False if broken else None)]
     wrong: list[str] = []
     for report, part in zip(reports, parts, strict=True):
@@ -255,9 +255,11 @@ def _parts(reports: list[RankReport], name: str) -> list[Part]:
 
 
 def _missing(parts: list[Part]) -> Part | None:
-    """The first that has no result; None when every rank has one."""
+    """The one that says why there is no result; None when every rank has one."""
     for state in ("failed", "skipped", "running"):
         found = [part for part in parts if part.get("state") == state]
+        if found and state == "failed":  # the others then fail because they lost a partner
+            return min(found, key=lambda part: part.get("time", math.inf))
         if found:  # a rank that only went without another one has no reason of its own
             return next((part for part in found if not part.get("why", "").startswith(instruments.ABSENT)), found[0])
     return None

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import time
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -108,7 +109,7 @@ def _run_part(
         else:
             parts[name] = {"state": "skipped", "why": why}
     except Exception as error:
-        parts[name] = {"state": "failed", "why": fence.reason(error), "memory": _ran_out(error)}
+        parts[name] = {"state": "failed", "why": fence.reason(error), "memory": _ran_out(error), "time": time.time()}
     os.environ.clear()
     os.environ.update(environment)
     report.fence.measure("release of memory", release)
@@ -141,7 +142,8 @@ def release() -> None:
 
 def _ran_out(error: Exception) -> bool:
     """Whether memory ran out: two engines one after another may need more than the run itself."""
-    return memory_errors.place(type(error).__name__, fence.reason(error)) is not None
+    frames = traceback.format_tb(error.__traceback__)
+    return memory_errors.place(type(error).__name__, fence.reason(error), frames) is not None
 
 
 def _all_ended(name: str, report: Report) -> bool:

@@ -120,6 +120,7 @@ Part = TypedDict(
         "state": str,
         "why": str,
         "memory": bool,
+        "time": float,
         "from": int,
         "before": list[float],
         "losses": list[float],
@@ -132,7 +133,7 @@ Part = TypedDict(
     total=False,
 )
 """A training after the planned one. ``state`` "running", "done", "failed" or "skipped", of the last two ``why``;
-``memory``: it failed for want of memory. ``from``: steps behind the checkpoint; ``before``: the losses of the training
+``memory``: it failed for want of memory, at this ``time`` of the clock. ``from``: steps behind the checkpoint; ``before``: the losses of the training
 that wrote it; ``differing`` ``of`` so many parameters have other bits."""
 
 
