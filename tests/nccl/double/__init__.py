@@ -1,4 +1,4 @@
-"""A double of NCCL: gloo, on a processor, with the manners of NCCL where zerocfg's own code could be taken in by gloo's.
+"""A double of NCCL: gloo on a processor, with NCCL's manners where code of zerocfg could rely on those of gloo.
 
 `install` is called at the start of a process, before or after torch is imported. ``ZEROCFG_TEST_NCCL`` has the double
 installed; ``ZEROCFG_TEST_LAUNCHES`` names a file that every rank of several is noted in. `tests.nccl.differences`

@@ -85,9 +85,9 @@ def worker_device(module: Any) -> None:
     original = module.device
 
     def device() -> Any:
-        from . import groups
-
         import torch
+
+        from . import groups
 
         return (
             original() if groups.of(torch.distributed.group.WORLD).backend == groups.GLOO else torch.device("cpu", CARD)
