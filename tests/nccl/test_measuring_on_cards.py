@@ -105,3 +105,19 @@ def test_fp8_is_tried_where_the_card_has_it(
     cuda.get_device_capability = get_device_capability  # type: ignore[attr-defined]
     assert rates._has_fp8(library.Device("cuda", 1)) is fp8
     assert asked == [1]
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_devices_of_intel(cuda: Cuda, reports: bool) -> None:
+    """torch.xpu of a release that says whether a device has bf16, and of one that does not."""
+    from zerocfg.hardware.measuring import __main__ as program
+    from zerocfg.hardware.measuring import library
+
+    xpu = Cuda([Card("Intel Max 1550", 64 * GIB)])
+    if reports:
+        xpu.is_bf16_supported = lambda: True  # type: ignore[attr-defined]
+    library.torch.xpu = xpu  # type: ignore[attr-defined]
+    expected = {"name": "Intel Max 1550", "total": 64 * GIB, "driver": "", "bf16": True if reports else None}
+    assert program._xpu_devices() == [expected]
+    xpu.cards.clear()
+    assert program._xpu_devices() == []

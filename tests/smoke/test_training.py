@@ -390,6 +390,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return by
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_clipping_and_states_that_are_left_out(make_run: MakeRun, broken: Any) -> None:
@@ -402,6 +403,7 @@ def test_clipping_and_states_that_are_left_out(make_run: MakeRun, broken: Any) -
     assert {"gradients as under ZeRO-0", "resumes from a checkpoint"} == set(wrong) - {"loss as under ZeRO-0"}, wrong
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_ranks_that_train_alone(make_run: MakeRun, broken: Any) -> None:

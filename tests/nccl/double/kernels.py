@@ -14,10 +14,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import cards, groups
+from . import cards, gloo, groups
 from .callers import own_caller
 
-NOT_PLAYED = ("check_for_nan",)
 WRITES_NOTHING = ("send", "barrier")
 PAIRS = ("send", "recv_", "recv_any_source_")
 """NCCL makes a communicator of two ranks for these."""
@@ -55,13 +54,11 @@ def install() -> None:
     if _library is not None:
         return
     _library = torch.library.Library("c10d", "IMPL")
-    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("c10d::")]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Warning only once for all operators")
-        for name in sorted(names):
-            short = name.removeprefix("c10d::").partition(".")[0]
-            if short not in NOT_PLAYED:
-                _library.impl(short, _kernel(short), "CPU", with_keyset=True)
+        for name in gloo.METHODS:
+            if hasattr(torch.ops.c10d, name):
+                _library.impl(name, _kernel(name), "CPU")
 
 
 def _kernel(name: str) -> Callable[..., object]:
@@ -69,15 +66,18 @@ def _kernel(name: str) -> Callable[..., object]:
     places = [argument.name for argument in operator._schema.arguments]
     defaults = {argument.name: argument.default_value for argument in operator._schema.arguments}
     returns = len(operator._schema.returns)
-    gloo = torch.library.get_kernel(operator, "CPU").call_boxed
 
-    def kernel(keyset: Any, *args: Any, **named: Any) -> Any:
+    def boxed(given: dict[str, Any], work: Any) -> Any:
+        found = dist.Work.boxed(work)
+        return found if returns == 1 else (given[places[0]], found)
+
+    def kernel(*args: Any, **named: Any) -> Any:
         given = defaults | dict(zip(places, args, strict=False)) | named
         tensors, own = list(_tensors([given[place] for place in places])), own_caller()
         process_group = dist.ProcessGroup.unbox(given["process_group"])
         group = groups.of(process_group)
-        if name == "monitored_barrier_" or group.gloo_takes(any(map(cards.holds, tensors))):
-            return gloo(keyset, *args, **named)
+        if group.gloo_takes(any(map(cards.holds, tensors))):
+            return boxed(given, gloo.call(name, given, process_group))
         group.raise_late()
         if own is not None and name == "barrier" and not given["device_ids"]:
             raise RuntimeError("a barrier without device_ids: NCCL guesses the card by the number of the rank")
@@ -86,17 +86,14 @@ def _kernel(name: str) -> Callable[..., object]:
         started = time.monotonic()
         asynchronous = given.get("async_op", True)
         copies = {id(tensor): tensor.clone() for tensor in tensors} if own is not None and asynchronous else {}
-        words = [_replaced(given[place], copies) for place in places]
         try:
-            result = gloo(keyset, *words)
+            words = {place: _replaced(given[place], copies) for place in places}
+            work = gloo.call(name, words, process_group)
         except RuntimeError as error:
             if not _dead(error):
                 raise
             group.die(started, error)
         group.connected = group.connected or name not in PAIRS
-        if not returns:
-            return None
-        work = dist.Work.unbox(result if returns == 1 else result[-1])
         if not asynchronous:
             _finish(work, group, started)
             work = None
@@ -105,8 +102,7 @@ def _kernel(name: str) -> Callable[..., object]:
             work = Late(work, [(tensor, copies[id(tensor)]) for tensor in written], group, started)
             for tensor in written:
                 _spoil(tensor)
-        boxed = dist.Work.boxed(work)
-        return boxed if returns == 1 else (given[places[0]], boxed)
+        return boxed(given, work)
 
     return kernel
 
