@@ -115,9 +115,15 @@ class TestMemory:
         cuda.take(8 * GIB, 1)
         assert reference._free("cuda") == 32 * GIB - CONTEXT
 
-    def test_in_a_fork_of_a_process_with_a_context_it_is_unknown(self, put: Put) -> None:
+    def test_in_a_fork_of_a_process_with_a_context_the_card_is_not_asked(self, put: Put) -> None:
+        """Its main process answers every question of it with an error."""
         put(Cuda(forked=True))
-        assert reference._free("cuda") is None
+        told = report()
+        recorder = memory.Recorder(told, "cuda")
+        recorder.enter("init")
+        recorder.stop()
+        init = told.content["memory"]["init"]
+        assert (init["allocated"], init["device"]) == (None, None) and init["rss"] > 0
 
     def test_releasing_opens_no_context(self, put: Put) -> None:
         cuda = put(Cuda())
@@ -139,18 +145,19 @@ class TestCollectives:
 
     def test_seconds_are_those_between_events_once_the_card_has_finished(self, put: Put) -> None:
         cuda, counter = self.counter(put)
-        assert counter.call("allreduce_", lambda: "result", ()) == "result"
+        counter.count("allreduce_", (), "result", counter.now())
         with pytest.raises(AcceleratorError, match="not ready"):
             counter.collectives()
         cuda.synchronize()
         assert [kind["seconds"] for kind in counter.collectives().values()] == [0.25]
 
-    def test_a_card_in_error_costs_the_count_and_not_the_call(self, put: Put) -> None:
+    def test_a_card_in_error_costs_the_count(self, put: Put) -> None:
         cuda, counter = self.counter(put)
         cuda.sticky = "an illegal memory access was encountered"
-        assert counter.call("allreduce_", lambda: "result", ()) == "result"
+        begun = counter.fence.measure(communication.COUNTER, counter.now)
+        counter.fence.measure(communication.COUNTER, counter.count, "allreduce_", (), "result", begun)
         assert counter.collectives() == {}
-        assert "illegal memory access" in counter._fence.instruments[communication.COUNTER]
+        assert "illegal memory access" in counter.fence.instruments[communication.COUNTER]
 
 
 class TestGroup:
