@@ -20,3 +20,8 @@ def variables(double: bool, notes: Path | None = None) -> dict[str, str]:
     if notes is not None:
         found[LAUNCHES] = str(notes)
     return found
+
+
+def path_with(*folders: object) -> str:
+    """A PYTHONPATH for what a test starts that has more on it; the double comes first, and hands on."""
+    return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *map(str, folders)]))

@@ -110,6 +110,7 @@ def play(*behaviours: str, folder: Path) -> dict[int, tuple[Any, Any, str | None
 
 
 @pytest.mark.libs
+@pytest.mark.several_ranks
 class TestTogether:
     """On real ranks over gloo. A rank that leaves the others alone costs them the figure, and hangs nobody."""
 

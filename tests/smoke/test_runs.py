@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.nccl import path_with
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.launch import process, stacks
 from zerocfg.smoke.launch.scratch import scratch
@@ -241,7 +242,7 @@ if os.environ.get("RANK") == "1":
 """
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(code)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.setenv("PYTHONPATH", path_with(tmp_path / "site"))
 
 
 @pytest.mark.several_ranks
@@ -326,7 +327,7 @@ def test_a_deadlock_shows_the_operations_that_wait_for_each_other() -> None:
     """One rank skips a collective operation of the real library."""
     with scratch() as folder:
         words = torchrun(2, process.free_port(), folder, DEADLOCK)
-        variables = {"PYTHONPATH": str(process.program(folder))}
+        variables = {"PYTHONPATH": path_with(process.program(folder))}
         with Hurry(60, ("step 1",), lambda: wait_for_each_other(folder)) as progress:
             outcome = process.run(words, folder, 2, "cpu", 60, progress, variables)
     assert outcome.failure == "not finished within 60 s: rank 0 in 'step 1', rank 1 in 'step 1'"
@@ -346,7 +347,7 @@ def test_a_library_that_is_broken_on_import(make_run: MakeRun, tmp_path: Path, m
     (tmp_path / "site" / "transformers").mkdir(parents=True)
     said = "libcudart.so.13: cannot open shared object file: No such file or directory"
     (tmp_path / "site" / "transformers" / "__init__.py").write_text(f"raise ImportError({said!r})")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.setenv("PYTHONPATH", path_with(tmp_path / "site"))
     verdict = smoke(make_run(3), SHORT)
     assert verdict.outcome.failure == f"ImportError: {said}", verdict.outcome
     assert verdict.outcome.rank in (0, 1) and len(verdict.outcome.detail) < 15

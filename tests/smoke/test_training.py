@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.nccl import path_with
 from zerocfg.emit.lock import Lock
 from zerocfg.smoke.judge import training, weights
 from zerocfg.smoke.launch import job_folder
@@ -385,7 +386,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def by(what: tuple[str, str]) -> None:
         (tmp_path / "site").mkdir()
         (tmp_path / "site" / "sitecustomize.py").write_text(SITE.format(name=what[0], code=what[1]))
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+        monkeypatch.setenv("PYTHONPATH", path_with(tmp_path / "site"))
 
     return by
 
