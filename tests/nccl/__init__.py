@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 from pathlib import Path
 
 INSTALLED = Path(__file__).parent / "installed"
@@ -25,3 +26,8 @@ def variables(double: bool, notes: Path | None = None) -> dict[str, str]:
 def path_with(*folders: object) -> str:
     """A PYTHONPATH for what a test starts that has more on it; the double comes first, and hands on."""
     return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *map(str, folders)]))
+
+
+def install_here() -> None:
+    """What a started process does by itself, in a fork of the process of the tests."""
+    runpy.run_path(str(INSTALLED / "sitecustomize.py"))["install"]()

@@ -31,7 +31,12 @@ def hand_on() -> None:
         spec.loader.exec_module(module)
 
 
-if __name__ == "sitecustomize":
+def install() -> None:
+    """What the environment asks for."""
     if os.environ.get("ZEROCFG_TEST_NCCL") or os.environ.get("ZEROCFG_TEST_LAUNCHES"):
         load("nccl_double", f"{os.path.dirname(HERE)}/double")  # noqa: PTH120
+
+
+if __name__ == "sitecustomize":
+    install()
     hand_on()
