@@ -225,3 +225,15 @@ class TestThisMachine:
         place = Place(0, 0, 2, "0", {**environment, "MASTER_PORT": port})
         with pytest.raises(MeasureError, match=r"1/2 clients joined"):
             measure.of_all_nodes(place, CPU, False, quietly)
+
+
+@pytest.mark.libs
+@pytest.mark.several_ranks
+def test_two_ranks_measure_their_link() -> None:
+    request = measure._request(CPU)
+    request["measure"] = True
+    found = measure.ask(request, measure._own_ranks(2, CPU), quietly)
+    links = [report["links"] for report in found["ranks"]]
+    assert [{name: rates["ranks"] for name, rates in one.items()} for one in links] == [{"within": 2}] * 2
+    assert all(one["within"]["busbw_gb_s"] > 0 and one["within"]["latency_us"] > 0 for one in links)
+    assert [report["notes"] for report in found["ranks"]] == [[], []]

@@ -94,6 +94,7 @@ def command(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.several_ranks
 def test_two_clean_nodes(tmp_path: Path) -> None:
     files = ["--passing", "passing", "--exclude-file", "exclude", "--hostfile", "hostfile"]
     words = ["preflight", "--on", "local", "--nodes", "2", "--ranks", "1", *files, "--output-format", "json"]
@@ -115,6 +116,7 @@ def test_two_clean_nodes(tmp_path: Path) -> None:
     assert (tmp_path / "hostfile").read_text() == "node0 slots=1\nnode1 slots=1\n"
 
 
+@pytest.mark.several_ranks
 def test_four_clean_ranks(job: Job) -> None:
     job.start(fake_nodes(2, 2))
     verdict = job.verdict(4)
@@ -128,6 +130,7 @@ def test_four_clean_ranks(job: Job) -> None:
     assert {one.node for one in messages if one.kind == "collective"} == {"", "0", "1"}
 
 
+@pytest.mark.several_ranks
 def test_a_rank_that_is_killed(job: Job) -> None:
     def kill(message: Message, process: Process) -> None:
         if isinstance(message, Local) and message.rank == 3:
@@ -141,6 +144,7 @@ def test_a_rank_that_is_killed(job: Job) -> None:
     assert any(isinstance(read(text), Local) for _, text in job.lines), "what was measured so far is there"
 
 
+@pytest.mark.several_ranks
 def test_a_rank_that_hangs(job: Job) -> None:
     """The others wait for as long as a collective may take, and say where they were."""
 
@@ -155,6 +159,7 @@ def test_a_rank_that_hangs(job: Job) -> None:
     assert found(job.verdict(2)) == [("stopped", "rank 1", "stopped", ("node1",), (1,))]
 
 
+@pytest.mark.several_ranks
 def test_a_rank_that_never_comes(job: Job) -> None:
     job.start(fake_nodes(2, 2, ["--wait", "20"]), leave_out=(3,))
     verdict = job.verdict(4)
@@ -163,6 +168,7 @@ def test_a_rank_that_never_comes(job: Job) -> None:
     assert verdict.together[0].ranks == 3
 
 
+@pytest.mark.several_ranks
 def test_another_release_of_deepspeed(job: Job, tmp_path: Path) -> None:
     other = tmp_path / "deepspeed-0.0.7.dist-info"
     other.mkdir()
@@ -172,6 +178,7 @@ def test_another_release_of_deepspeed(job: Job, tmp_path: Path) -> None:
     assert found(job.verdict(3)) == [("release", "deepspeed", "0.0.7", ("node1",), ())]
 
 
+@pytest.mark.several_ranks
 def test_a_full_disk(job: Job, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
@@ -186,6 +193,7 @@ def test_a_full_disk(job: Job, tmp_path: Path) -> None:
         subprocess.run(["umount", "-l", str(small)], check=True)
 
 
+@pytest.mark.several_ranks
 def test_a_slow_rank(job: Job) -> None:
     """Stopped four fifths of the time, from outside, for as long as it measures."""
     ended, throttled = threading.Event(), threading.Event()
@@ -218,6 +226,7 @@ def test_the_port_is_taken(job: Job) -> None:
     assert found(verdict) == [("port", "port", "taken", ("node0",), (0,))]
 
 
+@pytest.mark.several_ranks
 def test_under_torchrun(tmp_path: Path) -> None:
     """Every rank starts the command, and the first one tells."""
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "zerocfg", "preflight"]
@@ -228,6 +237,7 @@ def test_under_torchrun(tmp_path: Path) -> None:
     assert done.returncode == 0 and told["passed"] and told["nodes"][0]["ranks"] == [0, 1]
 
 
+@pytest.mark.several_ranks
 def test_called_once_on_each_node(tmp_path: Path) -> None:
     """As launch.sh is: each call starts the ranks of its node, and the first tells the verdict."""
     with socket.socket() as free:

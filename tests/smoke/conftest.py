@@ -10,6 +10,10 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
+from tests.nccl.plugin import collectives, pytest_generate_tests
+
+__all__ = ["MODEL", "PARAMETERS", "MakeRun", "collectives", "make_run", "pytest_generate_tests"]
+
 MODEL = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],

@@ -23,6 +23,7 @@ def smoke(folder: Path, broken: Set) -> tuple[int, dict[str, Any]]:
     return many.exit_code(results), verdict
 
 
+@pytest.mark.several_ranks
 @pytest.mark.parametrize("name", BROKEN)
 def test_fails_with_the_rule_that_knows_why(name: str, tmp_path: Path) -> None:
     broken = BROKEN[name]

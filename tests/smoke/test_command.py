@@ -358,6 +358,7 @@ def seen(verdict: Verdict) -> dict[str, tuple[str, str, bool | None]]:
     return {one.name: (one.planned, one.seen, one.ok) for one in verdict.checks}
 
 
+@pytest.mark.several_ranks
 @applied(*real)
 def test_a_launch_script_of_the_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """20 steps, ZeRO-3: stopped after 3, saved whole, and none of it into the user's folders."""
@@ -373,6 +374,7 @@ def test_a_launch_script_of_the_trainer(tmp_path: Path, monkeypatch: pytest.Monk
     assert "redirected: quickstart/runs/quickstart" in notes and "by the script itself" not in notes
 
 
+@pytest.mark.several_ranks
 @applied(*real)
 @pytest.mark.parametrize(("library", "loop"), [("accelerate", "accelerate"), ("deepspeed", "DeepSpeed")])
 def test_a_launch_script_of_an_own_loop(
@@ -407,6 +409,7 @@ open("own.txt", "w").write("the script's own")
 """
 
 
+@pytest.mark.several_ranks
 @applied(*real)
 def test_a_noisy_script_without_a_launcher_and_without_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints, evaluation, the hub, a service: all off. What it writes by itself is told."""
@@ -447,6 +450,7 @@ torch.save(model.state_dict(), "weights.pt")
 """
 
 
+@pytest.mark.several_ranks
 @applied(*real)
 def test_a_loop_of_torch_alone_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").write_text(PLAIN)

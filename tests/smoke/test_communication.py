@@ -47,6 +47,7 @@ def engine(make_run: MakeRun, name: str) -> Path:
     return make_run(None if name == "DDP" else int(name[-1]))
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize("name", SENT)

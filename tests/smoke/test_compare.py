@@ -176,6 +176,7 @@ def test_what_is_asked_for_wrongly(make_run: MakeRun) -> None:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_two_real_stages(make_run: MakeRun, tmp_path: Path) -> None:

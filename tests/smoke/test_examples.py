@@ -51,6 +51,7 @@ def planned() -> list[Any]:
     return [pytest.param(run, marks=[pytest.mark.main_job] if run == MAIN else []) for run in runs]
 
 
+@pytest.mark.several_ranks
 @pytest.mark.parametrize("run", planned())
 def test_an_example_runs_as_planned(run: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if run != MAIN:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import nccl
 from zerocfg.smoke.worker.fence import ABSENT, LONGEST, Fence, reason
 
 
@@ -64,6 +65,7 @@ class TestMeasure:
 
 def together(rank: int, ranks: int, file: str, behaviour: str, found: Any) -> None:
     """A rank that measures with the others: "meets", "breaks" before the vote, "is off", "never comes", "is late"."""
+    nccl.install_here()
     import torch.distributed as dist
 
     from zerocfg.smoke.worker import votes
@@ -113,10 +115,12 @@ def play(*behaviours: str, folder: Path) -> dict[int, tuple[Any, Any, str | None
 class TestTogether:
     """On real ranks over gloo. A rank that leaves the others alone costs them the figure, and hangs nobody."""
 
+    @pytest.mark.several_ranks
     def test_all_meet(self, tmp_path: Path) -> None:
         found = play("meets", "meets", "meets", folder=tmp_path)
         assert {tuple(rest[:3]) for rest in found.values()} == {(3, 3, "")}
 
+    @pytest.mark.several_ranks
     @pytest.mark.parametrize("rank", [0, 1])
     @pytest.mark.parametrize("behaviour", ["breaks", "is off"])
     def test_one_that_cannot_says_so_at_once(self, behaviour: str, rank: int, tmp_path: Path) -> None:
@@ -127,11 +131,13 @@ class TestTogether:
         assert found[1 - rank][:3] == [None, None, ABSENT]
         assert found[1 - rank][3] < 2.0, "nobody waited for the patience"
 
+    @pytest.mark.several_ranks
     def test_one_that_never_comes_is_waited_for_only_so_long(self, tmp_path: Path) -> None:
         found = play("never comes", "meets", folder=tmp_path)
         assert found[1][:3] == [None, None, ABSENT]
         assert 2.0 <= found[1][3] < 20
 
+    @pytest.mark.several_ranks
     def test_one_that_comes_late_goes_without_the_others(self, tmp_path: Path) -> None:
         """What was decided first counts: it must not enter a collective that the others left out."""
         found = play("meets", "is late", folder=tmp_path)

@@ -306,6 +306,7 @@ FRESH = ("trainer", "ddp")
 """Launched by fresh Pythons, as a user's launches are: torchrun, and accelerate without DeepSpeed."""
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.parametrize("name", GOOD)
 def test_good_sets_pass_without_a_diagnosis(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -139,6 +139,7 @@ def assert_harmless(play: Play, place: str) -> None:
 
 
 @pytest.mark.libs
+@pytest.mark.several_ranks
 @pytest.mark.parametrize("name", ["ZeRO-3, one rank", "ZeRO-3, two ranks", "DDP, two ranks", "FSDP 2, two ranks"])
 def test_whole_runs_measure_everything(runs: Runs, name: str) -> None:
     """What the runs below are compared with."""
@@ -148,6 +149,7 @@ def test_whole_runs_measure_everything(runs: Runs, name: str) -> None:
 
 
 @pytest.mark.libs
+@pytest.mark.several_ranks
 @pytest.mark.parametrize("place", functions())
 def test_an_instrument_that_breaks_costs_its_own_figure(runs: Runs, place: str) -> None:
     """On the only rank, and on one of two, which its partner must not wait for."""

@@ -90,6 +90,7 @@ def test_options_that_are_for_one_machine(more: tuple[str, ...]) -> None:
     assert outcome.exit_code == 2 and "--nodes takes builds" in outcome.stderr
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 def test_two_machines(tmp_path: Path) -> None:
     """They reach each other over a network and share no folder; both judge all ranks, the first one certifies."""

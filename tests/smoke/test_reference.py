@@ -24,6 +24,7 @@ RECIPE = {
 """The loss is then the engine's very output: the Trainer of transformers multiplies it by nothing."""
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_the_reference_accumulates_as_the_planned_stage_does(make_run: MakeRun) -> None:

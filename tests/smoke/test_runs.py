@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.nccl import path_with
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.launch import process, stacks
 from zerocfg.smoke.launch.scratch import scratch
@@ -74,6 +75,7 @@ def clean_up_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any
     assert not left_over(str(tmp_path))
 
 
+@pytest.mark.several_ranks
 def test_zero3_on_two_ranks(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Passes; the variables that turn such a run into plain DDP are kept away from it; user's files stay."""
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
@@ -103,6 +105,7 @@ def test_zero3_on_two_ranks(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, 
     assert {"torch", "deepspeed", "accelerate", "transformers", "zerocfg"} <= set(certificate["versions"])
 
 
+@pytest.mark.several_ranks
 @warm_python
 def test_weights_that_are_not_gathered_fail(make_run: MakeRun) -> None:
     folder = make_run(3)
@@ -125,6 +128,7 @@ def busy() -> Iterator[int]:
         yield int(other.getsockname()[1])
 
 
+@pytest.mark.several_ranks
 @warm_python
 def test_plain_data_parallel(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, busy: int) -> None:
     """With a port that somebody took meanwhile, and a certificate that cannot be written: the verdict is given."""
@@ -161,6 +165,7 @@ def with_fsdp(folder: Path, version: int, **more: Any) -> Path:
     return folder
 
 
+@pytest.mark.several_ranks
 @pytest.mark.parametrize("version", [1, 2])
 def test_fsdp_shards_on_a_processor(make_run: MakeRun, version: int) -> None:
     """Every rank holds half of the parameters of the live model, and trains what one process alone would."""
@@ -184,6 +189,7 @@ def test_fsdp_needs_two_ranks(make_run: MakeRun) -> None:
         smoke(with_fsdp(make_run(None), 2), replace(SHORT, ranks=1))
 
 
+@pytest.mark.several_ranks
 @warm_python
 def test_fsdp_offloads_nothing_on_a_processor(make_run: MakeRun) -> None:
     verdict = smoke(with_fsdp(make_run(None), 2, fsdp_offload_params=True), replace(SHORT, steps=2))
@@ -236,9 +242,10 @@ if os.environ.get("RANK") == "1":
 """
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(code)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.setenv("PYTHONPATH", path_with(tmp_path / "site"))
 
 
+@pytest.mark.several_ranks
 def test_a_killed_rank_is_named(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disturb(tmp_path, monkeypatch, "SIGKILL")
     verdict = smoke(make_run(3), replace(SHORT, steps=200))
@@ -247,6 +254,7 @@ def test_a_killed_rank_is_named(make_run: MakeRun, tmp_path: Path, monkeypatch: 
     assert "rank 1 was killed by signal 9" in (verdict.outcome.failure or "")
 
 
+@pytest.mark.several_ranks
 def test_a_hang_ends_at_the_time_limit(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disturb(tmp_path, monkeypatch, "SIGSTOP")
 
@@ -314,11 +322,12 @@ def wait_for_each_other(folder: Path) -> bool:
     return all(words in " ".join(frames.get(rank, [])) for rank, words in enumerate((" in all_reduce", " in recv")))
 
 
+@pytest.mark.several_ranks
 def test_a_deadlock_shows_the_operations_that_wait_for_each_other() -> None:
     """One rank skips a collective operation of the real library."""
     with scratch() as folder:
         words = torchrun(2, process.free_port(), folder, DEADLOCK)
-        variables = {"PYTHONPATH": str(process.program(folder))}
+        variables = {"PYTHONPATH": path_with(process.program(folder))}
         with Hurry(60, ("step 1",), lambda: wait_for_each_other(folder)) as progress:
             outcome = process.run(words, folder, 2, "cpu", 60, progress, variables)
     assert outcome.failure == "not finished within 60 s: rank 0 in 'step 1', rank 1 in 'step 1'"
@@ -338,12 +347,13 @@ def test_a_library_that_is_broken_on_import(make_run: MakeRun, tmp_path: Path, m
     (tmp_path / "site" / "transformers").mkdir(parents=True)
     said = "libcudart.so.13: cannot open shared object file: No such file or directory"
     (tmp_path / "site" / "transformers" / "__init__.py").write_text(f"raise ImportError({said!r})")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.setenv("PYTHONPATH", path_with(tmp_path / "site"))
     verdict = smoke(make_run(3), SHORT)
     assert verdict.outcome.failure == f"ImportError: {said}", verdict.outcome
     assert verdict.outcome.rank in (0, 1) and len(verdict.outcome.detail) < 15
 
 
+@pytest.mark.several_ranks
 @warm_python
 def test_two_at_the_same_time(make_run: MakeRun) -> None:
     """Of the same folder: each has its own verdict; the certificate is that of one of them, whole."""
@@ -355,6 +365,7 @@ def test_two_at_the_same_time(make_run: MakeRun) -> None:
     assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
 
 
+@pytest.mark.several_ranks
 def test_zerocfg_is_killed(make_run: MakeRun, tmp_path: Path) -> None:
     """The real ranks end and its temporary folder goes, though nobody waits for them any more."""
     folder, own = make_run(3), tmp_path / "scratch"

@@ -440,6 +440,7 @@ def edit(folder: Path, settings: dict[str, Any], config: dict[str, Any] | None =
     (folder / "zerocfg.lock").write_text(json.dumps(lock))
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_a_run_of_zero3_is_seen_value_by_value(make_run: MakeRun) -> None:
@@ -473,6 +474,7 @@ def test_a_run_of_zero3_is_seen_value_by_value(make_run: MakeRun) -> None:
     assert f"{live}" in shown and "FAIL" in shown and "optimizer.params.betas" not in shown
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_a_run_of_ddp_is_seen_value_by_value(make_run: MakeRun) -> None:
@@ -487,6 +489,7 @@ def test_a_run_of_ddp_is_seen_value_by_value(make_run: MakeRun) -> None:
     assert all(checks[name].ok and checks[name].further == "acting" for name in planned)
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_a_run_of_zero2_with_offload_and_another_optimizer_than_planned(make_run: MakeRun) -> None:

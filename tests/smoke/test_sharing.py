@@ -129,6 +129,7 @@ def test_others_are_launched_as_ever(make_run: MakeRun, tmp_path: Path) -> None:
     assert Job.read(tmp_path / "job.json").share is None
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_the_trial_with_gloo(tmp_path: Path) -> None:
@@ -143,6 +144,7 @@ def test_the_trial_with_gloo(tmp_path: Path) -> None:
         assert "reduce_scatter_tensor in bfloat16" in worked and "all_gather_into_tensor in float32" in worked
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_the_libraries_take_the_group_that_the_ranks_made(make_run: MakeRun, tmp_path: Path) -> None:

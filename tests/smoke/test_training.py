@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.nccl import path_with
 from zerocfg.emit.lock import Lock
 from zerocfg.smoke.judge import training, weights
 from zerocfg.smoke.launch import job_folder
@@ -385,11 +386,12 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def by(what: tuple[str, str]) -> None:
         (tmp_path / "site").mkdir()
         (tmp_path / "site" / "sitecustomize.py").write_text(SITE.format(name=what[0], code=what[1]))
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+        monkeypatch.setenv("PYTHONPATH", path_with(tmp_path / "site"))
 
     return by
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_clipping_and_states_that_are_left_out(make_run: MakeRun, broken: Any) -> None:
@@ -402,6 +404,7 @@ def test_clipping_and_states_that_are_left_out(make_run: MakeRun, broken: Any) -
     assert {"gradients as under ZeRO-0", "resumes from a checkpoint"} == set(wrong) - {"loss as under ZeRO-0"}, wrong
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_ranks_that_train_alone(make_run: MakeRun, broken: Any) -> None:

@@ -62,6 +62,7 @@ def make_trl(make_run: MakeRun) -> Any:
     return make
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 @pytest.mark.parametrize(
@@ -99,6 +100,7 @@ def test_a_trainer_of_trl_trains(
     assert not any("TRL's trainer" in words for words in shown.not_proven)
 
 
+@pytest.mark.several_ranks
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_what_trl_refuses_stops_the_run(make_trl: Any) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SIZES = {"cpu": 16 * MIB, "cuda": 256 * MIB, "xpu": 256 * MIB}
 BUDGET = 1.0  # seconds for each figure
+BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}
+"""Of torch.distributed by kind of device; what the ranks only agree on is sent from the processor everywhere."""
 
 Found = TypeVar("Found")
 
@@ -29,8 +31,8 @@ class Ranks:
     ) -> None:
         self.dist: ModuleType = torch.distributed
         self.device = device
-        backend = {"cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}.get(device.kind, "gloo")
         self.limit = datetime.timedelta(seconds=patience)
+        backend = BACKENDS[device.kind]
         self.dist.init_process_group(backend, timeout=self.limit, store=store, rank=rank, world_size=size)
 
     def gather(self, mine: Found) -> list[Found]:

@@ -1,0 +1,51 @@
+"""Tests on several ranks run twice: with gloo as it is, and with the double of NCCL.
+
+A conftest imports `pytest_generate_tests` and `collectives`. The marker ``several_ranks`` stands at every test that
+starts a job of two ranks or more; it fails where it is missing, and where no such job was started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from . import variables
+from .exempt import EXEMPT
+
+MARK = "several_ranks"
+
+
+def name_of(item: pytest.Item) -> str:
+    """Module and name, without parameters."""
+    return item.nodeid.partition("[")[0].removeprefix("tests/")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.get_closest_marker(MARK) is not None:
+        kinds = ["gloo"] if name_of(metafunc.definition) in EXEMPT else ["gloo", "nccl"]
+        metafunc.parametrize("collectives", kinds, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def collectives(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The manners of the collectives in what a test starts: "gloo" or "nccl"."""
+    kind: str = getattr(request, "param", "gloo")
+    marked = request.node.get_closest_marker(MARK) is not None
+    if request.node.get_closest_marker("libs") is None:
+        assert not marked, f"only a test that is marked libs can be marked {MARK}"
+        yield kind
+        return
+    notes: Path = tmp_path_factory.mktemp("launches") / "notes"
+    for name, value in variables(kind == "nccl", notes).items():
+        monkeypatch.setenv(name, value)
+    yield kind
+    started = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
+    if started and not marked:
+        pytest.fail(f"starts several ranks, so mark it {MARK}: {started[0]}", pytrace=False)
+    others = set(request.node.callspec.params) if hasattr(request.node, "callspec") else set()
+    if marked and not started and others <= {"collectives"}:  # of a test with other parameters, some may start none
+        pytest.fail(f"is marked {MARK} and starts no job of several ranks", pytrace=False)
