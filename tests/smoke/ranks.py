@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests import warm
+from tests import nccl, warm
 from zerocfg.smoke.judge.verdict import Verdict, run_checks
 from zerocfg.smoke.launch import process
 from zerocfg.smoke.launch.job_folder import prepare, variables
@@ -77,12 +77,16 @@ class Play:
 
 @dataclass
 class Stage:
-    """A run folder and how many ranks play it; the environment of the launcher is asked once."""
+    """A run folder and how many ranks play it; the environment of the launcher is asked once.
+
+    ``double``: the collectives have the manners of NCCL whatever the test is run with.
+    """
 
     folder: Path
     ranks: int
     parts: tuple[str, ...] = ("train",)
     steps: int = 2
+    double: bool = False
     _environment: dict[str, str] = field(default_factory=dict)
 
     def play(self, scratch: Path, broken: str | None = None, on: str = "0", limit: float = LIMIT) -> Play:
@@ -108,6 +112,8 @@ class Stage:
         for rank in range(self.ranks):
             places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.ranks, "LOCAL_WORLD_SIZE": self.ranks}
             environment = base | {name: str(value) for name, value in places.items()} | {"MASTER_PORT": port}
+            if self.double:
+                environment |= nccl.variables(double=True) | {"PYTHONPATH": nccl.path_with(program.parent)}
             if broken is not None:
                 environment |= {"ZEROCFG_TEST_BREAK": broken, "ZEROCFG_TEST_BREAK_RANKS": on}
                 environment["ZEROCFG_TEST_BREAK_SEEN"] = str(seen)

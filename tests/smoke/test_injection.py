@@ -103,7 +103,10 @@ class Runs:
 
     def play(self, name: str, place: str | None, on: str = "0") -> Play:
         self._number += 1
-        return self.stages[name].play(self._folder / f"run{self._number}", place, on)
+        stage = self.stages[name]
+        # What breaks with gloo, where a partner is told, breaks with NCCL too, where it hangs; not the other way round.
+        stage.double = place is not None and stage.ranks > 1
+        return stage.play(self._folder / f"run{self._number}", place, on)
 
 
 def _made(make_run: MakeRun, folder: Path, stage: int | None) -> Path:
@@ -177,7 +180,11 @@ def row(place: str, called: dict[str, Play]) -> str:
         return f"| `{place}` | not called: {NOT_CALLED[place]} | |"
     plays = called.values()
     broken = {
-        name for one in plays for report in one.verdict.outcome.reports for name, why in report["instruments"].items() if why
+        name
+        for one in plays
+        for report in one.verdict.outcome.reports
+        for name, why in report["instruments"].items()
+        if why
     }
     said = []
     for name, one in called.items():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.libs,
+    pytest.mark.several_ranks,
     pytest.mark.usefixtures("warm_python"),
     pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="ranks are found by /proc"),
 ]

@@ -133,8 +133,8 @@ Part = TypedDict(
     total=False,
 )
 """A training after the planned one. ``state`` "running", "done", "failed" or "skipped", of the last two ``why``;
-``memory``: it failed for want of memory, at this ``time`` of the clock. ``from``: steps behind the checkpoint; ``before``: the losses of the training
-that wrote it; ``differing`` ``of`` so many parameters have other bits."""
+``memory``: it failed for want of memory; ``time``: when it failed, by the clock. ``from``: steps behind the checkpoint;
+``before``: the losses of the training that wrote it; ``differing`` ``of`` so many parameters have other bits."""
 
 
 class Phase(TypedDict, total=False):
