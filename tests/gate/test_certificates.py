@@ -71,6 +71,55 @@ def test_checks_that_the_lock_contradicts(change: Callable[[Content], None], tol
     )
 
 
+ESSENTIALS = ("parameters change", "saved parameters", "loaded by from_pretrained")
+
+
+@pytest.mark.parametrize("missing", [None, *ESSENTIALS])
+def test_essentials_of_a_certificate_that_names_its_instruments(missing: str | None, repository: Repository) -> None:
+    """Older ones name none, and need not hold these rows."""
+    assert repository.gate("--only", "certificate")[0] == 0
+
+    def newer(content: Content) -> None:
+        content["instruments"] = ["checksums"]
+        for name in ESSENTIALS:
+            content["checks"].append(
+                {"name": name, "planned": "1", "seen": "1", "ok": None if name == missing else True}
+            )
+
+    repository.certificate(newer)
+    code, reasons = repository.gate("--only", "certificate")
+    if missing is None:
+        assert (code, reasons) == (0, [])
+    else:
+        (reason,) = reasons
+        assert code == 1 and f"it says that it passed, but does not hold the check '{missing}'; " in reason
+
+
+def test_weights_that_were_not_to_be_saved_are_not_asked_for(repository: Repository) -> None:
+    def newer(content: Content) -> None:
+        content["instruments"] = ["checksums"]
+        content["checks"].append({"name": "parameters change", "planned": "yes", "seen": "1 of 1", "ok": True})
+        content["reductions"].append("saving: asked for")
+
+    repository.certificate(newer)
+    _, reasons = repository.gate("--only", "certificate")
+    assert not any("certificate-incomplete" in reason for reason in reasons), reasons
+
+
+def test_an_incomplete_smoke_run_is_neither_passed_nor_failed(repository: Repository) -> None:
+    def incomplete(content: Content) -> None:
+        content.update(passed=False, verdict="incomplete", unmeasured=["saved parameters"])
+        content["not_measured"] = {"saved weights": "MemoryError (rank 0)"}
+
+    repository.certificate(incomplete)
+    code, (reason,) = repository.gate("--only", "certificate")
+    assert (code, reason) == (
+        1,
+        f"{PROOF}: certificate-unmeasured: the smoke-run of quickstart did not measure saved parameters "
+        "(saved weights: MemoryError (rank 0)); zerocfg smoke built/quickstart",
+    )
+
+
 def test_a_changed_script_and_its_imports(repository: Repository) -> None:
     (repository.folder / "helper.py").write_text("from parts.inner import size\nSIZE = size + 3\n")
     (repository.folder / "parts").mkdir()

@@ -56,7 +56,6 @@ NOT_CALLED = {
     "memory_errors:place": "only when a part fails",
     "memory_errors:_pins": "as memory_errors:place",
     "readback.torch_engines:_first": "FSDP 1, which cannot save on a processor",
-    "readback.trl_trainers:settings": "only of TRL's trainers",
 }
 """Functions that none of the runs below calls, and why. Their callers are fenced all the same."""
 WRITE = "ZEROCFG_WRITE_INSTRUMENTS"

@@ -13,7 +13,18 @@ from zerocfg.run.discover import display_name
 from zerocfg.smoke.certify.certificate_file import CertificateError, read, values_hash
 from zerocfg.smoke.certify.code import code_hashes
 from zerocfg.smoke.certify.signature import SignatureError, signer_of
-from zerocfg.smoke.model.certificate import ENGINE, NAME, STAGE, STEPS, WORLD_SIZE, Certificate, SmokeResult
+from zerocfg.smoke.model.certificate import (
+    CHANGE,
+    ENGINE,
+    LOADED,
+    NAME,
+    SAVED,
+    STAGE,
+    STEPS,
+    WORLD_SIZE,
+    Certificate,
+    SmokeResult,
+)
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 
@@ -29,6 +40,8 @@ _ALWAYS_RUN = ("torch", "accelerate", "transformers")
 _ENGINES = ("deepspeed", "fsdp")
 """Of the others one process makes another one."""
 _STAGE = "zero_optimization.stage"
+SAVING = "saving"
+"""The kind of the reduction of a run that saves no weights."""
 
 SKEW = datetime.timedelta(days=1)
 """How far in the future a date may lie: clocks differ."""
@@ -93,6 +106,9 @@ def _checks(found: Certificate, lock: lockfile.Lock) -> Found:
         wanted[ENGINE] = engine
     if engine == "deepspeed" and lock.plan.get(_STAGE) is not None:
         wanted[STAGE] = str(lock.plan[_STAGE])
+    if found.result.instruments and found.result.command is None:  # older certificates hold no essentials
+        kinds = {one.kind for one in found.result.reductions}
+        wanted |= dict.fromkeys((CHANGE,) if SAVING in kinds else (CHANGE, SAVED, LOADED))
     wrong = []
     for name, value in wanted.items():
         row = rows.get(name)

@@ -6,6 +6,7 @@ smoke-run trains with the least rate at which the loss of one repeated batch fal
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from .values import mapping, whole
@@ -33,28 +34,52 @@ def deciding_rate(job: Job) -> float:
 
 def agreed(meet: Callable[[], None], job: Job, optimizer: torch.optim.Optimizer) -> float:
     """`deciding_rate`, where all ranks can raise their rates to it. ``meet`` as in `Fence.measure_together`."""
-    least, before = deciding_rate(job), scheduled_rate(optimizer)
-    rates = [group.get("lr") if group.get("lr") is None else float(group["lr"]) for group in optimizer.param_groups]
-    raise_rate(optimizer, least)
-    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-        if rate is not None:
-            _set(group, rate)
-    assert scheduled_rate(optimizer) == before, "a rate could not be set back"
+    least, before, tried = deciding_rate(job), scheduled_rate(optimizer), Rates()
+    tried.begin(optimizer, least)
+    assert tried.end(optimizer) == before == scheduled_rate(optimizer), "a rate cannot be set"
     meet()
     return least
+
+
+class Rates:
+    """The rates of one training, a step at a time."""
+
+    def __init__(self) -> None:
+        self._scheduled: float | None = None
+        self._raised: dict[int, float] = {}
+        self._least: float | None = None
+        self._begun = False
+
+    def begin(self, optimizer: torch.optim.Optimizer | None, least: float | None) -> None:
+        """A step begins, with rates of ``least`` at least; None: with those of the schedule. Again within a step it
+        changes nothing."""
+        if self._begun:
+            return
+        self._begun, self._least = True, least
+        self._scheduled = scheduled_rate(optimizer)
+        self._raised = {}
+        for index, group in enumerate(getattr(optimizer, "param_groups", None) or []):
+            rate = group.get("lr")
+            if least is not None and rate is not None and float(rate) < least:
+                self._raised[index] = float(rate)
+                _set(group, least)
+
+    def end(self, optimizer: torch.optim.Optimizer | None) -> float | None:
+        """The step is done: the scheduled rate that it would have had. Rates that nobody has set since are those of the
+        schedule again, so that a checkpoint holds them."""
+        for index, rate in self._raised.items():
+            assert optimizer is not None, "it had groups"
+            group = optimizer.param_groups[index]
+            if math.isclose(float(group["lr"]), self._least or 0.0, rel_tol=1e-6):  # a tensor holds it in fp32
+                _set(group, rate)
+        self._begun, self._raised = False, {}
+        return self._scheduled
 
 
 def scheduled_rate(optimizer: torch.optim.Optimizer | None) -> float | None:
     """The learning rate of the next step, the highest of all parameter groups; None when the optimizer has none."""
     rates = [group.get("lr") for group in getattr(optimizer, "param_groups", None) or []]
     return max((float(rate) for rate in rates if rate is not None), default=None)
-
-
-def raise_rate(optimizer: torch.optim.Optimizer | None, least: float) -> None:
-    """Raise the rate of the next step to ``least`` in every parameter group that has a lower one."""
-    for group in getattr(optimizer, "param_groups", None) or []:
-        if group.get("lr") is not None and float(group["lr"]) < least:
-            _set(group, least)
 
 
 def _set(group: dict[str, Any], rate: float) -> None:

@@ -93,7 +93,8 @@ class Recorder:
         self._zero = time.monotonic()
         self._report.content["memory_start"] = self._count()
         self._report.fills["memory recorder"] = self._fill
-        threading.Thread(target=self._follow, daemon=True, name="zerocfg-memory").start()
+        measure = self._report.fence.measure
+        threading.Thread(target=measure, args=(TIMELINE, self._follow), daemon=True, name="zerocfg-memory").start()
 
     def _torch(self) -> ModuleType | None:
         """torch, once it uses the card; asking earlier would create a context on another rank's card."""

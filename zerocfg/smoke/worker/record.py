@@ -40,7 +40,7 @@ class Record:
         self.momentum: float | None = None
         self.engine: torch.nn.Module | None = None
         self.optimizer: torch.optim.Optimizer | None = None
-        self._rate: float | None = None
+        self._rates = learning_rate.Rates()
 
     def phase(self, name: str) -> None:
         self.report.phase(f"{self.name}: {name}")
@@ -61,10 +61,7 @@ class Record:
 
     def forward(self) -> None:
         """A forward pass ended."""
-        self._rate = self.fence.measure(RATE, learning_rate.scheduled_rate, self.optimizer)
-        least = self.report.content.get("trial_rate")
-        if least is not None:
-            self.fence.measure(RATE, learning_rate.raise_rate, self.optimizer, least)
+        self.fence.measure(RATE, self._rates.begin, self.optimizer, self.report.content.get("trial_rate"))
 
     def backward(self, loss: torch.Tensor, scale: float = 1.0) -> None:
         """A backward pass ended; ``loss`` times ``scale`` is that of its micro batch."""
@@ -74,7 +71,7 @@ class Record:
 
     def step(self) -> None:
         self.steps += 1
-        self.rates.append(self._rate)
+        self.rates.append(self.fence.measure(RATE, self._rates.end, self.optimizer))
         if self.compared and self.steps == self.last and self.engine is not None:
             measure = self.fence.measure_together
             self.momentum = measure(MOMENTS, self.name, checksums.momentum, self.engine, self.optimizer)

@@ -48,7 +48,7 @@ class Watch:
         self._engine: torch.nn.Module | None = None
         self._micro_steps = 0
         self._before: dict[str, int] = {}
-        self._rate: float | None = None
+        self._rates = learning_rate.Rates()
         self._skipped = 0
         self._memory: memory.Recorder | None = self.fence.measure(MEMORY, memory.Recorder, report, job.device)
         # A loop of the user's own may hold what a dispatched call cannot pass.
@@ -104,10 +104,7 @@ class Watch:
     def forward(self) -> None:
         """A forward pass ended; an optimizer step may follow with the next call that a loop makes."""
         self._enter("backward")
-        self._rate = self.fence.measure(record.RATE, learning_rate.scheduled_rate, self._optimizer)
-        least = self.report.content.get("trial_rate")
-        if least is not None:
-            self.fence.measure(record.RATE, learning_rate.raise_rate, self._optimizer, least)
+        self.fence.measure(record.RATE, self._rates.begin, self._optimizer, self.report.content.get("trial_rate"))
 
     def backward(self, loss: torch.Tensor, scale: float = 1.0) -> None:
         """A backward pass ended; ``loss`` times ``scale`` is that of its micro batch on this rank."""
@@ -131,7 +128,7 @@ class Watch:
             states = self.fence.measure("read-back of the optimizer's states", optimizers.states, self._optimizer)
             if states:
                 self.report.see({"states": states})
-        self.report.content["rates"].append(self._rate)
+        self.report.content["rates"].append(self.fence.measure(record.RATE, self._rates.end, self._optimizer))
         self._skipped += bool(getattr(self._optimizer, "step_was_skipped", False))
         if self.steps == self.job.steps:
             self._trained()
@@ -162,7 +159,7 @@ class Watch:
 
     def _counted(self) -> None:
         if self._counter is not None and self.steps == self.job.steps:
-            self._counter.stop()
+            self.fence.measure(communication.COUNTER, self._counter.stop)
             collectives = self.fence.measure(communication.COUNTER, self._counter.collectives)
             if collectives is not None:
                 self.report.content["collectives"] = collectives

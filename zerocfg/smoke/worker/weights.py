@@ -22,8 +22,6 @@ def read(folder: Path, model: torch.nn.Module, sums: dict[str, int] | None = Non
     ``sums``: checksums of the live parameters by name (`sums.live`). A tensor is compared where it has the live one's
     dtype.
     """
-    import transformers
-
     expected: dict[str, torch.Tensor] = {}
     known: set[int] = set()
     for name, parameter in model.named_parameters():
@@ -51,18 +49,28 @@ def read(folder: Path, model: torch.nn.Module, sums: dict[str, int] | None = Non
                 result["other"].append(name)
     result["saved"] = sum(saved.get(name, 0) for name in expected)
     result["missing"] = [name for name in expected if name not in saved]
-    if files:
-        try:
-            transformers.integrations.deepspeed.unset_hf_deepspeed_config()
-            loaded, notes = type(model).from_pretrained(folder, output_loading_info=True)
-            wrong = [str(name) for key in ("missing_keys", "mismatched_keys") for name in notes[key]]
-            if wrong:
-                result["loadable"] = f"from_pretrained finds no fitting weights for {', '.join(wrong[:3])}"
-            else:
-                _elsewhere(result, loaded, expected, counts, sums or {})
-        except Exception as error:
-            result["loadable"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    loaded = _loaded(folder, model, result) if files else None
+    if loaded is not None:
+        _elsewhere(result, loaded, expected, counts, sums or {})
     return result
+
+
+def _loaded(folder: Path, model: torch.nn.Module, result: Weights) -> torch.nn.Module | None:
+    """The model as a user would load it; None, and why in the ``result``, where that does not give all parameters."""
+    import transformers
+
+    transformers.integrations.deepspeed.unset_hf_deepspeed_config()
+    try:
+        loaded, notes = type(model).from_pretrained(folder, output_loading_info=True)
+    except Exception as error:
+        result["loadable"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        return None
+    wrong = [str(name) for key in ("missing_keys", "mismatched_keys") for name in notes[key]]
+    if wrong:
+        result["loadable"] = f"from_pretrained finds no fitting weights for {', '.join(wrong[:3])}"
+        return None
+    found: torch.nn.Module = loaded
+    return found
 
 
 def _elsewhere(
