@@ -12,14 +12,14 @@ SWITCH = "ZEROCFG_TEST_NCCL"
 LAUNCHES = "ZEROCFG_TEST_LAUNCHES"
 
 
-def variables(double: bool, notes: Path | None = None) -> dict[str, str]:
-    """What a process needs in its environment. ``notes``: a file in which ranks of several are noted."""
+def variables(double: bool, notes: str | None = None) -> dict[str, str]:
+    """What a process needs in its environment. ``notes``: the socket that ranks of several write to."""
     paths = [str(INSTALLED), *filter(None, [os.environ.get("PYTHONPATH")])]
     found = {"PYTHONPATH": os.pathsep.join(paths)}
     if double:
         found[SWITCH] = "1"
     if notes is not None:
-        found[LAUNCHES] = str(notes)
+        found[LAUNCHES] = notes
     return found
 
 

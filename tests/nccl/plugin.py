@@ -6,8 +6,9 @@ starts a job of two ranks or more; it fails where it is missing, and where no su
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,9 +30,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(autouse=True)
-def collectives(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
+def collectives(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The manners of the collectives in what a test starts: "gloo" or "nccl"."""
     kind: str = getattr(request, "param", "gloo")
     marked = request.node.get_closest_marker(MARK) is not None
@@ -39,13 +38,19 @@ def collectives(
         assert not marked, f"only a test that is marked libs can be marked {MARK}"
         yield kind
         return
-    notes: Path = tmp_path_factory.mktemp("launches") / "notes"
-    for name, value in variables(kind == "nccl", notes).items():
-        monkeypatch.setenv(name, value)
-    yield kind
-    started = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notes:
+        name = f"zerocfg-launches-{os.getpid()}-{id(notes)}"
+        notes.bind(f"\0{name}")
+        for variable, value in variables(kind == "nccl", name).items():
+            monkeypatch.setenv(variable, value)
+        yield kind
+        notes.setblocking(False)
+        try:
+            started = notes.recv(200).decode()
+        except BlockingIOError:
+            started = ""
     if started and not marked:
-        pytest.fail(f"starts several ranks, so mark it {MARK}: {started[0]}", pytrace=False)
+        pytest.fail(f"starts several ranks, so mark it {MARK}: {started}", pytrace=False)
     others = set(request.node.callspec.params) if hasattr(request.node, "callspec") else set()
     if marked and not started and others <= {"collectives"}:  # of a test with other parameters, some may start none
         pytest.fail(f"is marked {MARK} and starts no job of several ranks", pytrace=False)

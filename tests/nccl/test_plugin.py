@@ -14,10 +14,10 @@ from .uses import ROOT
 
 CONFTEST = "from tests.nccl.plugin import collectives, pytest_generate_tests\n"
 LAUNCH = f"""
-import os, pytest
+import os, pytest, socket
 def launch():
-    with open(os.environ["{LAUNCHES}"], "a") as file:
-        file.write("2 ranks: train.py\\n")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+        one.sendto(b"2 ranks: train.py", chr(0) + os.environ["{LAUNCHES}"])
 """
 
 

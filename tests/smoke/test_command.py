@@ -409,7 +409,6 @@ open("own.txt", "w").write("the script's own")
 """
 
 
-@pytest.mark.several_ranks
 @applied(*real)
 def test_a_noisy_script_without_a_launcher_and_without_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints, evaluation, the hub, a service: all off. What it writes by itself is told."""

@@ -1,7 +1,7 @@
 """A double of NCCL: gloo on a processor, with NCCL's manners where code of zerocfg could rely on those of gloo.
 
 `install` is called at the start of a process, before or after torch is imported. ``ZEROCFG_TEST_NCCL`` has the double
-installed; ``ZEROCFG_TEST_LAUNCHES`` names a file that every rank of several is noted in. `tests.nccl.differences`
+installed; ``ZEROCFG_TEST_LAUNCHES`` names a socket that every rank of several writes to. `tests.nccl.differences`
 lists what differs between gloo and NCCL, and which part of the double, or which test, plays it.
 """
 

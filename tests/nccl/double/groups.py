@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -122,7 +124,10 @@ def _on_card(module: str, backend: object) -> str:
 
 
 def _note() -> None:
-    notes = os.environ.get("ZEROCFG_TEST_LAUNCHES")
-    if notes and dist.get_world_size() > 1:
-        with open(notes, "a", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(f"{dist.get_world_size()} ranks: {' '.join(sys.argv)[:100]}\n")
+    """Tell the test, by no file: what a user's command writes is watched."""
+    name = os.environ.get("ZEROCFG_TEST_LAUNCHES")
+    if name and dist.get_world_size() > 1:
+        words = f"{dist.get_world_size()} ranks: {' '.join(sys.argv)[:100]}"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as test, contextlib.suppress(OSError):
+            test.setblocking(False)
+            test.sendto(words.encode(), f"\0{name}")

@@ -23,8 +23,9 @@ def load(name: str, folder: str) -> None:
 
 
 def hand_on() -> None:
-    others = [place for place in sys.path if os.path.realpath(place or os.curdir) != HERE]
-    spec = PathFinder.find_spec("sitecustomize", others)
+    """Run the next one on the path; one that lies before this one has handed on to it."""
+    places = [os.path.realpath(place or os.curdir) for place in sys.path]
+    spec = PathFinder.find_spec("sitecustomize", places[places.index(HERE) + 1 :])
     if spec is not None and spec.loader is not None:
         module = module_from_spec(spec)
         sys.modules["sitecustomize"] = module
