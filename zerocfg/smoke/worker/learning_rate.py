@@ -7,6 +7,7 @@ smoke-run trains with the least rate at which the loss of one repeated batch fal
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .values import mapping, whole
@@ -41,14 +42,14 @@ def agreed(meet: Callable[[], None], job: Job, optimizer: torch.optim.Optimizer)
     return least
 
 
+@dataclass
 class Rates:
     """The rates of one training, a step at a time."""
 
-    def __init__(self) -> None:
-        self._scheduled: float | None = None
-        self._raised: dict[int, float] = {}
-        self._least: float | None = None
-        self._begun = False
+    _scheduled: float | None = None
+    _raised: dict[int, float] = field(default_factory=dict)
+    _least: float | None = None
+    _begun: bool = False
 
     def begin(self, optimizer: torch.optim.Optimizer | None, least: float | None) -> None:
         """A step begins, with rates of ``least`` at least; None: with those of the schedule. Again within a step it
