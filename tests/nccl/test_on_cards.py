@@ -32,7 +32,7 @@ def put(monkeypatch: pytest.MonkeyPatch) -> Put:
 
 
 def report() -> Any:
-    return SimpleNamespace(content={}, fills={}, rank=0, see=lambda seen: None)
+    return SimpleNamespace(content={}, fills={}, rank=0, fence=fence.Fence({}), see=lambda seen: None)
 
 
 class TestMemory:
