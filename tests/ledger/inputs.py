@@ -34,6 +34,9 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "tests/real_files": ("zerocfg/run", "zerocfg/catalog", "zerocfg/rules", "zerocfg/linter", "schemas"),
     "tests/resume": ("zerocfg/resume",),
     "tests/smoke": ("zerocfg/smoke", "zerocfg/emit"),
+    "tests/nccl": ("zerocfg/smoke", "zerocfg/preflight", "zerocfg/hardware"),
+    "tests/smoke/test_gpu_bare_copy.py": (*EVERYTHING, "benchmarks/gpu", "docs/rules"),
+    "tests/smoke/test_gpu_budget.py": (*EVERYTHING, "benchmarks/gpu"),
     "tests/smoke/test_examples.py": ("zerocfg/smoke", "zerocfg/emit", "zerocfg/gate", "examples"),
     "tests/source": ("zerocfg/source",),
 }
