@@ -6,8 +6,8 @@ starts a job of two ranks or more; it fails where it is missing, and where no su
 
 from __future__ import annotations
 
-import os
 import socket
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -38,10 +38,12 @@ def collectives(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         assert not marked, f"only a test that is marked libs can be marked {MARK}"
         yield kind
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notes:
-        name = f"zerocfg-launches-{os.getpid()}-{id(notes)}"
-        notes.bind(f"\0{name}")
-        for variable, value in variables(kind == "nccl", name).items():
+    with (
+        tempfile.TemporaryDirectory(prefix="zerocfg-launches-", dir="/tmp") as folder,  # a socket's path is short
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notes,
+    ):
+        notes.bind(f"{folder}/notes")
+        for variable, value in variables(kind == "nccl", f"{folder}/notes").items():
             monkeypatch.setenv(variable, value)
         yield kind
         notes.setblocking(False)

@@ -17,7 +17,7 @@ LAUNCH = f"""
 import os, pytest, socket
 def launch():
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
-        one.sendto(b"2 ranks: train.py", chr(0) + os.environ["{LAUNCHES}"])
+        one.sendto(b"2 ranks: train.py", os.environ["{LAUNCHES}"])
 """
 
 
