@@ -37,7 +37,8 @@ OPERATIONS = {
 COUNTER = "collective counter"
 """The instrument."""
 SMALL = 16
-"""Elements: norms, flags, counts of tokens. No prediction counts them; their time is that of ranks that wait."""
+"""Elements: norms, flags, counts of tokens. No prediction counts them; their time is that of ranks that wait. Of real
+numbers it may be one for each tensor of the model: the norms that FSDP 2 clips by, in one collective."""
 
 
 @dataclass
@@ -59,10 +60,13 @@ class Counter:
         self.fence = fence
         self._on_card = on_card
         self._kinds: dict[str, _Kind] = {}
+        self._norms = SMALL
         self._seeing: contextlib.AbstractContextManager[object] | None = None
 
-    def start(self) -> None:
+    def start(self, tensors: int = 0) -> None:
+        """Count from now on, in a model of so many tensors."""
         self._kinds.clear()
+        self._norms = max(SMALL, tensors)
         self._seeing = _kernels(self) if _with_kernels() else _mode(self)
         self._seeing.__enter__()
 
@@ -100,13 +104,14 @@ class Counter:
         _wait(result)
         ended = self.now()
         elements, size, ranks = _payload(args)
-        kind = self._kinds.setdefault(FLAGS if elements <= SMALL else OPERATIONS.get(name, name.strip("_")), _Kind())
+        small = elements <= (self._norms if _are_real(args) else SMALL)
+        kind = self._kinds.setdefault(FLAGS if small else OPERATIONS.get(name, name.strip("_")), _Kind())
         if self._on_card:
             kind.events.append((begun, ended))
         else:
             kind.seconds += ended - begun
         kind.calls += 1
-        if elements > SMALL:
+        if not small:
             kind.payload += size
             kind.sent += size * (ranks - 1) / max(1, ranks) * (2 if OPERATIONS.get(name) == "all_reduce" else 1)
 
@@ -182,6 +187,11 @@ def _payload(args: tuple[Any, ...]) -> tuple[int, int, int]:
     whole = max(sides, key=lambda side: sum(one.numel() for one in side), default=[])
     ranks = next((count for one in args if (count := _ranks(one))), 1)
     return sum(one.numel() for one in whole), sum(one.numel() * one.element_size() for one in whole), ranks
+
+
+def _are_real(args: tuple[Any, ...]) -> bool:
+    """Whether real numbers are sent; a map of used parameters, which DDP sums, has whole ones."""
+    return all(tensor.is_floating_point() for tensor in _tensors(args[0]))
 
 
 def _tensors(thing: object) -> Iterator[Any]:

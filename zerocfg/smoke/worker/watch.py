@@ -47,6 +47,7 @@ class Watch:
         self._optimizer: torch.optim.Optimizer | None = None
         self._engine: torch.nn.Module | None = None
         self._micro_steps = 0
+        self._tensors = 0
         self._before: dict[str, int] = {}
         self._rates = learning_rate.Rates()
         self._skipped = 0
@@ -83,6 +84,7 @@ class Watch:
         measure(MEMORY, memory.follow_step, engine, self._enter)
         if hasattr(engine, "zero_optimization_stage"):
             self.config = measure("DeepSpeed's config", copy.deepcopy, engine.config)
+        self._tensors = measure("parameters", lambda: len(list(engine.parameters())), otherwise=0)
         parameters = measure("parameters", checksums.elements, engine)
         if parameters is not None:
             content["parameters"] = parameters
@@ -155,7 +157,7 @@ class Watch:
     def _count(self) -> None:
         """Count the collectives of the last step: by then every engine knows in which order it needs what."""
         if self._counter is not None and self.steps == self.job.steps - 1:
-            self.fence.measure(communication.COUNTER, self._counter.start)
+            self.fence.measure(communication.COUNTER, self._counter.start, self._tensors)
 
     def _counted(self) -> None:
         if self._counter is not None and self.steps == self.job.steps:
