@@ -64,7 +64,6 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in jobs.iterdir()) if jobs.is_dir() else []
 
 
-@pytest.mark.several_ranks
 def test_two_nodes_train_one_run(cluster: SlurmNodes, spec: Path) -> None:
     """Submitted by one process and gathered by another; the build's own folder has the certificate."""
     code, out, err = run(cluster, spec, "built/nodes", "--on", "slurm", "--steps", "2", "--device", "cpu", "--detach")
