@@ -99,13 +99,15 @@ ALLOWED = (
         "run as root of a Linux machine, or of a container that may mount",
     ),
     Allowed(
-        r"could not import '(?:torch|deepspeed|accelerate|transformers|trl)\b.*|torch is not installed",
+        r"could not import '(?:torch|deepspeed|accelerate|transformers|trl)\b.*|torch is not installed"
+        "|the extra smoke is not installed",
         _no_library,
         "make setup; `make pythons` does without the training libraries",
     ),
     Allowed(
         "ranks are found by /proc|what the kernel counts is read from /proc|only /proc tells who holds a file"
-        "|no shared memory here|names of files are text there",
+        "|no shared memory here|names of files are text there|holders of locks are seen through /proc"
+        "|the list is for Linux",
         _not_linux,
         "run on Linux",
     ),

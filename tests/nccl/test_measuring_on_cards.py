@@ -15,8 +15,11 @@ pytestmark = pytest.mark.libs
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
-    from zerocfg.hardware.measuring import library, rates
+    # All that take the name from there, before it is another one's: they keep what they get.
+    from zerocfg.hardware.measuring import collectives, library, rates
+    from zerocfg.preflight import measuring, meeting
 
+    assert collectives and measuring and meeting
     cards = Cuda([Card(), Card(total=40 * GIB)])
     fake = torch(cards, xpu=None, version=SimpleNamespace(hip=None), uint8="uint8", float32="fp32")
     for module in (library, rates):

@@ -191,7 +191,7 @@ def _payload(args: tuple[Any, ...]) -> tuple[int, int, int]:
 
 def _are_real(args: tuple[Any, ...]) -> bool:
     """Whether real numbers are sent; a map of used parameters, which DDP sums, has whole ones."""
-    return all(tensor.is_floating_point() for tensor in _tensors(args[0]))
+    return all(tensor.is_floating_point() for tensor in _tensors(args[:1]))
 
 
 def _tensors(thing: object) -> Iterator[Any]:
