@@ -147,3 +147,10 @@ def test_only_deepspeed_has_a_stage(make_run: MakeRun, tmp_path: Path) -> None:
 )
 def test_exit_codes(states: list[Any], code: int) -> None:
     assert exit_code_of(states) == code
+
+
+def test_a_planned_stage_is_asked_for_where_no_engine_was_read(make_run: MakeRun, tmp_path: Path) -> None:
+    found = verdict_of(make_run(3), tmp_path, rows("ZeRO stage"))
+    for report in found.outcome.reports:
+        report["seen"] = {"world_size": 2}
+    assert found.unmeasured == ["ZeRO stage"]
