@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -243,14 +244,15 @@ with warm.shared_imports():
 def test_nothing_is_left_of_a_zerocfg_that_was_killed(imports: Path, tmp_path: Path) -> None:
     """The zygote, its Python and what it has forked end; the folder goes."""
     root, folder = Path(__file__).resolve().parents[2], tmp_path / "run"
-    (tmp_path / "t").mkdir()
+    short = Path(tempfile.mkdtemp(prefix="zc-", dir="/tmp"))  # a socket's path has 107 characters at most
     code = PARENT.format(root=str(root), imports=str(imports), folder=str(folder))
-    parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path / "t")})
+    parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(short)})
     until(lambda: (folder / "started").exists())
-    assert zygotes(tmp_path) and leftovers.marked(str(folder))
+    assert zygotes(short) and leftovers.marked(str(folder))
     parent.kill()
     parent.wait()
-    until(lambda: not zygotes(tmp_path) and not leftovers.marked(str(folder)) and not list((tmp_path / "t").iterdir()))
+    until(lambda: not zygotes(short) and not leftovers.marked(str(folder)) and not list(short.iterdir()))
+    short.rmdir()
 
 
 @pytest.mark.libs
