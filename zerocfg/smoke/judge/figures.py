@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from zerocfg.smoke.model.certificate import Measured
-from zerocfg.smoke.worker.report_schema import COUNTED, COUNTERS
+from zerocfg.smoke.worker.report_schema import COUNTED, COUNTER, COUNTERS, MEMORY
 
 if TYPE_CHECKING:
     from zerocfg.smoke.judge.prediction import Expected
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 PHASES = ("init", "forward", "backward", "step", "save")
 TRAINING = ("forward", "backward", "step")
-MEMORY, COUNTER = "memory recorder", "collective counter"
-"""Instruments of the ranks."""
 GIB = 1 << 30
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.worker.report_schema import ABSENT
 
 if TYPE_CHECKING:
     from zerocfg.smoke.worker.report_schema import RankReport
@@ -20,10 +21,6 @@ def broken(reports: list[RankReport]) -> dict[str, str]:
             if reason and (name not in found or found[name].startswith(ABSENT)):
                 found[name] = f"{reason} (rank {rank})" if len(reports) > 1 else reason
     return found
-
-
-ABSENT = "another rank"
-"""How the reason begins on a rank that only went without another one."""
 
 
 def working(reports: list[RankReport]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from zerocfg.smoke.judge import instruments
 from zerocfg.smoke.judge.expected_settings import WRAPPED, ZERO, expected, optimizer_class
 from zerocfg.smoke.model.certificate import ENGINE, STAGE, WORLD_SIZE, Check
+from zerocfg.smoke.worker.report_schema import READ_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +28,6 @@ SHOWN = {
 }
 BY_PRECISION = ("bf16.enabled", "fp16.enabled")
 BY_CLASS = ("optimizer.type",)
-READ_BACK = "read-back"
-"""How the names of the instruments begin that ask the engine."""
 MASTER = ("bf16.bf16_master_weights_and_grads", "fp16.fp16_master_weights_and_grads")
 ROUNDING = 64
 """Elements by which DeepSpeed may fill a tensor or a group up, so that it splits evenly (a few for each rank)."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.smoke.judge import instruments
 from zerocfg.smoke.model.certificate import CHANGE, STEPS, Check
+from zerocfg.smoke.worker.report_schema import ABSENT, CHECKSUMS, LOSS, RATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,10 +82,6 @@ def _decided(checks: list[Check], reports: list[RankReport]) -> list[Check]:
     ]
 
 
-LOSS, RATE, SUMS = "loss", "learning rate", "checksums"
-"""Instruments of the ranks."""
-
-
 def _samples(reports: list[RankReport]) -> bool:
     return reports[0]["seen"].get("trainer") in SAMPLING
 
@@ -153,7 +150,7 @@ def _too_little(reports: list[RankReport]) -> str | None:
 def _parameters(reports: list[RankReport], done: bool) -> list[Check]:
     """Whether the optimizer changed them, and the same way on all ranks. ``done``: all steps were done."""
     if not all("changed" in report and "sums" in report for report in reports):
-        return [instruments.unmeasured(CHANGE, instruments.why(reports, SUMS), "yes")] if done else []
+        return [instruments.unmeasured(CHANGE, instruments.why(reports, CHECKSUMS), "yes")] if done else []
     sums = [report["sums"] for report in reports]
     changed = min(report["changed"] for report in reports)
     why = None if changed else _idle(reports, len(reports[0].get("rates") or [])) or _too_little(reports)
@@ -261,7 +258,7 @@ def _missing(parts: list[Part]) -> Part | None:
         if found and state == "failed":  # the others then fail because they lost a partner
             return min(found, key=lambda part: part.get("time", math.inf))
         if found:  # a rank that only went without another one has no reason of its own
-            return next((part for part in found if not part.get("why", "").startswith(instruments.ABSENT)), found[0])
+            return next((part for part in found if part.get("why") != ABSENT), found[0])
     return None
 
 

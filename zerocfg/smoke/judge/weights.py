@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING
 
 from zerocfg.smoke.judge import instruments
 from zerocfg.smoke.model.certificate import LOADED, SAVED, Check
+from zerocfg.smoke.worker.report_schema import WEIGHTS
 
 if TYPE_CHECKING:
     from zerocfg.smoke.worker.report_schema import RankReport, Weights
-
-
-WEIGHTS = "saved weights"
-"""The instrument."""
 
 
 def check(reports: list[RankReport], saves: bool = True) -> list[Check]:

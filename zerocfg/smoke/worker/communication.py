@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .report_schema import FLAGS
+from .report_schema import COUNTER, FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,8 +34,6 @@ OPERATIONS = {
     "reduce_": "reduce", "broadcast_": "broadcast", "alltoall_": "all_to_all", "alltoall_base_": "all_to_all",
 }  # fmt: skip
 """Kinds by torch's operator; others are called as torch calls them."""
-COUNTER = "collective counter"
-"""The instrument."""
 SMALL = 16
 """Elements: norms, flags, counts of tokens. No prediction counts them; their time is that of ranks that wait. Of real
 numbers it may be one for each tensor of the model: the norms that FSDP 2 clips by, in one collective."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .report_schema import ABSENT
 from .votes import Vote
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LONGEST = 300
 """Characters of a reason."""
-ABSENT = "another rank did not take part"
 
 
 class AbsentError(Exception):

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 STEP = 0.3
 """Change of a token's logit by one step of Adam, which moves each of the ``width`` weights of the head by the rate: the
-rate is this over the width. Seen on processors with widths from 64 to 1,024: the loss falls by 4 to 20 % a step."""
+rate is this over the width. In eleven runs on a processor, with widths from 64 to 1,024, the first step lowered the
+loss by 3 to 68 %."""
 WIDTHS = ("hidden_size", "n_embd", "d_model", "dim", "model_dim")
 WIDTH = 64
 """Where the config does not say it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .report_schema import COUNTERS
+from .report_schema import COUNTERS, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +92,7 @@ class Recorder:
     def _start(self) -> None:
         self._zero = time.monotonic()
         self._report.content["memory_start"] = self._count()
-        self._report.fills["memory recorder"] = self._fill
+        self._report.fills[MEMORY] = self._fill
         measure = self._report.fence.measure
         threading.Thread(target=measure, args=(TIMELINE, self._follow), daemon=True, name="zerocfg-memory").start()
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import fence, memory_errors, reference, resume_point
 from .record import Record
+from .report_schema import ABSENT
 from .trial import Trial, checkpoints
 from .values import mapping
 from .votes import Vote
@@ -125,7 +126,7 @@ def _why_not(name: str, part: _Part, job: Job, report: Report, watch: Watch) -> 
     try:
         why = part.obstacle(job, report, watch)
         if why is None and not vote.all_ready():
-            why = fence.ABSENT
+            why = ABSENT
     finally:
         vote.decline()
     return why

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import checksums, learning_rate
+from .report_schema import CHECKSUMS, LOSS, MOMENTS, RATE
 
 if TYPE_CHECKING:
     import torch
@@ -12,11 +13,6 @@ if TYPE_CHECKING:
 
     from .report import Report
     from .report_schema import Part, Seen
-
-CHECKSUMS = "checksums"
-MOMENTS = "optimizer moments"
-RATE = "learning rate"
-"""Instruments that watch every training."""
 
 
 class Record:
@@ -65,7 +61,7 @@ class Record:
 
     def backward(self, loss: torch.Tensor, scale: float = 1.0) -> None:
         """A backward pass ended; ``loss`` times ``scale`` is that of its micro batch."""
-        value = self.fence.measure("loss", scalar, loss, scale)
+        value = self.fence.measure(LOSS, scalar, loss, scale)
         if value is not None:
             self.losses.append(value)
 

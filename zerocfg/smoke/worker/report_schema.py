@@ -14,6 +14,12 @@ from typing import Literal, TypedDict
 Counter = Literal["allocated", "reserved", "device", "rss", "pinned"]
 COUNTERS: tuple[Counter, ...] = ("allocated", "reserved", "device", "rss", "pinned")
 """The counters of memory."""
+CHECKSUMS, MOMENTS, RATE, LOSS = "checksums", "optimizer moments", "learning rate", "loss"
+MEMORY, COUNTER, WEIGHTS = "memory recorder", "collective counter", "saved weights"
+READ_BACK = "read-back"
+"""Names of instruments in ``instruments``; those that ask the engine begin with the last one."""
+ABSENT = "another rank did not take part"
+"""The reason of an instrument that broke on another rank only."""
 FLAGS = "flags"
 """Among the kinds of collectives: norms, flags and counts of a few elements."""
 REFERENCE = "reference model"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import checksums, communication, device, learning_rate, memory, record, weights
 from .readback import collect, optimizers, trl_trainers
+from .report_schema import CHECKSUMS, COUNTER, LOSS, MEMORY, MOMENTS, RATE, READ_BACK, WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
     from .report import Report
     from .report_schema import Seen, Weights
 
-MEMORY = "memory recorder"
 CLOCK = "step clock"
 DEVICE = "device name"
-WEIGHTS = "saved weights"
 
 
 class Watch:
@@ -56,7 +55,7 @@ class Watch:
         self._counter: communication.Counter | None = None
         if job.consumer != "command":
             on_card = job.device == "cuda"
-            self._counter = self.fence.measure(communication.COUNTER, communication.Counter, self.fence, on_card)
+            self._counter = self.fence.measure(COUNTER, communication.Counter, self.fence, on_card)
 
     def phase(self, name: str) -> None:
         if name == "model" and self.job.memory_limit:
@@ -79,7 +78,7 @@ class Watch:
         self._engine, self._optimizer = engine, optimizer
         content, measure = self.report.content, self.fence.measure
         content["rates"] = []
-        measure("read-back", collect.see, self.report, engine, optimizer, settings or {}, scheduler)
+        measure(READ_BACK, collect.see, self.report, engine, optimizer, settings or {}, scheduler)
         measure(DEVICE, device.see_device, self.report, self.job.device)
         measure(MEMORY, memory.follow_step, engine, self._enter)
         if hasattr(engine, "zero_optimization_stage"):
@@ -106,11 +105,11 @@ class Watch:
     def forward(self) -> None:
         """A forward pass ended; an optimizer step may follow with the next call that a loop makes."""
         self._enter("backward")
-        self.fence.measure(record.RATE, self._rates.begin, self._optimizer, self.report.content.get("trial_rate"))
+        self.fence.measure(RATE, self._rates.begin, self._optimizer, self.report.content.get("trial_rate"))
 
     def backward(self, loss: torch.Tensor, scale: float = 1.0) -> None:
         """A backward pass ended; ``loss`` times ``scale`` is that of its micro batch on this rank."""
-        value = self.fence.measure("loss", record.scalar, loss, scale)
+        value = self.fence.measure(LOSS, record.scalar, loss, scale)
         if value is not None:
             self.report.content["losses"].append(value)
         self._micro_steps += 1
@@ -130,7 +129,7 @@ class Watch:
             states = self.fence.measure("read-back of the optimizer's states", optimizers.states, self._optimizer)
             if states:
                 self.report.see({"states": states})
-        self.report.content["rates"].append(self.fence.measure(record.RATE, self._rates.end, self._optimizer))
+        self.report.content["rates"].append(self.fence.measure(RATE, self._rates.end, self._optimizer))
         self._skipped += bool(getattr(self._optimizer, "step_was_skipped", False))
         if self.steps == self.job.steps:
             self._trained()
@@ -150,19 +149,19 @@ class Watch:
         if self.job.consumer == "command":
             return
         measure = self.fence.measure_together
-        least = measure(record.RATE, "trial", learning_rate.agreed, self.job, self._optimizer)
+        least = measure(RATE, "trial", learning_rate.agreed, self.job, self._optimizer)
         if least is not None:
             self.report.content["trial_rate"] = least
 
     def _count(self) -> None:
         """Count the collectives of the last step: by then every engine knows in which order it needs what."""
         if self._counter is not None and self.steps == self.job.steps - 1:
-            self.fence.measure(communication.COUNTER, self._counter.start, self._tensors)
+            self.fence.measure(COUNTER, self._counter.start, self._tensors)
 
     def _counted(self) -> None:
         if self._counter is not None and self.steps == self.job.steps:
-            self.fence.measure(communication.COUNTER, self._counter.stop)
-            collectives = self.fence.measure(communication.COUNTER, self._counter.collectives)
+            self.fence.measure(COUNTER, self._counter.stop)
+            collectives = self.fence.measure(COUNTER, self._counter.collectives)
             if collectives is not None:
                 self.report.content["collectives"] = collectives
 
@@ -174,7 +173,7 @@ class Watch:
             content["sums"] = after
         if after and self._before:
             content["changed"] = sum(1 for name, value in after.items() if self._before.get(name) != value)
-        content["momentum"] = measure(record.MOMENTS, "planned", checksums.momentum, self._engine, self._optimizer)
+        content["momentum"] = measure(MOMENTS, "planned", checksums.momentum, self._engine, self._optimizer)
         content["skipped_steps"] = self.fence.measure("skipped steps", self._skipped_steps, otherwise=self._skipped)
 
     def _skipped_steps(self) -> int:
@@ -183,7 +182,7 @@ class Watch:
     def _sums(self, occasion: str) -> dict[str, int]:
         """Checksums of the live parameters; empty where they cannot be read."""
         sums: dict[str, int] = self.fence.measure_together(
-            record.CHECKSUMS, occasion, checksums.live, self._engine, otherwise={}
+            CHECKSUMS, occasion, checksums.live, self._engine, otherwise={}
         )
         return sums
 
