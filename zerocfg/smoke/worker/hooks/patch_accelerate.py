@@ -6,7 +6,6 @@ rank ends: what the script does after its training is its own.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from ..model import join_deepspeed
 from ..readback.collect import DTYPES
 from . import redirect
 from .patch_torch import model_of
-from .session import current
+from .session import current, quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,24 +82,36 @@ def _init(original: Call) -> Call:
 def _prepare(original: Call) -> Call:
     @functools.wraps(original)
     def prepare(self: accelerate.Accelerator, *args: object, **named: object) -> object:
-        import torch
-
-        session = current()
-        if any(isinstance(one, torch.nn.Module) for one in args) and session.claim(LOOP):
-            session.watch.phase("init")
+        quietly(_begin, args)
         result = original(self, *args, **named)
-        if Seen.optimizer is None:
-            for one in result if isinstance(result, tuple) else (result,):
-                if isinstance(one, torch.nn.Module):
-                    Seen.engine = one
-                elif isinstance(one, torch.optim.Optimizer):
-                    Seen.optimizer = one
+        quietly(_take, result)
         if Seen.micro_batch is None:
-            with contextlib.suppress(Exception):  # nothing is watched yet, and no report is there to say it
-                Seen.micro_batch = _micro_batch(self, args)
+            Seen.micro_batch = quietly(_micro_batch, self, args)
         return result
 
     return prepare
+
+
+def _begin(given: tuple[object, ...]) -> None:
+    """A model is about to be prepared."""
+    import torch
+
+    session = current()
+    if any(isinstance(one, torch.nn.Module) for one in given) and session.claim(LOOP):
+        session.watch.phase("init")
+
+
+def _take(result: object) -> None:
+    """Keep the first engine and optimizer that were prepared."""
+    import torch
+
+    if Seen.optimizer is not None:
+        return
+    for one in result if isinstance(result, tuple) else (result,):
+        if isinstance(one, torch.nn.Module):
+            Seen.engine = one
+        elif isinstance(one, torch.optim.Optimizer):
+            Seen.optimizer = one
 
 
 def _micro_batch(accelerator: accelerate.Accelerator, prepared: tuple[object, ...]) -> int | None:
@@ -116,20 +127,29 @@ def _micro_batch(accelerator: accelerate.Accelerator, prepared: tuple[object, ..
 def _backward(original: Call) -> Call:
     @functools.wraps(original)
     def backward(self: accelerate.Accelerator, loss: torch.Tensor, **named: object) -> object:
-        session = current()
-        if (Seen.optimizer is None and not _deepspeed()) or not session.take(LOOP):
-            return original(self, loss, **named)
-        watch = session.watch
-        _ready()
-        watch.forward()
-        before = _engine_steps()
+        before = quietly(_before_backward)
         result = original(self, loss, **named)
-        watch.backward(loss)
-        if _engine_steps() > before:
-            _stepped()  # it steps by itself; the script's own call of `step` does nothing
+        if before is not None:
+            quietly(_after_backward, loss, before)
         return result
 
     return backward
+
+
+def _before_backward() -> int | None:
+    """The engine's own optimizer steps so far; None where another loop is watched."""
+    session = current()
+    if (Seen.optimizer is None and not _deepspeed()) or not session.take(LOOP):
+        return None
+    _ready()
+    session.watch.forward()
+    return _engine_steps()
+
+
+def _after_backward(loss: torch.Tensor, before: int) -> None:
+    current().watch.backward(loss)
+    if _engine_steps() > before:
+        _stepped()  # it steps by itself; the script's own call of `step` does nothing
 
 
 def _ready() -> None:
@@ -176,29 +196,31 @@ def _clip(original: Call) -> Call:
     def clip_grad_norm_(
         self: accelerate.Accelerator, parameters: object, max_norm: float, *args: object, **named: object
     ) -> object:
-        session = current()
-        # DeepSpeed clips by its own config, which is read from the engine.
-        if session.claim(LOOP) and not _deepspeed():
-            clipping = session.measure("gradient clipping", float, max_norm)
-            session.watch.report.see({"gradient_clipping": clipping})
+        quietly(_see_clipping, max_norm)
         return original(self, parameters, max_norm, *args, **named)
 
     return clip_grad_norm_
+
+
+def _see_clipping(max_norm: float) -> None:
+    session = current()
+    # DeepSpeed clips by its own config, which is read from the engine.
+    if session.claim(LOOP) and not _deepspeed():
+        session.watch.report.see({"gradient_clipping": float(max_norm)})
 
 
 def _step(original: Call) -> Call:
     @functools.wraps(original)
     def step(self: accelerate.optimizer.AcceleratedOptimizer, *args: object, **named: object) -> object:
         result = original(self, *args, **named)
-        mine = (
-            Seen.optimizer is not None
-            and self is Seen.optimizer
-            and not _deepspeed()
-            and self.gradient_state.sync_gradients
-        )
-        if mine and current().claim(LOOP):
-            _ready()
-            _stepped()
+        quietly(_after_step, self)
         return result
 
     return step
+
+
+def _after_step(optimizer: accelerate.optimizer.AcceleratedOptimizer) -> None:
+    mine = Seen.optimizer is not None and optimizer is Seen.optimizer and not _deepspeed()
+    if mine and optimizer.gradient_state.sync_gradients and current().claim(LOOP):
+        _ready()
+        _stepped()

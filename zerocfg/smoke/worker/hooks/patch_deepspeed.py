@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import redirect
-from .session import current
+from .session import current, quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,15 +31,10 @@ def patch_deepspeed(module: ModuleType) -> None:
 
     @functools.wraps(original)
     def initialize(*args: object, **named: object) -> object:
-        session = current()
-        mine = session.claim(LOOP)
-        if mine:
-            session.watch.phase("init")
+        mine = quietly(_begin, otherwise=False)
         result = original(*args, **named)
-        engine, optimizer = result[0], result[1]
-        if mine and Seen.engine is None and optimizer is not None:
-            Seen.engine = engine
-            session.watch.prepared(engine, optimizer)
+        if mine:
+            quietly(_ready, result)
         return result
 
     module.__dict__["initialize"] = initialize
@@ -57,18 +52,44 @@ def patch_monitors(module: ModuleType) -> None:
     module.__dict__["get_monitor_config"] = lambda *_, **__: module.DeepSpeedMonitorConfig()
 
 
+def _begin() -> bool:
+    """An engine is about to be made; whether it is the one that is watched."""
+    session = current()
+    mine = session.claim(LOOP)
+    if mine:
+        session.watch.phase("init")
+    return mine
+
+
+def _ready(result: Any) -> None:
+    engine, optimizer = result[0], result[1]
+    if Seen.engine is None and optimizer is not None:
+        Seen.engine = engine
+        current().watch.prepared(engine, optimizer)
+
+
 def _backward(original: Call) -> Call:
     @functools.wraps(original)
     def backward(self: deepspeed.DeepSpeedEngine, loss: torch.Tensor, *args: object, **named: object) -> object:
-        session = current()
-        if self is not Seen.engine or not session.claim(LOOP):
-            return original(self, loss, *args, **named)
-        session.watch.forward()
+        mine = quietly(_before_backward, self, otherwise=False)
         result = original(self, loss, *args, **named)
-        session.watch.backward(loss)
+        if mine:
+            quietly(_after_backward, loss)
         return result
 
     return backward
+
+
+def _before_backward(engine: deepspeed.DeepSpeedEngine) -> bool:
+    session = current()
+    if engine is not Seen.engine or not session.claim(LOOP):
+        return False
+    session.watch.forward()
+    return True
+
+
+def _after_backward(loss: torch.Tensor) -> None:
+    current().watch.backward(loss)
 
 
 def _step(original: Call) -> Call:
@@ -76,11 +97,16 @@ def _step(original: Call) -> Call:
     def step(self: deepspeed.DeepSpeedEngine, *args: object, **named: object) -> object:
         before = self.global_steps
         result = original(self, *args, **named)
-        session = current()
-        if Seen.engine is not None and self is Seen.engine and self.global_steps > before and session.claim(LOOP):
-            session.watch.step()
-            if session.enough:
-                session.leave()
+        if self.global_steps > before:
+            quietly(_after_step, self)
         return result
 
     return step
+
+
+def _after_step(engine: deepspeed.DeepSpeedEngine) -> None:
+    session = current()
+    if Seen.engine is not None and engine is Seen.engine and session.claim(LOOP):
+        session.watch.step()
+        if session.enough:
+            session.leave()

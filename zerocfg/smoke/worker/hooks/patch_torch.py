@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import compiling
-from .session import current
+from .session import current, quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,21 +51,39 @@ def patch_optimizer(module: ModuleType) -> None:
 def _backward(original: Call) -> Call:
     @functools.wraps(original)
     def backward(self: torch.Tensor, *args: object, **named: object) -> object:
-        session = current()
-        watched = session.free(LOOP) and self.numel() == 1
-        if watched and Seen.optimizer is not None:
-            session.watch.forward()
+        watched = quietly(_before_backward, self, otherwise=False)
         result = original(self, *args, **named)
-        if watched and Seen.optimizer is not None:
-            session.watch.backward(self)
-        elif watched:
-            Seen.losses.append(self.detach())
+        if watched:
+            quietly(_after_backward, self)
         return result
 
     return backward
 
 
+def _before_backward(loss: torch.Tensor) -> bool:
+    session = current()
+    watched = session.free(LOOP) and loss.numel() == 1
+    if watched and Seen.optimizer is not None:
+        session.watch.forward()
+    return watched
+
+
+def _after_backward(loss: torch.Tensor) -> None:
+    if Seen.optimizer is not None:
+        current().watch.backward(loss)
+    else:
+        Seen.losses.append(loss.detach())
+
+
 def _before(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    quietly(_before_step, optimizer)
+
+
+def _after(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    quietly(_after_step, optimizer)
+
+
+def _before_step(optimizer: torch.optim.Optimizer) -> None:
     session = current()
     if Seen.optimizer is not None or not session.claim(LOOP):
         return
@@ -80,7 +98,7 @@ def _before(optimizer: torch.optim.Optimizer, *_: object) -> None:
         session.watch.backward(loss)
 
 
-def _after(optimizer: torch.optim.Optimizer, *_: object) -> None:
+def _after_step(optimizer: torch.optim.Optimizer) -> None:
     session = current()
     if optimizer is Seen.optimizer and session.claim(LOOP):
         session.watch.step()

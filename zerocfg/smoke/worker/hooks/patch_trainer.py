@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from ..trainer import prepared
-from .session import current
+from .session import current, quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,12 +89,12 @@ def _train(original: Call) -> Call:
             # The checkpoint lies where the script thinks that it writes. It is only read.
             resume_from_checkpoint = get_last_checkpoint(session.places.origin(self.args.output_dir)) or True
         self.args.eval_on_start = False
-        _follow(self)
+        quietly(_follow, self)
         self.add_callback(_callback(self))
-        watch.phase("init")
+        quietly(watch.phase, "init")
         result = original(self, resume_from_checkpoint, *args, **named)
-        session.trained()
-        watch.phase("after training")
+        quietly(session.trained)
+        quietly(watch.phase, "after training")
         return result
 
     return train
@@ -112,14 +112,14 @@ def _follow(trainer: transformers.Trainer) -> None:
     def computed(*args: object, **named: object) -> object:
         loss = compute_loss(*args, **named)
         if trainer.model.training and not session.over:
-            watch.forward()
+            quietly(watch.forward)
         return loss
 
     @functools.wraps(training_step)
     def stepped(*args: object, **named: object) -> torch.Tensor:
         loss = training_step(*args, **named)
         if not session.over:
-            watch.backward(loss, trainer.args.gradient_accumulation_steps)
+            quietly(watch.backward, loss, trainer.args.gradient_accumulation_steps)
         return loss
 
     trainer.compute_loss, trainer.training_step = computed, stepped
@@ -135,13 +135,12 @@ def _callback(trainer: transformers.Trainer) -> transformers.TrainerCallback:
         def on_train_begin(
             self, args: object, state: object, control: transformers.TrainerControl, **_: object
         ) -> None:
-            if watch.steps:
-                return
-            prepared(watch, trainer)
+            if not watch.steps:
+                quietly(prepared, watch, trainer)
 
         def on_step_end(self, args: object, state: object, control: transformers.TrainerControl, **_: object) -> None:
             if not session.enough:
-                watch.step()
+                quietly(watch.step)
             control.should_training_stop = control.should_training_stop or session.enough
             control.should_evaluate = control.should_save = False
 
@@ -157,12 +156,12 @@ def _save_model(original: Call) -> Call:
         session = current()
         given = output_dir if output_dir is not None else self.args.output_dir
         folder = session.places.of(given)
-        session.redirected(session.places.origin(folder))
+        quietly(session.redirected, session.places.origin(folder))
         session.saving, outer = True, session.saving
         try:
             result = original(self, folder, _internal_call)
             if not _internal_call:
-                session.saved(folder, self.accelerator.unwrap_model(self.model))
+                quietly(session.saved, folder, self.accelerator.unwrap_model(self.model))
             return result
         finally:
             session.saving = outer

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .session import current
+from .session import current, quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ def _redirected(original: Call, name: str, position: int, read: bool) -> Call:
             if read and not Path(there).exists():
                 return original(*args, **named)
             if not read:
-                session.redirected(given)
+                quietly(session.redirected, given)
                 named.pop("push_to_hub", None)
                 if original.__qualname__ == "PreTrainedModel.save_pretrained" and session.over and not session.saving:
                     return _save(original, args, named, name, position, there)
@@ -120,7 +120,7 @@ def _save(original: Call, args: Words, named: Named, name: str, position: int, f
     try:
         args, named = _with(args, named, name, position, folder)
         result = original(*args, **named)
-        session.saved(folder, args[0])
+        quietly(session.saved, folder, args[0])
         return result
     finally:
         session.saving = False

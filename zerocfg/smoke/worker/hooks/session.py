@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import failure, group, releases, weights
+from .. import failure, fence, group, releases, weights
 from ..job import Job
 from ..report import Report
 from ..watch import Watch
@@ -237,6 +237,23 @@ def _end_soon() -> None:
 
 
 _sessions: list[Session] = []
+HOOKS = "hooks"
+"""The instrument: what is called around the user's own calls, and only watches."""
+
+
+def quietly(watch: Callable[..., Any], *arguments: Any, otherwise: Any = None) -> Any:
+    """What ``watch`` returns, else ``otherwise``: whatever breaks in it is no matter of the script's.
+
+    SystemExit passes: it ends the rank after its steps. Nothing is off for good here: what breaks in one call may still
+    stop the training in another.
+    """
+    try:
+        return watch(*arguments)
+    except Exception as error:
+        for session in _sessions:
+            if session.report is not None:
+                session.report.fence.instruments[HOOKS] = fence.reason(error)
+        return otherwise
 
 
 def current() -> Session:

@@ -1,0 +1,213 @@
+"""What watches a user's own training from inside never ends it: each function of the hooks raises, one at a time."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import multiprocessing
+import os
+import socket
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from zerocfg.smoke.worker.hooks import import_hook
+from zerocfg.smoke.worker.job import Job
+
+pytestmark = pytest.mark.libs
+
+HOOKS = ROOT / "zerocfg" / "smoke" / "worker" / "hooks"
+MODULES = ("patch_accelerate", "patch_deepspeed", "patch_torch", "patch_trainer", "session")
+STEPS, PLANNED = 2, 4
+"""After so many steps a rank ends; so many would be done without that."""
+PROTECT = {
+    "patch_trainer:_quiet": "keeps a Trainer from services and the user's folders",
+    "patch_trainer:Few": "keeps an evaluation short",
+    "session:Places": "where the user's files are written instead",
+    "session:quietly": "the fence of the hooks",
+    "session:current": "there is no hook without it",
+    "session:Session.__init__": "as session:current",
+    "session:Session.active": "whether files are redirected",
+    "session:Session.leave": "ends a rank; what breaks in it leaves the training on",
+    "session:_end_soon": "ends a rank that does not end",
+}
+"""What does not watch, but protects the user's files or ends the rank, and what the others are called through."""
+
+
+@cache
+def functions() -> tuple[str, ...]:
+    """The functions that watch: not those that patch a library while it is imported, which get its ``original``."""
+    found = []
+    for name in MODULES:
+        for node in ast.parse((HOOKS / f"{name}.py").read_text(encoding="utf-8")).body:
+            inside = node.body if isinstance(node, ast.ClassDef) else [node]
+            above = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+            for one in inside:
+                if isinstance(one, ast.FunctionDef) and not one.name.startswith("patch_"):
+                    if "original" not in [argument.arg for argument in one.args.args]:
+                        found.append(f"{name}:{above}{one.name}")
+    return tuple(place for place in found if not place.startswith(tuple(PROTECT)))
+
+
+def by_torch(steps: int) -> int:
+    import torch
+
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return steps
+
+
+def by_accelerate(steps: int) -> int:
+    import torch
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    model = torch.nn.Linear(4, 1)
+    loader = torch.utils.data.DataLoader(torch.ones(2 * steps, 4), batch_size=2)
+    model, optimizer, loader = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), loader)
+    for batch in loader:
+        accelerator.backward(model(batch).sum())
+        accelerator.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    return steps
+
+
+def by_deepspeed(steps: int) -> int:
+    import deepspeed
+    import torch
+
+    model = torch.nn.Linear(4, 1)
+    config = {"train_micro_batch_size_per_gpu": 2}
+    engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), config=config)
+    for _ in range(steps):
+        engine.backward(engine(torch.ones(2, 4)).sum())
+        engine.step()
+    return steps
+
+
+def by_trainer(steps: int) -> int:
+    import tempfile
+
+    import torch
+    import transformers
+
+    config = transformers.LlamaConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, vocab_size=16,
+                                      num_attention_heads=2, num_key_value_heads=2)  # fmt: skip
+    row = {"input_ids": torch.arange(4), "labels": torch.arange(4)}
+    arguments = transformers.TrainingArguments(
+        tempfile.mkdtemp(), max_steps=steps, per_device_train_batch_size=1, use_cpu=True, report_to=[]
+    )
+    trainer = transformers.Trainer(transformers.LlamaForCausalLM(config), arguments, train_dataset=[row] * 8)
+    trainer.train()
+    trainer.save_model()
+    return int(trainer.state.global_step)
+
+
+LOOPS: dict[str, Callable[[int], int]] = {
+    "torch": by_torch, "accelerate": by_accelerate, "deepspeed": by_deepspeed, "Trainer": by_trainer,
+}  # fmt: skip
+
+
+def script(loop: str, folder: str, place: str | None, port: int, found: Any) -> None:
+    """A process of a command, with the loop as its script; how the script ended, and whether the function was called."""
+    path = Path(folder)
+    (path / "reports").mkdir()
+    (path / "written").mkdir()
+    values: dict[str, Any] = {
+        "model": {},
+        "arguments": {},
+        "sequence": 0,
+        "deepspeed_config": None,
+        "by_accelerate": False,
+    }
+    job = Job(str(path / "reports"), str(path / "written"), "command", device="cpu", steps=STEPS, **values)
+    job.write(path / "job.json")
+    os.environ.update({import_hook.JOB: str(path / "job.json"), import_hook.REPORTS: str(path / "reports")})
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    os.environ.update(DS_ACCELERATOR="cpu", TMPDIR=folder)
+    os.chdir(folder)
+    for name in ("accelerate", "deepspeed", "transformers"):
+        importlib.import_module(name)
+    import transformers
+
+    assert transformers.Trainer
+    for name, (module, function) in import_hook.PATCHES.items():
+        if name in sys.modules:
+            import_hook._late(module, function)(sys.modules[name])
+    called: list[int] = []
+    if place is not None:
+        _break(place, called)
+    ended: Any = None
+    try:
+        ended = LOOPS[loop](PLANNED)
+    except BaseException as error:
+        ended = f"{type(error).__name__}: {error}"
+    report = path / "reports" / "rank0.json"
+    content = json.loads(report.read_text()) if report.exists() else {}
+    found.put((ended, bool(called), content))
+
+
+def _break(place: str, called: list[int]) -> None:
+    name, _, path = place.partition(":")
+    module: Any = importlib.import_module(f"zerocfg.smoke.worker.hooks.{name}")
+    *above, last = path.split(".")
+    owner = module
+    for one in above:
+        owner = getattr(owner, one)
+    original = vars(owner)[last]
+
+    def broken(*_: object, **__: object) -> None:
+        called.append(1)
+        raise RuntimeError(f"broken for a test: {place}")
+
+    setattr(owner, last, property(broken) if isinstance(original, property) else broken)
+
+
+def run(loop: str, folder: Path, place: str | None) -> tuple[Any, bool, dict[str, Any]]:
+    folder.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("fork")
+    found: Any = context.Queue()
+    process = context.Process(target=script, args=(loop, str(folder), place, port, found), daemon=True)
+    process.start()
+    try:
+        result: tuple[Any, bool, dict[str, Any]] = found.get(timeout=120)
+    finally:
+        process.kill()
+        process.join()
+    return result
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_loop_that_is_watched_is_stopped(loop: str, tmp_path: Path) -> None:
+    """What the others are compared with: the loop is found, read back, counted and ended."""
+    ended, _, content = run(loop, tmp_path / "run", None)
+    assert ended == (STEPS if loop == "Trainer" else "SystemExit: 0")
+    assert len(content["step_seconds"]) == STEPS and content["command"]["loop"] == loop
+    assert "hooks" not in content["instruments"] and not any(content["instruments"].values()), content["instruments"]
+
+
+@pytest.mark.parametrize("place", functions())
+def test_a_hook_that_breaks_leaves_the_training_alone(place: str, tmp_path: Path) -> None:
+    """It is stopped after the steps of the job, or goes on to its own end, as without us."""
+    own = {"patch_accelerate": ("accelerate",), "patch_deepspeed": ("deepspeed",), "patch_torch": ("torch",),
+           "patch_trainer": ("Trainer",)}  # fmt: skip
+    called = False
+    for loop in own.get(place.partition(":")[0], tuple(LOOPS)):
+        ended, was_called, _ = run(loop, tmp_path / loop, place)
+        called = called or was_called
+        assert ended in ("SystemExit: 0", STEPS, PLANNED), f"{place} ends the loop of {loop}: {ended}"
+    assert called, f"no loop calls {place}"
