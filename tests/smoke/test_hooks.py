@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import atexit
 import importlib
 import json
 import multiprocessing
@@ -28,6 +29,7 @@ STEPS, PLANNED = 2, 4
 """After so many steps a rank ends; so many would be done without that."""
 PROTECT = {
     "patch_trainer:_quiet": "keeps a Trainer from services and the user's folders",
+    "patch_trainer:_callback": "makes the callback that stops a Trainer; what that calls is behind the fence",
     "patch_trainer:Few": "keeps an evaluation short",
     "session:Places": "where the user's files are written instead",
     "session:quietly": "the fence of the hooks",
@@ -36,6 +38,8 @@ PROTECT = {
     "session:Session.active": "whether files are redirected",
     "session:Session.leave": "ends a rank; what breaks in it leaves the training on",
     "session:_end_soon": "ends a rank that does not end",
+    "patch_torch:_before": "torch keeps the function itself; what it calls is behind the fence",
+    "patch_torch:_after": "as patch_torch:_before",
 }
 """What does not watch, but protects the user's files or ends the rank, and what the others are called through."""
 
@@ -49,9 +53,10 @@ def functions() -> tuple[str, ...]:
             inside = node.body if isinstance(node, ast.ClassDef) else [node]
             above = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
             for one in inside:
-                if isinstance(one, ast.FunctionDef) and not one.name.startswith("patch_"):
-                    if "original" not in [argument.arg for argument in one.args.args]:
-                        found.append(f"{name}:{above}{one.name}")
+                if not isinstance(one, ast.FunctionDef) or one.name.startswith("patch_"):
+                    continue
+                if "original" not in [argument.arg for argument in one.args.args]:
+                    found.append(f"{name}:{above}{one.name}")
     return tuple(place for place in found if not place.startswith(tuple(PROTECT)))
 
 
@@ -114,13 +119,30 @@ def by_trainer(steps: int) -> int:
     return int(trainer.state.global_step)
 
 
+def failing(steps: int) -> int:
+    raise ValueError("the script's own error")
+
+
+ALONE = "no rank"
+"""A process that no launcher made a rank."""
 LOOPS: dict[str, Callable[[int], int]] = {
     "torch": by_torch, "accelerate": by_accelerate, "deepspeed": by_deepspeed, "Trainer": by_trainer,
+    "failing": failing, ALONE: by_torch,
 }  # fmt: skip
+OWN = {
+    "torch": ("SystemExit: 0", PLANNED),
+    "accelerate": ("SystemExit: 0", PLANNED),
+    "deepspeed": ("SystemExit: 0", PLANNED),
+    "Trainer": (STEPS, PLANNED),
+    ALONE: ("SystemExit: 0", PLANNED),
+    "failing": ("ValueError: the script's own error",),
+}
+"""How each of them ends: stopped after the steps of the job, or by itself."""
 
 
 def script(loop: str, folder: str, place: str | None, port: int, found: Any) -> None:
-    """A process of a command, with the loop as its script; how the script ended, and whether the function was called."""
+    """A process of a command whose script is the loop: how it ended, and whether the function was called."""
+    atexit._clear()  # what the forked process would do at its end is not the child's
     path = Path(folder)
     (path / "reports").mkdir()
     (path / "written").mkdir()
@@ -135,13 +157,10 @@ def script(loop: str, folder: str, place: str | None, port: int, found: Any) -> 
     job.write(path / "job.json")
     os.environ.update({import_hook.JOB: str(path / "job.json"), import_hook.REPORTS: str(path / "reports")})
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    if loop == ALONE:
+        del os.environ["RANK"]
     os.environ.update(DS_ACCELERATOR="cpu", TMPDIR=folder)
     os.chdir(folder)
-    for name in ("accelerate", "deepspeed", "transformers"):
-        importlib.import_module(name)
-    import transformers
-
-    assert transformers.Trainer
     for name, (module, function) in import_hook.PATCHES.items():
         if name in sys.modules:
             import_hook._late(module, function)(sys.modules[name])
@@ -150,9 +169,13 @@ def script(loop: str, folder: str, place: str | None, port: int, found: Any) -> 
         _break(place, called)
     ended: Any = None
     try:
+        import_hook.enlist()
         ended = LOOPS[loop](PLANNED)
     except BaseException as error:
         ended = f"{type(error).__name__}: {error}"
+        if not isinstance(error, SystemExit):
+            sys.excepthook(type(error), error, None)
+    atexit._run_exitfuncs()
     report = path / "reports" / "rank0.json"
     content = json.loads(report.read_text()) if report.exists() else {}
     found.put((ended, bool(called), content))
@@ -174,6 +197,13 @@ def _break(place: str, called: list[int]) -> None:
     setattr(owner, last, property(broken) if isinstance(original, property) else broken)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def libraries() -> None:
+    """Imported once, before the forks; each of them patches its own copy."""
+    for name in ("accelerate", "deepspeed", "transformers", "transformers.trainer"):
+        importlib.import_module(name)
+
+
 def run(loop: str, folder: Path, place: str | None) -> tuple[Any, bool, dict[str, Any]]:
     folder.mkdir()
     with socket.socket() as free:
@@ -184,19 +214,24 @@ def run(loop: str, folder: Path, place: str | None) -> tuple[Any, bool, dict[str
     process = context.Process(target=script, args=(loop, str(folder), place, port, found), daemon=True)
     process.start()
     try:
-        result: tuple[Any, bool, dict[str, Any]] = found.get(timeout=120)
+        result: tuple[Any, bool, dict[str, Any]] = found.get(timeout=40)
     finally:
         process.kill()
         process.join()
     return result
 
 
-@pytest.mark.parametrize("loop", LOOPS)
+def test_an_error_of_the_script_is_reported(tmp_path: Path) -> None:
+    ended, _, content = run("failing", tmp_path / "run", None)
+    assert [ended] == list(OWN["failing"]) and content["error"]["text"] == "the script's own error"
+
+
+@pytest.mark.parametrize("loop", [loop for loop in LOOPS if loop != "failing"])
 def test_a_loop_that_is_watched_is_stopped(loop: str, tmp_path: Path) -> None:
     """What the others are compared with: the loop is found, read back, counted and ended."""
     ended, _, content = run(loop, tmp_path / "run", None)
-    assert ended == (STEPS if loop == "Trainer" else "SystemExit: 0")
-    assert len(content["step_seconds"]) == STEPS and content["command"]["loop"] == loop
+    assert ended == OWN[loop][0] and content["done"]
+    assert len(content["step_seconds"]) == STEPS and content["command"]["loop"] == ("torch" if loop == ALONE else loop)
     assert "hooks" not in content["instruments"] and not any(content["instruments"].values()), content["instruments"]
 
 
@@ -209,5 +244,5 @@ def test_a_hook_that_breaks_leaves_the_training_alone(place: str, tmp_path: Path
     for loop in own.get(place.partition(":")[0], tuple(LOOPS)):
         ended, was_called, _ = run(loop, tmp_path / loop, place)
         called = called or was_called
-        assert ended in ("SystemExit: 0", STEPS, PLANNED), f"{place} ends the loop of {loop}: {ended}"
+        assert ended in OWN[loop], f"{place} ends the loop of {loop}: {ended}"
     assert called, f"no loop calls {place}"

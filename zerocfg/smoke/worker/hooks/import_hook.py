@@ -105,6 +105,11 @@ def install() -> None:
     sys.meta_path.insert(0, Finder({name: _late(*place) for name, place in PATCHES.items()}))
     audit = importlib.import_module(".audit", __package__)
     audit.report_reads(os.environ[REPORTS])
+    enlist()
+
+
+def enlist() -> None:
+    """A process that the launcher made a rank reports from its first line on."""
     if "RANK" in os.environ:
         session = importlib.import_module(".session", __package__)
-        session.current().enlist()
+        session.quietly(session.current().enlist)

@@ -186,7 +186,7 @@ def _engine_steps() -> int:
 
 def _stepped() -> None:
     session = current()
-    session.watch.step()
+    session.step()
     if session.enough:
         session.leave()
 

@@ -107,6 +107,6 @@ def _step(original: Call) -> Call:
 def _after_step(engine: deepspeed.DeepSpeedEngine) -> None:
     session = current()
     if Seen.engine is not None and engine is Seen.engine and session.claim(LOOP):
-        session.watch.step()
+        session.step()
         if session.enough:
             session.leave()

@@ -101,7 +101,7 @@ def _before_step(optimizer: torch.optim.Optimizer) -> None:
 def _after_step(optimizer: torch.optim.Optimizer) -> None:
     session = current()
     if optimizer is Seen.optimizer and session.claim(LOOP):
-        session.watch.step()
+        session.step()
         if session.enough:
             session.leave()
 

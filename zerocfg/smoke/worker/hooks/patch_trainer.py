@@ -64,7 +64,7 @@ def patch_trainer(module: ModuleType) -> None:
 def _init(original: Call) -> Call:
     @functools.wraps(original)
     def __init__(self: transformers.Trainer, *args: object, **named: object) -> None:  # noqa: N807
-        current().claim("Trainer")
+        quietly(current().claim, "Trainer")
         arguments = named.get("args") or (args[1] if len(args) > 1 else None)
         if arguments is not None:
             _quiet(arguments)  # they may have been changed since
@@ -82,7 +82,7 @@ def _train(original: Call) -> Call:
         self: transformers.Trainer, resume_from_checkpoint: object = None, *args: object, **named: object
     ) -> object:
         session = current()
-        watch = session.become("Trainer")
+        quietly(session.become, "Trainer")
         if resume_from_checkpoint is True:
             from transformers.trainer_utils import get_last_checkpoint
 
@@ -91,19 +91,22 @@ def _train(original: Call) -> Call:
         self.args.eval_on_start = False
         quietly(_follow, self)
         self.add_callback(_callback(self))
-        quietly(watch.phase, "init")
+        quietly(_phase, "init")
         result = original(self, resume_from_checkpoint, *args, **named)
         quietly(session.trained)
-        quietly(watch.phase, "after training")
+        quietly(_phase, "after training")
         return result
 
     return train
 
 
+def _phase(name: str) -> None:
+    current().watch.phase(name)
+
+
 def _follow(trainer: transformers.Trainer) -> None:
     """Report each forward and backward pass to the watch, also those of a subclass's own methods."""
     session = current()
-    watch = session.watch
     if session.over or "training_step" in vars(trainer):
         return  # trains again
     compute_loss, training_step = trainer.compute_loss, trainer.training_step
@@ -112,42 +115,67 @@ def _follow(trainer: transformers.Trainer) -> None:
     def computed(*args: object, **named: object) -> object:
         loss = compute_loss(*args, **named)
         if trainer.model.training and not session.over:
-            quietly(watch.forward)
+            quietly(_forward)
         return loss
 
     @functools.wraps(training_step)
     def stepped(*args: object, **named: object) -> torch.Tensor:
         loss = training_step(*args, **named)
         if not session.over:
-            quietly(watch.backward, loss, trainer.args.gradient_accumulation_steps)
+            quietly(_backward, loss, trainer.args.gradient_accumulation_steps)
         return loss
 
     trainer.compute_loss, trainer.training_step = computed, stepped
 
 
+def _forward() -> None:
+    current().watch.forward()
+
+
+def _backward(loss: torch.Tensor, accumulation: int) -> None:
+    current().watch.backward(loss, accumulation)
+
+
+def _begin(trainer: transformers.Trainer) -> None:
+    watch = current().watch
+    if not watch.steps:
+        prepared(watch, trainer)
+
+
+def _step() -> None:
+    session = current()
+    if not session.enough:
+        session.step()
+
+
 def _callback(trainer: transformers.Trainer) -> transformers.TrainerCallback:
     import transformers
 
-    session = current()
-    watch = session.watch
+    class Steps(transformers.TrainerCallback):  # type: ignore[misc]
+        """Stops the training after the steps of the job. They are counted here too: a watch that broke counts none."""
 
-    class Told(transformers.TrainerCallback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.left = current().job.steps
+
         def on_train_begin(
             self, args: object, state: object, control: transformers.TrainerControl, **_: object
         ) -> None:
-            if not watch.steps:
-                quietly(prepared, watch, trainer)
+            quietly(_begin, trainer)
 
         def on_step_end(self, args: object, state: object, control: transformers.TrainerControl, **_: object) -> None:
-            if not session.enough:
-                quietly(watch.step)
-            control.should_training_stop = control.should_training_stop or session.enough
+            quietly(_step)
+            self.left -= 1
+            control.should_training_stop = control.should_training_stop or self.left <= 0 or quietly(_enough)
             control.should_evaluate = control.should_save = False
 
         def on_epoch_end(self, args: object, state: object, control: transformers.TrainerControl, **_: object) -> None:
             control.should_evaluate = control.should_save = False
 
-    return Told()
+    return Steps()
+
+
+def _enough() -> bool:
+    return current().enough
 
 
 def _save_model(original: Call) -> Call:

@@ -61,6 +61,7 @@ class Session:
         self.over = False
         self._owner = ""
         self._watch: Watch | None = None
+        self._steps = 0
         self.report: Report | None = None
         self._leaving = False
 
@@ -70,7 +71,7 @@ class Session:
         return bool(self._owner) or "RANK" in os.environ
 
     def enlist(self) -> None:
-        """Called when the launcher made this process a rank; its children find its report and write none."""
+        """Begin the report of a process that the launcher made a rank; its children find it and write none."""
         folder = Path(self.job.reports)
         if not (folder / f"rank{os.environ['RANK']}.json").exists():
             self._begin(folder)
@@ -87,13 +88,11 @@ class Session:
             self._owner = owner
         return self._owner == owner
 
-    def become(self, owner: str) -> Watch:
+    def become(self, owner: str) -> None:
         """``owner`` trains now, whatever was prepared before."""
-        self._owner = owner
-        if self.loop is not None:
-            self.loop = owner
+        self._owner = self.loop = owner
+        if self._watch is not None:
             self._record({"loop": owner})
-        return self.watch
 
     def free(self, owner: str) -> bool:
         """Whether ``owner`` is the loop that is watched, or may become it."""
@@ -114,7 +113,12 @@ class Session:
     @property
     def enough(self) -> bool:
         """Whether the optimizer steps are done."""
-        return self._watch is not None and self._watch.steps >= self.job.steps
+        return self._steps >= self.job.steps
+
+    def step(self) -> None:
+        """An optimizer step of the watched training is done; it counts for `enough` even if the watch breaks."""
+        self._steps += 1
+        quietly(lambda: self.watch.step())
 
     def redirected(self, path: str | os.PathLike[str]) -> None:
         """Record a path that was redirected."""
@@ -162,13 +166,11 @@ class Session:
         if self._leaving:
             os._exit(0)
         self._leaving = True
-        self.trained()
-        self._record({"left": True})
-        group.barrier()
+        quietly(self.trained)
+        quietly(lambda: self._record({"left": True}))
+        quietly(group.barrier)
         threading.Thread(target=_end_soon, daemon=True).start()
-        assert self.report is not None
-        self.report.content["done"] = True
-        self.report.phase("done")
+        quietly(self._done)
         raise SystemExit(0)
 
     def _folder(self) -> Path:
@@ -187,11 +189,11 @@ class Session:
         report.content["versions"] = report.fence.measure("versions", releases.installed_versions, otherwise={})
         ranks = int(os.environ.get("WORLD_SIZE", "1"))
         self._record({"loop": None, "world_size": ranks, "program": sys.argv[:1]})
-        atexit.register(self._end, os.getpid())
+        atexit.register(quietly, self._end, os.getpid())
         previous = sys.excepthook
 
         def failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-            self._fail(error)
+            quietly(self._fail, error)
             previous(kind, error, trace)
 
         sys.excepthook = failed
@@ -216,8 +218,12 @@ class Session:
 
     def _end(self, process: int) -> None:
         if self.report is not None and os.getpid() == process and "error" not in self.report.content:
-            self.report.content["done"] = True
-            self.report.phase("done")
+            self._done()
+
+    def _done(self) -> None:
+        assert self.report is not None
+        self.report.content["done"] = True
+        self.report.phase("done")
 
 
 def _read_weights(folder: Path, model: transformers.PreTrainedModel, sums: dict[str, int] | None) -> Weights:
