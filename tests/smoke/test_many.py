@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from zerocfg.cli.commands.smoke import command
 from zerocfg.smoke import many
 from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.launch import warm
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.model.certificate import Check
 from zerocfg.smoke.model.error import SmokeError
@@ -166,3 +168,20 @@ def test_text_of_several(out: Path, played: dict[str, Any]) -> None:
     assert result.output.splitlines()[-3].split() == ["run", "verdict", "seconds"]
     one = CliRunner().invoke(command, [str(out / "c")])
     assert "verdict" not in one.output
+
+
+@pytest.mark.parametrize(("line", "shared"), [(None, True), ("python train.py", False)])
+def test_a_single_run_shares_its_imports_too(
+    line: str | None, shared: bool, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its launcher and its ranks; a command of the user's own starts its own processes."""
+    active: list[bool] = []
+
+    def smoke(*_: object) -> Verdict:
+        active.append(bool(warm._active) or warm.is_warm(sys.executable))
+        raise SmokeError("not tried")
+
+    monkeypatch.setattr(many, "smoke", smoke)
+    monkeypatch.setattr(sys, "executable", str(out / "python"))
+    many.run_all([out / "a"], Options(command=line), lambda _: None)
+    assert active == [shared] and not warm._active

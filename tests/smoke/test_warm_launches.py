@@ -265,3 +265,36 @@ def test_the_libraries_are_imported_without_a_driver_of_cuda(tmp_path: Path) -> 
         start = time.monotonic()
         assert forked(launch(tmp_path / "two", code))
     assert time.monotonic() - start < 10
+
+
+IN_FORK = """
+import json, sys
+from pathlib import Path
+forked = "fakelib" in sys.modules
+content = {"rank": 0, "pid": 1, "phase": "done", "done": not forked, "fake": forked}
+if forked:
+    content["error"] = {"type": "RuntimeError", "text": "TEXT", "time": 1.0, "traceback": ["RuntimeError: TEXT"]}
+(Path("reports") / "rank0.json").write_text(json.dumps(content))
+sys.exit(int(forked))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [
+        (
+            "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing",
+            True,
+        ),
+        ("CUDA error: initialization error", True),
+        ("CUDA error: invalid device ordinal", False),
+    ],
+)
+def test_cuda_that_does_not_work_in_forks(text: str, again: bool, imports: Path, tmp_path: Path) -> None:
+    """Then the launch is made again by a fresh process, and so are those that follow; other errors are the run's."""
+    said: list[str] = []
+    with warm.shared_imports():
+        outcome = launch(tmp_path / "one", IN_FORK.replace("TEXT", text), said)
+        assert (outcome.failure is None) is again
+        assert forked(launch(tmp_path / "two", said=said)) is not again
+    assert ("fresh processes for each launch: CUDA could not be used in a forked process" in said) is again

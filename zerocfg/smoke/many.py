@@ -93,8 +93,8 @@ def run_all(
     """
     results: list[Result] = []
     taken: Counter[str] = Counter()
-    several = len(runs) > 1 and options.command is None
-    with warm.shared_imports() if several else contextlib.nullcontext():
+    # Of one run too, whose launcher and ranks would each import the libraries.
+    with warm.shared_imports() if options.command is None else contextlib.nullcontext():
         for number, path in enumerate(runs, 1):
             own, tell = options, progress
             if len(runs) > 1:

@@ -127,7 +127,9 @@ def run(
         started = "the command" if own else "the launcher"
         outcome = _Run(prepared, folder, ranks, limit, stop, progress, nodes, started).play(whole, place or folder)
         outcome.cleared = cleared
-        if own or outcome.failure is None or outcome.interrupted or not warm.lost(prepared):
+        if own or outcome.failure is None or outcome.interrupted:
+            return outcome
+        if not warm.is_to_blame(prepared, [outcome.failure, *outcome.detail]):
             return outcome
         shutil.rmtree(folder / "reports")
         return run(elsewhere(command), folder, ranks, device, limit, progress, variables, place, nodes)

@@ -1,4 +1,4 @@
-"""One import of the libraries for several launches: launchers and ranks are forked from a process that did it.
+"""One import of the libraries for all launches of a command: launchers and ranks are forked from a process that did it.
 
 Within `shared_imports` `process.run` starts its launcher by an executable that stands for Python (`zygote_process`). A
 launcher that runs by it starts its ranks by it. Every program runs as from any Python: a process of its own, with the
@@ -22,7 +22,7 @@ from zerocfg.smoke.launch.warm import zygote_process
 from zerocfg.smoke.model.error import SmokeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     Progress = Callable[[str], None]
 
@@ -32,6 +32,9 @@ GRACE = 5.0
 """Seconds between the request to end and the kill."""
 LOST = "lost"
 """File in the zygote's folder: it ended, or hung, while it ran a program. Written by `interpreter.py`."""
+OF_FORKS = ("in forked subprocess", "CUDA error: initialization error")
+"""Words of torch and of CUDA where a process was forked from one that had initialised CUDA: `zygote.initialised_cuda`
+looks for that before, as far as it can."""
 NVML = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 """Has torch count cards without CUDA's driver, which a forked process could not use."""
 
@@ -140,6 +143,14 @@ def prepare(
     return [str(imports.executable), *command[1:]], environment
 
 
-def lost(command: list[str]) -> bool:
-    """Whether the zygote that ran this command was lost meanwhile, so that the result of the launch means nothing."""
-    return bool(_active) and command[0] == str(_active[-1].executable) and (_active[-1].folder / LOST).exists()
+def is_to_blame(command: list[str], failure: Iterable[str]) -> bool:
+    """Whether a launch failed by being forked, so that its result means nothing: the zygote was lost meanwhile, or the
+    lines of the ``failure`` say that CUDA does not work in a forked process. Later launches take fresh processes.
+    """
+    if not _active or command[0] != str(_active[-1].executable):
+        return False
+    imports = _active[-1]
+    if any(words in line for line in failure for words in OF_FORKS):
+        imports.refusal = imports.refusal or "CUDA could not be used in a forked process"
+        return True
+    return (imports.folder / LOST).exists()
