@@ -25,6 +25,7 @@ PAGE = ROOT / "docs" / "smoke-instruments.md"
 NO_INSTRUMENTS = {
     "__init__": "the package",
     "__main__": "starts the training",
+    "baseline": "what the trainings that follow are compared with",
     "fence": "the fence itself",
     "fsdp_on_cpu": "makes accelerate shard on a processor: what the run is, not what is seen of it",
     "group": "the collectives that measurements call behind a vote",

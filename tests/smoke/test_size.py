@@ -43,6 +43,27 @@ PLENTY = Room(1000 * GIB, 1000 * GIB, 1000 * GIB, 1e6)
             },
         ),
         (
+            Work(copied=True),
+            False,
+            {
+                "weights and engine": 6.0,
+                "training": 4.5,
+                "saving": 6.4,
+                "reading back": 6.0,
+                "trainings of a narrow copy": 8.0,
+            },
+        ),
+        (
+            Work(saves=False, resumes=False, copied=True),
+            False,
+            {"weights and engine": 6.0, "training": 4.5, "trainings of a narrow copy": 4.0},
+        ),
+        (
+            Work(saves=False, resumes=False, compares=False, copied=True),
+            False,
+            {"weights and engine": 6.0, "training": 4.5},
+        ),
+        (
             Work(5, saves=False, resumes=False, compares=False, on_host=True),
             False,
             {"weights and engine": 6.0, "training": 40.0},
@@ -55,11 +76,32 @@ def test_seconds_of_a_billion_parameters(work: Work, in_memory: bool, parts: dic
 
 @pytest.mark.parametrize(
     ("work", "size"),
-    [(Work.of(("train",), saves=False), 0), (Work.of(("train",)), 4), (Work(), 22), (Work(resumes=False), 4)],
+    [
+        (Work.of(("train",), saves=False), 0),
+        (Work.of(("train",)), 4),
+        (Work(), 22),
+        (Work(resumes=False), 4),
+        (Work(copied=True), 4),
+    ],
 )
 def test_bytes_of_files(work: Work, size: int) -> None:
     """Fp32 weights take 4; a checkpoint 2 + 4 + 8, and the whole weights once more."""
     assert work.file_bytes == size
+
+
+@pytest.mark.parametrize(
+    ("work", "parameters", "needed"),
+    [
+        (Work(), 130_200_000, False),  # 76.8 ns each
+        (Work(), 130_300_000, True),
+        (Work(copied=True), 130_300_000, True),
+        (Work(resumes=False), 740_000_000, False),  # 13.5 ns each
+        (Work(resumes=False), 741_000_000, True),
+        (Work(resumes=False, compares=False), 10**12, False),
+    ],
+)
+def test_large_models_are_compared_by_a_copy(work: Work, parameters: int, needed: bool) -> None:
+    assert work.needs_copy(parameters) is needed
 
 
 def test_what_is_only_trained_takes_a_tenth_of_the_seconds() -> None:

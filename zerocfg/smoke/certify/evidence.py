@@ -98,7 +98,8 @@ def _proven(verdict: Verdict) -> list[str]:
         loaded = ", and from_pretrained loads them" if "loaded by from_pretrained" in held else ""
         found.append(f"saved weights are complete{values} ({held['saved parameters'].seen}){loaded}")
     if "resumes from a checkpoint" in held:
-        found.append("a checkpoint resumes with the same next loss")
+        of_copy = " in a narrow copy" if reduced.copy is not None else ""
+        found.append(f"a checkpoint resumes with the same next loss{of_copy}")
     return found + _held_memory(verdict)
 
 
@@ -149,6 +150,8 @@ def _not_proven(verdict: Verdict) -> list[str]:
         found.append(f"that the model runs at full size: a small one of the same architecture did{layers}")
     elif reduced.layers:
         found.append(f"that {reduced.layers[0]} layers run: {reduced.layers[1]} did")
+    if reduced.copy is not None:
+        found.append("that the model itself resumes and trains as under ZeRO-0: a narrow copy of it did, in less time")
     found += _memory(verdict)
     length, _ = sequence_of(run)
     if length is not None and length != reduced.sequence:

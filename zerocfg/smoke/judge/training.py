@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.smoke.judge import instruments
 from zerocfg.smoke.model.certificate import CHANGE, STEPS, Check
-from zerocfg.smoke.worker.report_schema import ABSENT, CHECKSUMS, LOSS, RATE
+from zerocfg.smoke.worker.report_schema import ABSENT, CHECKSUMS, LOSS, NARROW, RATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +46,11 @@ class _Course:
     @classmethod
     def of(cls, report: RankReport | Part) -> _Course:
         return cls(report.get("losses") or [], report.get("rates") or [], report.get("momentum"))
+
+    @classmethod
+    def compared(cls, report: RankReport) -> _Course:
+        """That with which the parts are compared: the planned training, or that of a narrow copy."""
+        return cls.of(report.get("parts", {}).get(NARROW) or report)
 
 
 def check(reports: list[RankReport], steps: int, cut: str | None = None) -> list[Check]:
@@ -175,12 +180,12 @@ def _reference(reports: list[RankReport], cut: str | None) -> list[Check]:
     if missing is not None:
         skipped = missing["state"] == "skipped"  # and it says so
         return [Check(name, "-", _why(missing, cut) if skipped else f"not compared: {_why(missing, cut)}", None)]
-    pairs = [(_Course.of(report), _Course.of(part)) for report, part in zip(reports, parts, strict=True)]
+    pairs = [(_Course.compared(report), _Course.of(part)) for report, part in zip(reports, parts, strict=True)]
     half = reports[0]["seen"].get("dtype") == "fp16"
     # In fp16 the engines search their loss scales from different ends, and skip different steps meanwhile.
     upto = len(pairs[0][0].losses) // max(1, len(reports[0]["step_seconds"])) if half else None
     distance = max(_distance(ours.losses[:upto], others.losses[:upto]) for ours, others in pairs)
-    seen = f"{_percent(distance)} apart at most{' in step 1' if half else ''}"
+    seen = f"{_percent(distance)} apart at most{' in step 1' if half else ''}{_in_copy(reports)}"
     if distance > limit:
         ours, others = pairs[0]
         seen += f": {_losses(ours.losses)}, ZeRO-0 {_losses(others.losses)}"
@@ -210,7 +215,7 @@ def _resumes(reports: list[RankReport], cut: str | None) -> list[Check]:
         return [Check(name, "same next loss" if broken else "-", _why(missing, cut), False if broken else None)]
     wrong: list[str] = []
     for report, part in zip(reports, parts, strict=True):
-        ours, others = _Course.of(report), _Course.of(part)
+        ours, others = _Course.compared(report), _Course.of(part)
         if not others.losses:
             wrong.append("no step was done after the checkpoint")
             continue
@@ -223,9 +228,10 @@ def _resumes(reports: list[RankReport], cut: str | None) -> list[Check]:
         before, after = ours.momentum, others.momentum
         if before is not None and after is not None and _distance([before], [after]) > limit:
             wrong.append(f"the optimizer's states are others: norm {after:.4g}, without the break {before:.4g}")
-    planned = f"loss {reports[0]['losses'][-1]:.4g}"
-    again = [(report["losses"][: len(part.get("before", []))], part.get("before", []))
-             for report, part in zip(reports, parts, strict=True)]  # fmt: skip
+    compared = [_Course.compared(report).losses for report in reports]
+    planned = f"loss {compared[0][-1]:.4g}"
+    again = [(losses[: len(part.get("before", []))], part.get("before", []))
+             for losses, part in zip(compared, parts, strict=True)]  # fmt: skip
     if wrong and any(_distance(ours, others) > limit for ours, others in again):
         first, second = again[0]
         apart = f"the steps up to the checkpoint, done again, gave loss {_losses(second)} and not {_losses(first)}"
@@ -241,8 +247,13 @@ def _resumes(reports: list[RankReport], cut: str | None) -> list[Check]:
     else:
         differing = max(count for count in counts if count is not None)
         same = "same parameters" if not differing else f"{differing} of {parts[0]['of']} parameters by rounding apart"
-    behind = f"from step {parts[0]['from']}: loss {parts[0]['losses'][-1]:.4g}, {same}"
+    behind = f"from step {parts[0]['from']}: loss {parts[0]['losses'][-1]:.4g}, {same}{_in_copy(reports)}"
     return [Check(name, planned, behind, True)]
+
+
+def _in_copy(reports: list[RankReport]) -> str:
+    copy = reports[0].get("parts", {}).get(NARROW)
+    return f", in a narrow copy of {copy['parameters']:,} parameters" if copy and "parameters" in copy else ""
 
 
 def _parts(reports: list[RankReport], name: str) -> list[Part]:

@@ -74,6 +74,7 @@ def prepare(
         saves=saves,
         trainer=reduced.trainer,
         own=reduced.own,
+        narrow=reduced.copy,
     )
     job.write(scratch / "job.json")
     command = process.launcher(by_accelerate, reduced.ranks, process.free_port(), nodes)

@@ -96,7 +96,8 @@ class Reduced:
     takes at most by prediction, on a card. ``in_memory``: checkpoint and saved weights are kept in the host's memory
     while the run lasts. ``nodes``: machines that the ranks are spread over. ``trainer``: the class
     of TRL that trains, None where the consumer's own loop does; ``own``: those ``arguments``, by name, that only this
-    class has. ``no_trainer``: why a class of TRL that was meant does not train here.
+    class has. ``no_trainer``: why a class of TRL that was meant does not train here. ``copy``: a narrow copy of the
+    model, which is resumed and compared with ZeRO-0 in its place; None where the model itself is.
     """
 
     ranks: int
@@ -115,6 +116,7 @@ class Reduced:
     own: tuple[str, ...] = ()
     no_trainer: str = ""
     in_memory: bool = False
+    copy: dict[str, object] | None = None
 
     def has(self, *kinds: Kind) -> bool:
         """Whether one of these was changed."""

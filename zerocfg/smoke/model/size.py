@@ -33,8 +33,14 @@ IN_MEMORY = 1.0
 """The same in a file system in memory. Measured on a processor: 0.97 to 1.2."""
 READ = 1.0
 """Nanoseconds for a byte that is read again: from the page cache, or from memory. Measured on a processor."""
+COPIED = 10.0
+"""Seconds of resuming and comparing from which on a narrow copy does it: about 130 million parameters on a card."""
+COPY = 2.0
+"""Seconds of one training of a narrow copy. Measured on a processor: 1.3 to 1.6."""
 READ_BACK = 6.0
 """Nanoseconds a parameter to load saved weights and to compare checksums. Measured on a processor: 5.7."""
+
+RESUME, REFERENCE = "checkpoint and resume", "comparison with ZeRO-0"
 
 WHOLE_SHARE = 0.6
 """Share of the time limit that a whole model may take: other machines are slower than those that were measured."""
@@ -67,7 +73,7 @@ class Work:
 
     ``steps`` of the planned training. ``saves``: its weights are saved and read back. ``resumes``: the first steps are
     trained again up to a checkpoint, and the others from it. ``compares``: the same is trained under ZeRO-0.
-    ``on_host``: the optimizer works in the host's memory.
+    ``on_host``: the optimizer works in the host's memory. ``copied``: a narrow copy is resumed and compared instead.
     """
 
     steps: int = 3
@@ -75,6 +81,7 @@ class Work:
     resumes: bool = True
     compares: bool = True
     on_host: bool = False
+    copied: bool = False
 
     @classmethod
     def of(cls, parts: Collection[str], **more: bool) -> Work:
@@ -84,7 +91,7 @@ class Work:
     @property
     def file_bytes(self) -> int:
         """Bytes of files for a parameter."""
-        return WEIGHTS * self.saves + (CHECKPOINT + WEIGHTS) * self.resumes
+        return WEIGHTS * self.saves + (CHECKPOINT + WEIGHTS) * (self.resumes and not self.copied)
 
     def seconds(self, parameters: int, in_memory: bool = False) -> dict[str, float]:
         """Seconds of each part of the work, without `START`. ``in_memory``: where its files are."""
@@ -94,11 +101,19 @@ class Work:
         found = {"weights and engine": once, "training": self.steps * step}
         if self.saves:
             found |= {"saving": WEIGHTS * write, "reading back": READ_BACK}
-        if self.resumes:
-            found["checkpoint and resume"] = 2 * once + self.steps * step + (CHECKPOINT + WEIGHTS) * (write + READ)
-        if self.compares:
-            found["comparison with ZeRO-0"] = once + MADE + self.steps * STEP
-        return {name: parameters * each * NANO for name, each in found.items()}
+        if self.resumes and not self.copied:
+            found[RESUME] = 2 * once + self.steps * step + (CHECKPOINT + WEIGHTS) * (write + READ)
+        if self.compares and not self.copied:
+            found[REFERENCE] = once + MADE + self.steps * STEP
+        seconds = {name: parameters * each * NANO for name, each in found.items()}
+        if self.copied and (self.resumes or self.compares):
+            seconds["trainings of a narrow copy"] = (1 + 2 * self.resumes + self.compares) * COPY
+        return seconds
+
+    def needs_copy(self, parameters: int) -> bool:
+        """Whether resuming and comparing so many parameters would take longer than it is worth."""
+        parts = replace(self, copied=False).seconds(parameters)
+        return parts.get(RESUME, 0.0) + parts.get(REFERENCE, 0.0) > COPIED
 
 
 ALL = Work()

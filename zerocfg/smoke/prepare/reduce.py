@@ -88,6 +88,7 @@ def reduce(
     else:
         _sequence(run, reduced, device)
         _model(run, reduced, device, scratch, limit, parts)
+        _copy(reduced, parts)
     if reduced.deepspeed is not None:
         _buckets(reduced, device, reduced.narrow)
     if device.kind == "cpu":
@@ -172,11 +173,24 @@ def _model(
     reduced.changes.append(Reduction(Kind.MODEL, parameters, keys=keys, cuts=tuple(cuts), why=reason))
 
 
+def _copy(reduced: Reduced, parts: Collection[str]) -> None:
+    """A narrow copy of a large model, for the parts that only compare. The layers were chosen for one."""
+    work = _work(reduced, parts)
+    parameters = reduced.size.parameters if reduced.size is not None else from_config(reduced.model).parameters
+    if parameters is not None and work.needs_copy(parameters):
+        reduced.copy, _ = shrink(reduced.model)
+    if reduced.size is not None:
+        copied = reduced.copy is not None
+        reduced.size = replace(reduced.size, work=replace(reduced.size.work, copied=copied))
+
+
 def _fewer_layers(
     run: RunFolder, reduced: Reduced, config: dict[str, object], device: Device, room: Room, parts: Collection[str]
 ) -> tuple[bool, str]:
     """Put the model in with as many layers as fit, all widths as planned; False, and why, where not even few do."""
-    fit = fit_of(run, reduced.plan, reduced.ranks, device, reduced.sequence, _work(reduced, parts))
+    fit = fit_of(
+        run, reduced.plan, reduced.ranks, device, reduced.sequence, replace(_work(reduced, parts), copied=True)
+    )
     if reduced.trainer is not None:
         # The reference model and its forward pass are no part of the prediction; they take as much again at most.
         room = replace(room, device=room.device // 2 if room.device is not None else None)
@@ -209,7 +223,7 @@ def _work(reduced: Reduced, parts: Collection[str]) -> Work:
 
 def _in_memory(reduced: Reduced, device: Device, scratch: Path, limit: float, parts: Collection[str]) -> bool:
     """Whether checkpoint and saved weights go into the host's memory: they are worth it, and there is clearly room."""
-    size, work = reduced.size, _work(reduced, parts)
+    size, work = reduced.size, replace(_work(reduced, parts), copied=reduced.copy is not None)
     if size is None:  # a processor, or a model whose tensors are not known
         parameters = from_config(reduced.model).parameters
         if parameters is None:

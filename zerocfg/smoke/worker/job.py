@@ -39,7 +39,8 @@ class Job:
     of this run can be resumed from, None when one should. ``share``: the mode in which all ranks use one card
     (`MODES`), None where each has its own. ``nodes``: machines whose ranks train together.
     ``saves``: whether the weights are saved at the end. ``trainer``: the class of TRL that trains, None where the
-    consumer's own loop does; ``own``: those of ``arguments`` that only this class has.
+    consumer's own loop does; ``own``: those of ``arguments`` that only this class has. ``narrow``: the content of the
+    config.json of a narrow copy, which "resume" and "reference" train in place of a large model.
     """
 
     reports: str
@@ -60,6 +61,7 @@ class Job:
     saves: bool = True
     trainer: str | None = None
     own: Sequence[str] = ()
+    narrow: dict[str, object] | None = None
 
     @classmethod
     def read(cls, path: Path) -> Job:

@@ -1,7 +1,8 @@
 """The trainings after the planned one, in the same processes: a resumed one and one under ZeRO-0.
 
 They only compare, so they come when the planned training is over and its weights are read back, and can take nothing
-away from it: an exception ends the part and is recorded in the report.
+away from it: an exception ends the part and is recorded in the report. Of a large model they train a narrow copy, which
+takes seconds in place of minutes; the planned training is then done with that copy first.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import fence, memory_errors, reference, resume_point
+from .baseline import Baseline
 from .record import Record
-from .report_schema import ABSENT
+from .report_schema import ABSENT, NARROW
 from .trial import Trial, checkpoints
 from .values import mapping
 from .votes import Vote
@@ -44,46 +46,63 @@ def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> None:
     """
     watch.close()
     report.fence.measure("release of memory", release)
+    wanted = {name: part for name, part in PARTS.items() if name in job.parts}
+    base = Baseline.planned(job, report)
+    if job.narrow is not None and wanted:
+        base = Baseline.of_copy(job, job.narrow, report)
+        wanted = {NARROW: _Part(lambda *_: None, _train_copy), **wanted}
     try:
-        for name, part in PARTS.items():
-            if name in job.parts and "apart" not in report.content:
-                _run_part(name, part, job, report, loop, watch)
+        for name, part in wanted.items():
+            if "apart" not in report.content:
+                _run_part(name, part, base, report, loop, watch)
     finally:
         if report.rank == 0:
             shutil.rmtree(checkpoints(job), ignore_errors=True)
 
 
-def _resume(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
+def _train_copy(base: Baseline, report: Report, loop: ModuleType, watch: Watch) -> Part:
+    """The planned training, with the narrow copy."""
+    record = Record(report, NARROW, base.job.steps, rate=base.rate)
+    loop.train(base.job, record, Trial(checkpoints(base.job), base.job.steps))
+    record.close()
+    base.parameters, base.sums = record.parameters, record.sums
+    found = record.data()
+    if record.parameters is not None:
+        found["parameters"] = record.parameters
+    return found
+
+
+def _resume(base: Baseline, report: Report, loop: ModuleType, watch: Watch) -> Part:
     """Train the first steps again up to a checkpoint, and from the checkpoint the steps after it.
 
     "differing" counts parameters with other bits than after the planned training.
     """
+    job = base.job
     behind = resume_point.last_before(job.steps)
-    first = Record(report, "checkpoint", behind, compared=False)
+    first = Record(report, "checkpoint", behind, compared=False, rate=base.rate)
     loop.train(job, first, Trial(checkpoints(job), behind, checkpoint=True))
     first.close()
     release()
-    record = Record(report, "resume", job.steps, behind)
+    record = Record(report, "resume", job.steps, behind, rate=base.rate)
     loop.train(job, record, Trial(checkpoints(job), job.steps, resumed=behind))
     record.close()
     found: Part = {"from": behind, "before": first.losses}
     found.update(record.data())
-    before = report.content.get("sums")
-    if before and record.sums:
-        differing = sum(1 for name, value in record.sums.items() if before.get(name) != value)
-        found.update({"differing": differing, "of": len(before)})
+    if base.sums and record.sums:
+        differing = sum(1 for name, value in record.sums.items() if base.sums.get(name) != value)
+        found.update({"differing": differing, "of": len(base.sums)})
     return found
 
 
-def _resume_obstacle(job: Job, report: Report, watch: Watch) -> str | None:
-    return resume_point.obstacle(job, report.content.get("parameters"))
+def _resume_obstacle(base: Baseline, report: Report, watch: Watch) -> str | None:
+    return resume_point.obstacle(base.job, base.parameters)
 
 
 class _Part(NamedTuple):
     """``obstacle``: why this rank cannot do it, by itself and without collectives; ``train``: does it, on all ranks."""
 
-    obstacle: Callable[[Job, Report, Watch], str | None]
-    train: Callable[[Job, Report, ModuleType, Watch], Part]
+    obstacle: Callable[[Baseline, Report, Watch], str | None]
+    train: Callable[[Baseline, Report, ModuleType, Watch], Part]
 
 
 PARTS = {"resume": _Part(_resume_obstacle, _resume), "reference": _Part(reference.obstacle, reference.run)}
@@ -92,7 +111,7 @@ PARTS = {"resume": _Part(_resume_obstacle, _resume), "reference": _Part(referenc
 def _run_part(
     name: str,
     part: _Part,
-    job: Job,
+    base: Baseline,
     report: Report,
     loop: ModuleType,
     watch: Watch,
@@ -102,10 +121,10 @@ def _run_part(
     parts[name] = {"state": "running"}
     report.phase(name)
     try:
-        why = _why_not(name, part, job, report, watch)
+        why = _why_not(name, part, base, report, watch)
         if why is None:
             done: Part = {"state": "done"}
-            done.update(part.train(job, report, loop, watch))
+            done.update(part.train(base, report, loop, watch))
             parts[name] = done
         else:
             parts[name] = {"state": "skipped", "why": why}
@@ -120,11 +139,15 @@ def _run_part(
         report.content["apart"] = name
 
 
-def _why_not(name: str, part: _Part, job: Job, report: Report, watch: Watch) -> str | None:
+def _why_not(name: str, part: _Part, base: Baseline, report: Report, watch: Watch) -> str | None:
     """Why the part is not done, the same decision on all ranks; None when it is."""
     vote = Vote(f"part {name}", MEETING)
     try:
-        why = part.obstacle(job, report, watch)
+        copied = mapping(report.content.get("parts", {}).get(NARROW, {"state": "done"}))
+        if name != NARROW and copied.get("state") != "done":
+            why: str | None = f"not tried: a narrow copy did not train: {copied.get('why')}"
+        else:
+            why = part.obstacle(base, report, watch)
         if why is None and not vote.all_ready():
             why = ABSENT
     finally:

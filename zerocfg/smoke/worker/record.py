@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import checksums, learning_rate
-from .report_schema import CHECKSUMS, LOSS, MOMENTS, RATE
+from .report_schema import CHECKSUMS, LOSS, MOMENTS, PARAMETERS, RATE
 
 if TYPE_CHECKING:
     import torch
@@ -20,16 +20,20 @@ class Record:
 
     ``losses``: one a micro step. ``rates``: the scheduled learning rate of each optimizer step. ``steps``: how many
     optimizer steps are behind, ``first`` of them before this training; ``last``: the step with which it ends.
-    ``compared``: whether its parameters are looked at after that.
+    ``compared``: whether its parameters are looked at after that. ``rate``: the least learning rate of its steps.
     """
 
-    def __init__(self, report: Report, name: str, last: int, first: int = 0, compared: bool = True) -> None:
+    def __init__(
+        self, report: Report, name: str, last: int, first: int = 0, compared: bool = True, rate: float | None = None
+    ) -> None:
         self.report = report
         self.fence = report.fence
         self.name = name
         self.steps = first
         self.last = last
         self.compared = compared
+        self.rate = rate
+        self.parameters: int | None = None
         self.losses: list[float] = []
         self.rates: list[float | None] = []
         self.sums: dict[str, int] = {}
@@ -50,6 +54,7 @@ class Record:
     ) -> None:
         """The engine is ready."""
         self.engine, self.optimizer = engine, optimizer
+        self.parameters = self.fence.measure(PARAMETERS, checksums.elements, engine)
         self.phase(f"step {self.steps + 1}")
 
     def trainer(self, name: str, trainer: transformers.Trainer, own: tuple[str, ...]) -> None:
@@ -57,7 +62,7 @@ class Record:
 
     def forward(self) -> None:
         """A forward pass ended."""
-        self.fence.measure(RATE, self._rates.begin, self.optimizer, self.report.content.get("trial_rate"))
+        self.fence.measure(RATE, self._rates.begin, self.optimizer, self.rate)
 
     def backward(self, loss: torch.Tensor, scale: float = 1.0) -> None:
         """A backward pass ended; ``loss`` times ``scale`` is that of its micro batch."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from .job import Job
+    from .baseline import Baseline
     from .report import Report
     from .report_schema import Part, Seen
     from .watch import Watch
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BYTES = 18  # that ZeRO-0 holds for each parameter: weights and gradients in 16 bit, fp32 copy, Adam's states, room
 
 
-def obstacle(job: Job, report: Report, watch: Watch) -> str | None:
+def obstacle(base: Baseline, report: Report, watch: Watch) -> str | None:
     """Why this rank does not compare, None when it does."""
     if watch.config is None:
         if report.content["seen"].get("engine") == "deepspeed":
@@ -39,19 +39,19 @@ def obstacle(job: Job, report: Report, watch: Watch) -> str | None:
     zero = mapping(watch.config.get("zero_optimization"))
     if any(zero.get(f"zero_quantized_{name}") for name in ("weights", "gradients", "nontrainable_weights")):
         return "not compared: ZeRO++ rounds what the ranks exchange, by design"
-    parameters = report.content.get("parameters")
-    if parameters is None:
+    if base.parameters is None:
         return "not compared: the size of the model is not known"
-    needed, room = parameters * BYTES, _free(job.device)
+    needed, room = base.parameters * BYTES, _free(base.job.device)
     if needed > room:
         return f"not compared: ZeRO-0 takes {needed / 2**30:.1f} GiB a rank, {room / 2**30:.1f} GiB are free"
     return None
 
 
-def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
+def run(base: Baseline, report: Report, loop: ModuleType, watch: Watch) -> Part:
     """Train again under ZeRO-0, from the same weights."""
     assert watch.config is not None, "there is an obstacle"
-    record = _Plain(report, "reference", job.steps)
+    job = base.job
+    record = _Plain(report, "reference", job.steps, rate=base.rate)
     record.phase("model")
     # ZeRO-3 makes a model in shards, and so in another order of random numbers.
     weights = loop.initial_weights(job) if _stage(watch.config) == 3 else None

@@ -15,6 +15,7 @@ Counter = Literal["allocated", "reserved", "device", "rss", "pinned"]
 COUNTERS: tuple[Counter, ...] = ("allocated", "reserved", "device", "rss", "pinned")
 """The counters of memory."""
 CHECKSUMS, MOMENTS, RATE, LOSS = "checksums", "optimizer moments", "learning rate", "loss"
+PARAMETERS = "parameters"
 MEMORY, COUNTER, WEIGHTS = "memory recorder", "collective counter", "saved weights"
 READ_BACK = "read-back"
 """Names of instruments in ``instruments``; those that ask the engine begin with the last one."""
@@ -135,12 +136,16 @@ Part = TypedDict(
         "momentum": "float | None",
         "differing": int,
         "of": int,
+        "parameters": int,
     },
     total=False,
 )
 """A training after the planned one. ``state`` "running", "done", "failed" or "skipped", of the last two ``why``;
 ``memory``: it failed for want of memory; ``time``: when it failed, by the clock. ``from``: steps behind the checkpoint;
-``before``: the losses of the training that wrote it; ``differing`` ``of`` so many parameters have other bits."""
+``before``: the losses of the training that wrote it; ``differing`` ``of`` so many parameters have other bits.
+``parameters``: elements of the model, where it is a narrow copy."""
+NARROW = "narrow"
+"""Among the parts: the planned training of a narrow copy, with which the others are compared then."""
 
 
 class Phase(TypedDict, total=False):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import checksums, communication, device, learning_rate, memory, record, weights
 from .readback import collect, optimizers, trl_trainers
-from .report_schema import CHECKSUMS, COUNTER, LOSS, MEMORY, MOMENTS, RATE, READ_BACK, WEIGHTS
+from .report_schema import CHECKSUMS, COUNTER, LOSS, MEMORY, MOMENTS, PARAMETERS, RATE, READ_BACK, WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ class Watch:
         if hasattr(engine, "zero_optimization_stage"):
             self.config = measure("DeepSpeed's config", copy.deepcopy, engine.config)
         self._tensors = measure("parameters", lambda: len(list(engine.parameters())), otherwise=0)
-        parameters = measure("parameters", checksums.elements, engine)
+        parameters = measure(PARAMETERS, checksums.elements, engine)
         if parameters is not None:
             content["parameters"] = parameters
         self._before = self._sums("before")
