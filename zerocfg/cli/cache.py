@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from zerocfg.budgets import CACHE_BYTES, CACHED_BYTES
 from zerocfg.cli.terminal import columns, write_coloured, write_exactly
 from zerocfg.source import disk
+from zerocfg.source.boundary import VARIABLE
 from zerocfg.source.foreign import harmless
 from zerocfg.version import __version__
 
@@ -29,8 +30,18 @@ if TYPE_CHECKING:
 
 FORM = 1
 """Counts up with every change of what is kept."""
-_VARIABLES = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "GITHUB_WORKSPACE", "CI_PROJECT_DIR", "HOME", "USERPROFILE")
-"""What a lint reads of the environment; of the last two, where a search upwards ends."""
+_VARIABLES = (
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "TERM",
+    "COLUMNS",
+    "GITHUB_WORKSPACE",
+    "CI_PROJECT_DIR",
+    "HOME",
+    "USERPROFILE",
+    VARIABLE,
+)
+"""What a lint reads of the environment; of the homes, where a search upwards ends."""
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
 
 _of_this_process: str | None = None

@@ -6,11 +6,14 @@ process may ask them again (`repeats`) instead of linting. Elsewhere each questi
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from zerocfg.source.boundary import is_drawn, lies_inside, why_outside
 
 TYPE_CHECKING = (
     False  # importing `typing` and `pathlib` would take a quarter of the time in which a kept lint is printed
@@ -109,13 +112,14 @@ def names(folder: Target) -> tuple[list[str], list[str]]:
 
 def content(path: Target, most: int, head: int) -> tuple[int, bytes]:
     """The size of a regular file in bytes, and what it holds: all of it, or its first ``head`` bytes where the size is
-    above ``most``. Raises OSError, ValueError, and NotAFileError.
+    above ``most``. Raises OSError, ValueError, NotAFileError, and OutsideError for what lies outside of the boundary.
     """
     name, question = os.fspath(path), f"content {most} {head}"
     try:
         about = os.stat(name)  # noqa: PTH116
         if not stat.S_ISREG(about.st_mode):
             raise NotAFileError(name)
+        check_inside(name)
         # O_NONBLOCK: were the file replaced by a pipe just now, opening it would wait for a writer.
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123
@@ -132,8 +136,29 @@ def content(path: Target, most: int, head: int) -> tuple[int, bytes]:
     return size, data
 
 
+def whole(path: Target, most: int) -> bytes:
+    """All that a regular file holds. Raises OSError, also for more than ``most`` bytes, and ValueError."""
+    size, data = content(path, most, 0)
+    if size > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", os.fspath(path))
+    return data
+
+
+def check_inside(path: Target) -> None:
+    """Raises OutsideError for what lies outside of the boundary of trust."""
+    if is_drawn() and not lies_inside(found := real(path)):
+        raise OutsideError(errno.EPERM, why_outside(found), os.fspath(path))
+
+
 class NotAFileError(OSError):
     """A folder, a pipe or a device: nothing that is read."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(errno.EINVAL, "it is not a regular file", name)
+
+
+class OutsideError(OSError):
+    """A file outside of the boundary of trust: neither read nor changed."""
 
 
 def _read(file: io.FileIO, most: int) -> bytes:
