@@ -24,6 +24,9 @@ CACHED_BYTES = 8 << 20
 CACHE_BYTES = 64 << 20
 """Bytes of all kept outcomes; those used longest ago go first."""
 
+REPORT_BYTES = 256 << 20
+"""Bytes of an earlier report about many repositories, which the user names: that of 10,000 has a hundred million."""
+
 # Documents
 
 DEPTH = 100

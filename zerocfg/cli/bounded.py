@@ -15,7 +15,7 @@ from zerocfg.source import boundary
 
 TARGETS = frozenset({"run_name", "folder", "repos", "stdin_filename"})
 """Options that name what a command works on; all others name a file for itself."""
-WALKING = ("lint", "init", "migrate")
+WALKING = ("lint", "init", "migrate", "gate")
 """Commands that work on all that lies in a folder. To the others it is a spec or a build, which stands for files."""
 _LINE = re.compile(r":\d+\Z")
 """Behind a launch file, which of its lines is meant."""

@@ -57,7 +57,7 @@ class Recording:
     def keep(self, text: str, code: int, *, exactly: bool) -> None:
         """Keep the report with the exit code. ``exactly``: it is for a program (`terminal.write_exactly`). One that
         holds commands to a CI runner is not kept: none that a cache holds is printed."""
-        if _of_this_process is not None and harmless(text) == text:
+        if _of_this_process is not None and harmless(text, coloured=True) == text:
             entry = {"asked": _asked(sys.argv[1:]), "notes": self._notes, "text": text, "code": code}
             _write(_of_this_process, json.dumps({**entry, "exactly": exactly}).encode())
 
@@ -90,7 +90,7 @@ def printed_again(words: Sequence[str]) -> int | None:
         return None
     with suppress(OSError):  # a cache that may only be read
         os.utime(_of_this_process)
-    text = harmless(entry["text"])
+    text = harmless(entry["text"], coloured=True)
     if entry["exactly"]:
         write_exactly(text)
     else:

@@ -21,6 +21,7 @@ TYPE_CHECKING = (
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+    from typing import BinaryIO
 
     Target = str | os.PathLike[str]
 
@@ -120,9 +121,7 @@ def content(path: Target, most: int, head: int) -> tuple[int, bytes]:
         if not stat.S_ISREG(about.st_mode):
             raise NotAFileError(name)
         check_inside(name)
-        # O_NONBLOCK: were the file replaced by a pipe just now, opening it would wait for a writer.
-        descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123
+        with _open(name) as file:
             # room for 10 MiB takes longer to get than a config to read
             data = _read(file, head) if about.st_size > most else _read(file, about.st_size + 1)
             if about.st_size < len(data) <= most:
@@ -142,6 +141,22 @@ def whole(path: Target, most: int) -> bytes:
     if size > most:
         raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", os.fspath(path))
     return data
+
+
+def opened(path: Target) -> BinaryIO:
+    """A regular file, to be read in parts: those of a checkpoint, which are larger than any limit. Raises OSError, as
+    `content` does, and ValueError."""
+    name = os.fspath(path)
+    if not stat.S_ISREG(os.stat(name).st_mode):  # noqa: PTH116
+        raise NotAFileError(name)
+    check_inside(name)
+    return io.BufferedReader(_open(name))
+
+
+def _open(name: str) -> io.FileIO:
+    # O_NONBLOCK: were the file replaced by a pipe just now, opening it would wait for a writer.
+    descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    return io.FileIO(descriptor)
 
 
 def check_inside(path: Target) -> None:

@@ -17,7 +17,7 @@ from zerocfg.cli.linting.job import Job
 from zerocfg.cli.linting.selection import deprecated, selection_of
 from zerocfg.cli.outputs import Output, outputs, write
 from zerocfg.cli.settings import SettingsOptions
-from zerocfg.cli.terminal import colour, columns, tell, write_coloured, write_exactly
+from zerocfg.cli.terminal import clear, colour, columns, tell, write_coloured, write_exactly
 from zerocfg.cli.usage import usage_error
 from zerocfg.internal_errors import REPORT
 from zerocfg.linter.engine import Result
@@ -247,8 +247,6 @@ def _show_runs(job: Job, output: Output, color: str) -> None:
 
 def _watch(make_job: Callable[[], Job], targets: list[Path], reports: list[Output], options: Options) -> NoReturn:
     """Report again and again; a terminal is cleared before each report."""
-    import click
-
     from zerocfg.cli.linting.watch import watch
 
     def look() -> None:
@@ -261,7 +259,7 @@ def _watch(make_job: Callable[[], Job], targets: list[Path], reports: list[Outpu
             if report.file is not None:
                 write(report.file, render(result, report.format))
             else:
-                click.clear()
+                clear(sys.stdout)
                 show(result, report.format, options.color)
         tell("watching for changes; Ctrl-C ends")
 
