@@ -139,8 +139,12 @@ def whole(path: Target, most: int) -> bytes:
     """All that a regular file holds. Raises OSError, also for more than ``most`` bytes, and ValueError."""
     size, data = content(path, most, 0)
     if size > most:
-        raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", os.fspath(path))
+        raise OSError(errno.EFBIG, f"it is larger than {_size(most)}", os.fspath(path))
     return data
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count >> 20 else f"{count >> 10} KiB"
 
 
 def opened(path: Target) -> BinaryIO:
