@@ -369,3 +369,46 @@ def test_without_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert read(project, other) == [True, True, True]
     monkeypatch.setenv("HOME", str(project))
     assert read(project / "scripts" / "run.sh") == [True, False, False]
+
+
+def test_what_git_keeps_is_not_read(tmp_path: Path) -> None:
+    """CI services leave a token in `.git/config`; `.github` is no part of git."""
+    for name in (".git/config", ".git/modules/x/config", ".github/ds.json", "sub/.git/config"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    with boundary.reading([tmp_path]):
+        for name in (".git/config", ".git/modules/x/config", "sub/.git/config"):
+            with pytest.raises(disk.OutsideError, match="it belongs to git"):
+                disk.content(tmp_path / name, 10, 10)
+        assert disk.content(tmp_path / ".github" / "ds.json", 10, 10) == (1, b"x")
+    with boundary.reading([tmp_path], exactly=[tmp_path / ".git" / "config"]):
+        assert disk.content(tmp_path / ".git" / "config", 10, 10) == (1, b"x")
+
+
+@pytest.mark.parametrize("name", [".env", "docker.json", "netrc"])
+def test_no_line_of_what_is_no_config_is_shown(name: str, tmp_path: Path) -> None:
+    """Such files lie in the folder of a job, and another file says that they are a config."""
+    texts = {
+        ".env": f"A=1\nB={SECRET}\n",
+        "docker.json": json.dumps({"auths": {"ghcr.io": {"it": SECRET}}}),
+        "netrc": f"machine example.org login x password {SECRET}\n",
+    }
+    (tmp_path / ".git").mkdir()
+    (tmp_path / name).write_text(texts[name])
+    (tmp_path / "acc.yaml").write_text(ACCELERATE.format(name))
+    printed = ""
+    for output_format in FORMATS:
+        done = subprocess.run(
+            [sys.executable, "-m", "zerocfg", "lint", "--notes", "--output-format", output_format],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 1 and name in done.stdout
+        printed += done.stdout + done.stderr
+    page = tmp_path / "page.html"
+    for words in (("report", "acc.yaml", "-o", str(page), "--no-trace"), ("explain", "--run", "acc.yaml")):
+        done = subprocess.run([sys.executable, "-m", "zerocfg", *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0
+        printed += done.stdout
+    assert SECRET not in printed + page.read_text()

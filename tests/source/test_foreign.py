@@ -116,6 +116,29 @@ def test_keys_of_a_config_steer_no_log(output_format: str, tmp_path: Path) -> No
         json.loads(printed)
 
 
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        *((("--output-format", name), {}) for name in FORMATS),
+        *((words, {name: "1"}) for words in ((), ("--show-runs",)) for name in ("NO_COLOR", "FORCE_COLOR")),
+    ],
+)
+def test_names_of_files_steer_no_log(words: tuple[str, ...], variables: dict[str, str], tmp_path: Path) -> None:
+    """Named on the command line, found in a folder, and named by another file; absent, too."""
+    name = "a\x1b[8mx\x1b[31;1my\x1b]0;PWN\x07\r\x9b"
+    (tmp_path / f"{name}.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 9}}')
+    launch = f"accelerate launch --config_file '{name}.yaml' t.py --deepspeed '{name}.json'\n"
+    (tmp_path / f"{name}.sh").write_text(launch)
+    for paths in ((), (f"{name}.json",), (f"{name}.absent",)):
+        done = _zerocfg(tmp_path, "lint", *words, *paths, ci=variables)
+        assert done.returncode in (0, 1, 2)
+        printed = (done.stdout + done.stderr).decode("utf-8")
+        assert "internal error" not in printed and "\x1b[31;1my" not in printed
+        if "FORCE_COLOR" in variables:
+            printed = re.sub(r"\x1b\[(?:0|1|32|34|3[136];1)m", "", printed)
+        assert not set(printed) & set("\x1b\x07\x9b\r")
+
+
 def test_errors_of_other_commands_steer_no_log(tmp_path: Path) -> None:
     (tmp_path / "zerocfg.yaml").write_text('version: 1\nruns:\n  "a\\n::stop-commands::x\\e]0;PWN\\a": {}\n')
     for command in (("plan",), ("build", "-o", "out"), ("gate",)):

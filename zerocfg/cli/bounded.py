@@ -23,6 +23,8 @@ _LINE = re.compile(r":\d+\Z")
 
 def bounded(command: click.Command) -> click.Command:
     """The command with `--allow-outside`, so that it reads and changes what its command line names."""
+    if command.name == "lsp":  # what is worked on is said by an editor, not here: see `Session.on_worker`
+        return command
     if any(option.name == "allow_outside" for option in command.params) or command.callback is None:
         return command
     run: Callable[..., Any] = command.callback

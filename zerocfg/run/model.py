@@ -83,6 +83,12 @@ def original(file: SourceFile) -> SourceFile:
     return file.reread_of or file
 
 
+def may_be_quoted(file: SourceFile) -> bool:
+    """Whether lines of a file may be shown. One that was no config at first sight is a config only because another
+    file says so: who names the private files of a machine does not get to see them."""
+    return original(file).kind != "other"
+
+
 @record(frozen=True, slots=True)
 class Origin:
     """Where a value comes from.
@@ -110,6 +116,12 @@ class Setting:
     @property
     def known(self) -> bool:
         return self.value is not UNKNOWN
+
+    @property
+    def shown(self) -> Any:
+        """The value for people, without what stands in a file of which no line is shown."""
+        file = self.origin.file
+        return self.value if file is None or may_be_quoted(file) else "(not shown)"
 
 
 @record(frozen=True, slots=True)

@@ -14,6 +14,8 @@ import os
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from zerocfg.source.foreign import one_line
+
 TYPE_CHECKING = False  # see `disk`
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -73,7 +75,7 @@ def lent(path: Target) -> Iterator[None]:
 def lies_inside(real: str) -> bool:
     """Whether a real path lies within the boundary."""
     places = _places.get()
-    return places is None or any(_below(real, place) for place in places)
+    return places is None or any(_below(real, place) and not _is_of_git(real, place) for place in places)
 
 
 def is_above(folder: str) -> bool:
@@ -85,7 +87,8 @@ def is_above(folder: str) -> bool:
 def why_outside(real: str) -> str:
     """Why a file is not read, as a clause."""
     place = (_places.get() or ("",))[0]
-    return f"it lies outside of {place}, where zerocfg reads and changes nothing; {OPTION} {real} opens it"
+    why = "it belongs to git" if _is_of_git(real, place) else f"it lies outside of {place}"
+    return f"{why}, where zerocfg reads and changes nothing; {OPTION} {one_line(real)} opens it"
 
 
 def project(folder: str) -> str:
@@ -149,6 +152,11 @@ def _real(path: str) -> str | None:
         return os.path.realpath(path)
     except (OSError, ValueError):  # a NUL in the name
         return None
+
+
+def _is_of_git(path: str, place: str) -> bool:
+    """Whether a file below a place is one of git's own: CI services keep a token in `.git/config`."""
+    return _below(path, place) and f"{os.sep}.git{os.sep}" in f"{path[len(place) :]}{os.sep}"
 
 
 def _below(path: str, folder: str) -> bool:

@@ -232,11 +232,13 @@ def _warn(job: Job) -> None:
 def _show_runs(job: Job, output: Output, color: str) -> None:
     from zerocfg.report.runs import render_runs, render_runs_json
     from zerocfg.report.table import folded
+    from zerocfg.source.secrets import masked
 
     if output.format not in ("full", "json"):
         raise usage_error("--show-runs needs --output-format full or json")
     coloured = output.file is None and colour(color, sys.stdout)
     text = render_runs_json(job.runs) if output.format == "json" else render_runs(job.runs, coloured)
+    text = masked(text)
     if output.format == "full" and output.file is None:
         text = folded(text, columns(sys.stdout))
     if output.file is not None:
