@@ -11,6 +11,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from zerocfg.record import field, record
+from zerocfg.source.load import OUTSIDE
 from zerocfg.source.node import Document, Path
 from zerocfg.source.text import SourceText, Span
 
@@ -81,6 +82,11 @@ class SourceFile:
 def original(file: SourceFile) -> SourceFile:
     """The file as it was first read, whoever points at it."""
     return file.reread_of or file
+
+
+def lies_outside(file: SourceFile) -> bool:
+    """Whether a file is there and not read, as it lies outside of the boundary of trust."""
+    return file.document is not None and any(problem.kind == OUTSIDE for problem in file.document.problems)
 
 
 def may_be_quoted(file: SourceFile) -> bool:
