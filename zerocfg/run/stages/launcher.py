@@ -60,7 +60,9 @@ class _Reader:
         self.flags = run.flags
         self.releases = admitted_of(run, "accelerate")
         self.arguments = Namespace(self.releases)
-        unknown = Setting(UNKNOWN, Origin("computed", "the launcher stops before it starts a process"))
+        outside = self.file is not None and lies_outside(self.file)
+        why = "its config lies outside" if outside else "the launcher stops before it starts a process"
+        unknown = Setting(UNKNOWN, Origin("computed", why))
         self.launch = Launch("none", unknown, unknown, arguments=self.arguments)
 
     # -- reporting ---------------------------------------------------------------------------------------------
