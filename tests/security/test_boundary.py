@@ -132,6 +132,7 @@ class Place:
             for name, text in OUTSIDE.items():
                 (place / name).write_text(text)
         (self.repository / ".git").mkdir(parents=True)
+        (self.outside / ".git").mkdir()  # another repository is outside, too
         self.ways: list[Path] = []
         for what, (file, text, target) in POINTERS.items():
             for route, form in ROUTES.items():
@@ -266,6 +267,9 @@ def test_a_link_that_is_named(place: Place) -> None:
     commands = ("a file by its name", "explain", "convert", "diff", "plan", "resume")
     lines = [EACH[command](link) for link in links for command in commands]
     lines += [("lint", "--fix", "--unsafe-fixes", str(link)) for link in links]
+    lines += [("lint", "tree/package"), ("lint", "tree/package/ds.json"), ("init", "tree/package", "--print")]
+    lines += [("explain", "--run", "tree/package/run.sh:1"), ("gate", "tree/package"), ("report", "tree/package")]
+    lines += [("migrate", "--to", "deepspeed==0.19.8", "tree/package"), ("explain", "--in", "tree/package")]
     lines += [("lint", "--baseline", str(link), "tree/own.py") for link in links]
     lines += [("plan", "gpt2", "--hardware", str(link), "--no-trace") for link in links]
     nothing_came_through(place, *lines)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 
 from zerocfg.source.foreign import one_line
 
@@ -37,6 +38,8 @@ def reading(targets: Iterable[Target], exactly: Iterable[Target] = (), opened: I
     ``targets`` stand for the project around them (default: the current folder), ``exactly`` for nothing else.
     ``opened``: what `--allow-outside` names.
     """
+    _repositories.cache_clear()
+    _is_home.cache_clear()
     named = [os.fspath(one) for one in targets] or [os.curdir]
     variable = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
     places = [place for one in named for place in _around(one)]
@@ -86,15 +89,9 @@ def is_above(folder: str) -> bool:
 
 def why_outside(real: str) -> str:
     """Why a file is not read, as a clause."""
-    place = (_places.get() or ("",))[0]
-    why = "it belongs to git" if _is_of_git(real, place) else f"it lies outside of {place}"
+    place = next(iter(_places.get() or ()), "what was named")
+    why = "it belongs to git" if _is_of_git(real, place) else f"it lies outside of {one_line(place)}"
     return f"{why}, where zerocfg reads and changes nothing; {OPTION} {one_line(real)} opens it"
-
-
-def project(folder: str) -> str:
-    """The repository around a folder, else the folder. Neither a home folder nor the root of the file system is a
-    project, though it may be under version control."""
-    return next(_repositories(folder), folder)
 
 
 def _around(target: str) -> list[str]:
@@ -102,7 +99,7 @@ def _around(target: str) -> list[str]:
     named = _named(target)
     path = os.path.abspath(target)  # noqa: PTH100
     folder = path if os.path.isdir(path) else os.path.dirname(path)  # noqa: PTH112, PTH120
-    top = next(_repositories(folder), None)
+    top = next(iter(_repositories(folder)), None)
     if top is None and folder is not path:  # paths in it are relative to where the job is started
         top = here if (here := _here(path)) is not None else folder
     inside = top is not None and _real(top)
@@ -123,13 +120,17 @@ def _named(target: str) -> str | None:
     return real if real is not None and all(_below(real, _real(one) or one) for one in around) else None
 
 
-def _repositories(folder: str) -> Iterator[str]:
-    """The folders under version control around a folder, the nearest first."""
-    above = None
-    while folder != above:
-        if os.path.lexists(os.path.join(folder, ".git")) and not _is_home(folder):  # noqa: PTH118
-            yield folder
-        above, folder = folder, os.path.dirname(folder)  # noqa: PTH120
+@lru_cache(256)
+def _repositories(folder: str) -> tuple[str, ...]:
+    """The folders under version control around a folder, the nearest first; asked for many files of one folder. Neither
+    a home folder nor the root of the file system is a project, though it may be under version control."""
+    above = os.path.dirname(folder)  # noqa: PTH120
+    around = _repositories(above) if above != folder else ()
+    if not os.path.lexists(os.path.join(folder, ".git")) or _is_home(folder):  # noqa: PTH118
+        return around
+    real = _real(folder) or folder
+    inside = all(_below(real, _real(one) or one) for one in around)  # else a link of a repository leads to another one
+    return (folder, *around) if inside else around
 
 
 def _here(path: str) -> str | None:
@@ -141,6 +142,7 @@ def _here(path: str) -> str | None:
     return here if path != here and _below(path, here) and not _is_home(here) else None
 
 
+@lru_cache(256)
 def _is_home(folder: str) -> bool:
     """Whether a folder is the user's home, or holds it."""
     home = _real(os.path.expanduser("~"))  # noqa: PTH111
