@@ -134,19 +134,22 @@ def _repositories(folder: str) -> tuple[str, ...]:
 
 
 def _here(path: str) -> str | None:
-    """The current folder, where a path lies below it."""
+    """The current folder, where a path lies below it; not where that holds a home folder, and with it private files."""
     try:
         here = os.getcwd()  # noqa: PTH109
     except OSError:  # it is gone
         return None
-    return here if path != here and _below(path, here) and not _is_home(here) else None
+    holds_home = _is_home(here) or _below(_home() or "", here)
+    return here if path != here and _below(path, here) and not holds_home else None
 
 
 @lru_cache(256)
 def _is_home(folder: str) -> bool:
-    """Whether a folder is the user's home, or holds it."""
-    home = _real(os.path.expanduser("~"))  # noqa: PTH111
-    return folder == os.path.dirname(folder) or (home is not None and _below(home, _real(folder) or folder))  # noqa: PTH120
+    return folder == os.path.dirname(folder) or _real(folder) == _home()  # noqa: PTH120
+
+
+def _home() -> str | None:
+    return _real(os.path.expanduser("~"))  # noqa: PTH111
 
 
 def _real(path: str) -> str | None:
