@@ -249,4 +249,5 @@ def test_what_is_no_small_file_is_not_read(kind: str, name: str, words: tuple[st
     else:
         with (tmp_path / name).open("wb") as file:
             file.truncate(2 << 30)
-    run(tmp_path, {"ds.json": json.dumps(DS)}, *words)
+    done = run(tmp_path, {"ds.json": json.dumps(DS)}, *words)
+    assert len(done.stdout + done.stderr) < 200_000
