@@ -158,10 +158,9 @@ class Place:
     def state(self) -> dict[Path, tuple[bytes, int]]:
         """All that lies outside."""
         return {
-            path: (path.read_bytes(), path.stat().st_mtime_ns)
+            path: (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
             for place in (self.outside, self.home)
             for path in place.rglob("*")
-            if path.is_file()
         }
 
     def run(self, *lines: Sequence[str], where: Path | None = None, **variables: str) -> Ran:
@@ -285,6 +284,10 @@ def test_what_is_written_stays_inside(place: Place) -> None:
         ("init", "--force", "-o", "tree/base.yaml"),
         ("probe", "-o", "tree/hw.json"),
         ("report", "tree/own.py", "-o", "tree/policy.json", "--force"),
+        ("lint", "--output-format", "json=tree/package/new/found.json"),
+        ("schema", "--write", "tree/package"),
+        ("schema", "--write", "tree/package/new"),
+        ("build", "tree/package", "-o", "tree/package"),
         ("check-resume", "tree"),
         ("check-resume", "tree/package"),
     )

@@ -92,6 +92,7 @@ def _texts() -> dict[str, str]:
 
 def _write(target: Path) -> None:
     try:
+        disk.check_inside(target)
         (target / "editor").mkdir(parents=True, exist_ok=True)
         for name, text in _texts().items():
             (target / name).write_text(text, encoding="utf-8", newline="\n")
