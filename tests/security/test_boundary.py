@@ -294,8 +294,37 @@ def test_what_is_written_stays_inside(place: Place) -> None:
     assert came_through(place, *lines) == []
 
 
-def test_the_language_server(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(place.home))
+WATCHED = """
+import os, sys
+
+outside = tuple(os.path.realpath(one) + os.sep for one in os.environ["OUTSIDE"].split(os.pathsep))
+
+def hook(event, arguments):
+    if event == "open" and isinstance(arguments[0], (str, bytes)):
+        path = os.path.realpath(os.fsdecode(arguments[0]))
+        if path.startswith(outside):
+            os.write(seen, f"{path}\\n".encode())
+
+seen = os.open(os.environ["SEEN"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+sys.addaudithook(hook)
+"""
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_the_language_server(opened: bool, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the user opens what lies outside it is read, so that this would be noticed."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(WATCHED)
+    seen = tmp_path / "seen"
+    for name, value in {
+        "HOME": place.home,
+        "PYTHONPATH": tmp_path / "site",
+        "OUTSIDE": f"{place.outside}{os.pathsep}{place.home}",
+        "SEEN": seen,
+        **({boundary.VARIABLE: place.outside} if opened else {}),
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    before = place.state()
     files = [
         f"{what} {route}".replace(" ", "-") + f"/{POINTERS[what][0]}"
         for what in POINTERS
@@ -310,7 +339,10 @@ def test_the_language_server(place: Place, monkeypatch: pytest.MonkeyPatch) -> N
             await ed.until(lambda: len({path for path, _ in ed.published}) >= len(files))
             return "\n".join([*ed.log, *ed.windows, *(one.message for found in ed.shown.values() for one in found)])
 
-    assert SECRET not in asyncio.run(session())
+    said = asyncio.run(session())
+    assert bool(seen.read_text()) is opened
+    assert opened or SECRET not in said
+    assert place.state() == before
 
 
 @pytest.mark.parametrize("how", ["option", "variable"])
