@@ -6,6 +6,7 @@ Everything here is also in ``zerocfg`` itself (``import zerocfg; zerocfg.lint("c
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
@@ -20,6 +21,7 @@ from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import CONSUMERS, UNKNOWN, Origin, Run, Setting
+from zerocfg.source import boundary
 
 if TYPE_CHECKING:
     from zerocfg.models.accelerate import ClusterConfig, SageMakerConfig
@@ -64,7 +66,13 @@ def lint(
     """
     if consumer is not None and consumer not in CONSUMERS:
         raise Error(f"consumer is one of {', '.join(CONSUMERS)}, not {consumer!r}")
-    targets = _existing(paths)
+    with boundary.reading(paths):
+        return _lint(_existing(paths), select, ignore, preview, notes, consumer)
+
+
+def _lint(
+    targets: list[Path], select: Iterable[str], ignore: Iterable[str], preview: bool, notes: bool, consumer: str | None
+) -> Result:
     try:
         settings = find_settings(_folder(targets[0]))
         selection = selection_of(settings, ",".join(select), ",".join(ignore), preview)
@@ -96,7 +104,8 @@ def load(path: AnyPath, kind: Kind | None = None) -> Loaded[Section]:
     """
     from zerocfg.typed import load as typed
 
-    return typed(Path(path), kind)
+    with boundary.reading([path]):
+        return typed(Path(path), kind)
 
 
 def runs(*paths: AnyPath) -> list[Run]:
@@ -105,7 +114,8 @@ def runs(*paths: AnyPath) -> list[Run]:
     `Run.effective.settings` are the values that the training process gets, by dotted name. Raises Error for a path
     that is not there.
     """
-    return find_runs(_existing(paths), Files())[0]
+    with boundary.reading(paths):
+        return find_runs(_existing(paths), Files())[0]
 
 
 def effective(path: AnyPath, run: str | None = None) -> dict[str, Setting]:
@@ -132,12 +142,13 @@ def plan(spec: AnyPath, *, run: str | None = None, hardware: str | None = None) 
     """
     from zerocfg.resolve.explain.forecast import forecast
 
-    _, built = _resolved(spec, run, hardware)
-    _stop_on_problems(built)
-    try:
-        return {one.name: forecast(one) for one in built}
-    except ValueError as error:
-        raise Error(str(error)) from None
+    with _around(spec, hardware):
+        _, built = _resolved(spec, run, hardware)
+        _stop_on_problems(built)
+        try:
+            return {one.name: forecast(one) for one in built}
+        except ValueError as error:
+            raise Error(str(error)) from None
 
 
 def build(
@@ -148,6 +159,11 @@ def build(
     Nothing is written unless every run resolves and lints clean. ``force`` replaces files that zerocfg did not write or
     that were changed since. Raises ConfigError for errors that lint finds, Error for all else that prevents it.
     """
+    with _around(spec, hardware, out):
+        return _build(spec, Path(out), run, hardware, force)
+
+
+def _build(spec: AnyPath, out: Path, run: str | None, hardware: str | None, force: bool) -> list[Path]:
     from zerocfg.emit.compile_runs import compile_runs
     from zerocfg.emit.lock import LockError
     from zerocfg.emit.write import RefusedError, check, write
@@ -157,7 +173,7 @@ def build(
         selection = selection_of(find_settings(read.folder), "", "", False)
     except click.UsageError as error:
         raise Error(error.message) from None
-    found = compile_runs(read, built, Path(out), selection)
+    found = compile_runs(read, built, out, selection)
     if found.errors is not None:
         raise ConfigError(_text(found.errors), found.errors)
     _stop_on_problems(built)
@@ -190,6 +206,11 @@ def check_or_raise(*paths: AnyPath, fail_on: str = "error") -> None:
             raise ConfigError(_text(told), told)
         let_the_first_speak()
         raise ConfigError("the configs have errors; rank 0 says which", told)
+
+
+def _around(spec: AnyPath, hardware: str | None, *written: AnyPath) -> AbstractContextManager[None]:
+    """In which a spec is read with the project around it, and the profile of hardware that was named."""
+    return boundary.reading([Path(spec) / "zerocfg.yaml", spec], [*([hardware] if hardware else []), *written])
 
 
 def _existing(paths: tuple[AnyPath, ...]) -> list[Path]:

@@ -24,6 +24,14 @@ CACHED_BYTES = 8 << 20
 CACHE_BYTES = 64 << 20
 """Bytes of all kept outcomes; those used longest ago go first."""
 
+REPORT_BYTES = 256 << 20
+"""Bytes of an earlier report about many repositories, which the user names: that of 10,000 has a hundred million."""
+SIGNATURE_BYTES = 1 << 16
+"""Bytes of the signature of a certificate. One by a key of RSA with 16,384 bits has 6,000."""
+POLICY_SECONDS = 10.0
+"""Seconds in which one policy of the gate is held against one run. A schema of a thousand rules takes a hundredth; a
+pattern may be one that is tried in more ways than there is time."""
+
 # Documents
 
 DEPTH = 100

@@ -86,7 +86,7 @@ def test_what_a_terminal_would_obey_is_noticed(where: str, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     check = by_name("terminals").check
     check(tmp_path, Random(0))
-    monkeypatch.setattr("zerocfg.cli.terminal.harmless", lambda text: text)
+    monkeypatch.setattr("zerocfg.cli.terminal.harmless", lambda text, **_: text)
     monkeypatch.setattr(where, lambda text, **_: text)
     with pytest.raises(BrokenError, match=r"prints U\+001B"):
         check(tmp_path, Random(0))

@@ -185,6 +185,21 @@ def test_signatures(repository: Repository, tmp_path: Path) -> None:
 
 
 @ssh
+def test_a_signature_without_end_is_not_handed_on(repository: Repository, tmp_path: Path) -> None:
+    """ssh-keygen would read all of it, and go on when the gate is gone; RSA's longest takes 6,000 bytes."""
+    signers, path = tmp_path / "signers", repository.built / "smoke.json"
+    sign(path, key(tmp_path, "ours", signers))
+    signature = path.with_name("smoke.json.sig")
+    good = signature.read_bytes()
+    with signature.open("r+b") as file:
+        file.truncate(2 << 30)
+    code, (said,) = repository.gate("--signers", str(signers))
+    assert code == 1 and "its signature is not read: it is larger than 64 KiB" in said
+    signature.write_bytes(good + b"\n" * ((64 << 10) - len(good)))
+    assert repository.gate("--signers", str(signers)) == (0, [])
+
+
+@ssh
 def test_a_signature_for_something_else_does_not_count(tmp_path: Path) -> None:
     signers, path = tmp_path / "signers", tmp_path / "smoke.json"
     own = key(tmp_path, "own", signers)

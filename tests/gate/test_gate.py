@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from zerocfg.gate import policy_schemas
 from zerocfg.smoke.certify import certificate_file
 from zerocfg.smoke.model import certificate
 
@@ -435,6 +436,18 @@ def test_secrets_are_not_shown(repository: Repository) -> None:
     violated = [reason for reason in reasons if "policy-violated" in reason]
     assert code == 1 and len(violated) == 2 and secret not in "".join(violated), reasons
     assert "run quickstart: comet.api_key is set and must not be (policy.schema.json:" in violated[1]
+
+
+def test_a_pattern_that_is_tried_without_end(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of 40 letters is taken apart in 2^39 ways, none of which ends in "!"."""
+    monkeypatch.setattr(policy_schemas, "POLICY_SECONDS", 1.0)
+    policy = '{\n  "properties": {},\n  "patternProperties": {"^([a-z_.]+)+!$": {}}\n}\n'
+    (repository.folder / "policy.schema.json").write_text(policy)
+    code, (said,) = repository.gate()
+    assert code == 2
+    assert said.startswith("policy.schema.json:3:3: this pattern is tried in too many ways within 1 s"), said
+    (repository.folder / "policy.schema.json").write_text(policy.replace(")+!", ")!"))
+    assert repository.gate() == (0, [])
 
 
 def test_runs_without_the_training_libraries(repository: Repository) -> None:

@@ -7,6 +7,7 @@ each of these inputs took from ten seconds to minutes, or gigabytes, without its
 from __future__ import annotations
 
 import json
+import os
 import resource
 import struct
 import subprocess
@@ -47,7 +48,12 @@ def run(folder: Path, files: Mapping[str, str], *command: str) -> subprocess.Com
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
     done = subprocess.run(
-        [sys.executable, "-c", program, *command], cwd=folder, preexec_fn=limited, capture_output=True, text=True
+        [sys.executable, "-c", program, *command],
+        cwd=folder,
+        preexec_fn=limited,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode in (0, 1, 2), done.stderr[-2000:]
     assert "Traceback" not in done.stderr
@@ -215,3 +221,33 @@ def test_every_budget_says_its_unit_and_reason_and_is_used() -> None:
     assert names == [name for name in described if name in names]
     code = "\n".join(path.read_text(encoding="utf-8") for path in root.rglob("*.py") if path.name != "budgets.py")
     assert [name for name in names if name not in code] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("pyproject.toml", ("lint",)),
+        ("zerocfg.toml", ("gate", "--only", "lint")),
+        ("known.json", ("lint", "--baseline", "known.json")),
+        ("hw.json", ("plan", "gpt2", "--hardware", "hw.json")),
+        ("report.json", ("lint", "--repos", ".", "--since", "report.json")),
+        ("repositories", ("lint", "--repos", "repositories")),
+        ("train.py", ("init", "--print")),
+        ("requirements.txt", ("lint",)),
+        ("zerocfg.lock", ("explain", "stage", "--run", ".")),
+        ("schema.json", ("schema", "--check", ".")),
+        ("page.html", ("report", "ds.json", "-o", "page.html")),
+        ("latest", ("check-resume", ".")),
+        ("trainer_state.json", ("check-resume", ".")),
+    ],
+)
+@pytest.mark.parametrize("kind", ["large", "pipe"])
+def test_what_is_no_small_file_is_not_read(kind: str, name: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    """Two gigabytes do not fit, and a pipe that nobody writes into has no end."""
+    if kind == "pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(2 << 30)
+    done = run(tmp_path, {"ds.json": json.dumps(DS)}, *words)
+    assert len(done.stdout + done.stderr) < 200_000

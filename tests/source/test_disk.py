@@ -20,6 +20,7 @@ ASKING = frozenset(
 )
 OWN = {
     "source/disk.py": "the place itself",
+    "source/boundary.py": "asks before a lint, about what the command line names; what is refused is noted as such",
     "source/write.py": "writes",
     "run/resolve_settings.py": "walks through its stages",
     "cli/linting/add_ignores.py": "writes; its lint is not kept",

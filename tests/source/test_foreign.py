@@ -53,8 +53,8 @@ def test_one_line(text: str, shown: str) -> None:
     ("text", "printed"),
     [
         ("a: 1\n\tb: 2\n", "a: 1\n\tb: 2\n"),
-        ("\x1b[1;31merror\x1b[0m", "\x1b[1;31merror\x1b[0m"),
-        ("\r\x1b[Kreading (3 s)", "\r\x1b[Kreading (3 s)"),
+        ("\x1b[31;1merror\x1b[0m", r"\u001b[31;1merror\u001b[0m"),
+        ("\r\x1b[Kreading (3 s)", r"\r\u001b[Kreading (3 s)"),
         ("ds.json\r\x1b[Kgone", r"ds.json\r\u001b[Kgone"),
         ("ds.json\x1b[2J\x1b[1;1H", r"ds.json\u001b[2J\u001b[1;1H"),
         ("m\udcc3\udca9tier", "m\udcc3\udca9tier"),
@@ -70,6 +70,19 @@ def test_harmless(text: str, printed: str) -> None:
     assert harmless(text) == printed
 
 
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("\x1b[31;1merror\x1b[0m", "\x1b[31;1merror\x1b[0m"),
+        ("\x1b[8mhidden", r"\u001b[8mhidden"),
+        ("\x1b[30;47mdark\x1b[0m", "\\u001b[30;47mdark\x1b[0m"),
+        ("\x1b[2J", r"\u001b[2J"),
+    ],
+)
+def test_of_the_colours_only_those_of_zerocfg_stay(text: str, printed: str) -> None:
+    assert harmless(text, coloured=True) == printed
+
+
 def test_commands_of_the_github_format_stay() -> None:
     assert harmless("::error file=a\u202e::x", commands=False) == r"::error file=a\u202e::x"
 
@@ -77,7 +90,7 @@ def test_commands_of_the_github_format_stay() -> None:
 @given(st.text())
 def test_nothing_that_is_obeyed_is_left(text: str) -> None:
     printed = harmless(text)
-    left = re.sub(r"\A\r\x1b\[K|\A\x1b\[2J\x1b\[1;1H|\x1b\[[0-9;]*m|[\udc80-\udcff]", "", printed)
+    left = re.sub(r"[\udc80-\udcff]", "", printed)
     assert all(unicodedata.category(char) not in ("Cc", "Cf", "Cs") or char in "\n\t" for char in left)
     assert not any(line.lstrip().startswith("::") for line in printed.split("\n"))
     assert "##[" not in printed and "##vso[" not in printed
@@ -101,6 +114,29 @@ def test_keys_of_a_config_steer_no_log(output_format: str, tmp_path: Path) -> No
         assert "##[" not in printed and "##vso[" not in printed
     if output_format in ("json", "sarif", "gitlab"):
         json.loads(printed)
+
+
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        *((("--output-format", name), {}) for name in FORMATS),
+        *((words, {name: "1"}) for words in ((), ("--show-runs",)) for name in ("NO_COLOR", "FORCE_COLOR")),
+    ],
+)
+def test_names_of_files_steer_no_log(words: tuple[str, ...], variables: dict[str, str], tmp_path: Path) -> None:
+    """Named on the command line, found in a folder, and named by another file; absent, too."""
+    name = "a\x1b[8mx\x1b[31;1my\x1b]0;PWN\x07\r\x9b"
+    (tmp_path / f"{name}.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 9}}')
+    launch = f"accelerate launch --config_file '{name}.yaml' t.py --deepspeed '{name}.json'\n"
+    (tmp_path / f"{name}.sh").write_text(launch)
+    for paths in ((), (f"{name}.json",), (f"{name}.absent",)):
+        done = _zerocfg(tmp_path, "lint", *words, *paths, ci=variables)
+        assert done.returncode in (0, 1, 2)
+        printed = (done.stdout + done.stderr).decode("utf-8")
+        assert "internal error" not in printed and "\x1b[31;1my" not in printed
+        if "FORCE_COLOR" in variables:
+            printed = re.sub(r"\x1b\[(?:0|1|32|34|3[136];1)m", "", printed)
+        assert not set(printed) & set("\x1b\x07\x9b\r")
 
 
 def test_errors_of_other_commands_steer_no_log(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from zerocfg.budgets import CACHE_BYTES, CACHED_BYTES
 from zerocfg.cli.terminal import columns, write_coloured, write_exactly
 from zerocfg.source import disk
+from zerocfg.source.boundary import VARIABLE
 from zerocfg.source.foreign import harmless
 from zerocfg.version import __version__
 
@@ -29,8 +30,18 @@ if TYPE_CHECKING:
 
 FORM = 1
 """Counts up with every change of what is kept."""
-_VARIABLES = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "GITHUB_WORKSPACE", "CI_PROJECT_DIR", "HOME", "USERPROFILE")
-"""What a lint reads of the environment; of the last two, where a search upwards ends."""
+_VARIABLES = (
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "TERM",
+    "COLUMNS",
+    "GITHUB_WORKSPACE",
+    "CI_PROJECT_DIR",
+    "HOME",
+    "USERPROFILE",
+    VARIABLE,
+)
+"""What a lint reads of the environment; of the homes, where a search upwards ends."""
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
 
 _of_this_process: str | None = None
@@ -46,7 +57,7 @@ class Recording:
     def keep(self, text: str, code: int, *, exactly: bool) -> None:
         """Keep the report with the exit code. ``exactly``: it is for a program (`terminal.write_exactly`). One that
         holds commands to a CI runner is not kept: none that a cache holds is printed."""
-        if _of_this_process is not None and harmless(text) == text:
+        if _of_this_process is not None and harmless(text, coloured=True) == text:
             entry = {"asked": _asked(sys.argv[1:]), "notes": self._notes, "text": text, "code": code}
             _write(_of_this_process, json.dumps({**entry, "exactly": exactly}).encode())
 
@@ -79,7 +90,7 @@ def printed_again(words: Sequence[str]) -> int | None:
         return None
     with suppress(OSError):  # a cache that may only be read
         os.utime(_of_this_process)
-    text = harmless(entry["text"])
+    text = harmless(entry["text"], coloured=True)
     if entry["exactly"]:
         write_exactly(text)
     else:

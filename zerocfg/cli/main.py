@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zerocfg.cli.bounded import bounded
 from zerocfg.cli.exit_code import exit_code
 from zerocfg.cli.terminal import prepare
 
@@ -83,7 +84,7 @@ class _Commands(click.Group):
         module: Any = import_module(f"zerocfg.cli.commands.{name.replace('-', '_')}")
         command: click.Command = module.command
         command.epilog = f"Example:\n\n\b\n  {EXAMPLES[name]}"
-        return command
+        return bounded(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

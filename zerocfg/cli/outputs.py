@@ -35,9 +35,11 @@ def outputs(chosen: Sequence[Output], file: Path | None) -> list[Output]:
 
 def write(file: Path, text: str) -> None:
     """Write a report, and make its folder. Raises click.ClickException (exit code 2) when that cannot be done."""
+    from zerocfg.source.disk import check_inside
     from zerocfg.source.write import write_atomic
 
     try:
+        check_inside(file)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, text.encode("utf-8", "surrogateescape"))
     except OSError as error:

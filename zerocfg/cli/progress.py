@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from zerocfg.cli.terminal import columns, write_coloured
+from zerocfg.cli.terminal import columns, draw_anew
 
 PATIENCE = 1.0
 """Seconds without a word."""
@@ -58,7 +58,7 @@ class Working:
         """Take the line back before something else is written."""
         with self._lock:
             if self._drawn:
-                write_coloured("\r\033[K", sys.stderr)
+                draw_anew("", sys.stderr)
                 self._drawn = ""
 
     def _watch(self) -> None:
@@ -79,5 +79,5 @@ class Working:
         if len(words) > room:
             words = words[: max(0, room - 3)] + "..."
         if words != self._drawn:
-            write_coloured(f"\r\033[K{words}", sys.stderr)
+            draw_anew(words, sys.stderr)
             self._drawn = words

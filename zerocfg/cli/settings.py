@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.cli.usage import usage_error
 from zerocfg.linter.selection import Selection
 from zerocfg.record import field, record, replace
 from zerocfg.run.model import CONSUMERS, Consumer, consumer_of
-from zerocfg.source import disk
+from zerocfg.source import boundary, disk
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 KNOWN = {
@@ -131,9 +134,26 @@ def _override(word: str) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return parse_toml(disk.content(path, sys.maxsize, 0)[1].decode("utf-8"))
+        with trusted(path):
+            return parse_toml(disk.whole(path, FILE_BYTES).decode("utf-8"))
     except ValueError as error:
         raise usage_error(f"{path}: {error}") from None
+
+
+def trusted(path: Path) -> AbstractContextManager[None]:
+    """In which settings above a repository are read and changed, too: nobody but the user can have written them there.
+    What a link leads to is another matter."""
+    folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100
+    real = disk.real(folder)
+    above = boundary.is_above(real) and disk.real(path) == os.path.join(real, name)  # noqa: PTH118
+    return boundary.lent(path) if above else nullcontext()
+
+
+def of_settings(path: Path, settings: Settings) -> AbstractContextManager[None]:
+    """In which a file is read that settings name, which are the user's own above a repository."""
+    source = settings.source
+    own = source is not None and not boundary.lies_inside(disk.real(source))
+    return boundary.lent(path) if own else nullcontext()
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import sys
 
 from zerocfg.cli.exit_code import exit_code
 from zerocfg.patterns import compiled_when_used
+from zerocfg.source import boundary
 
 with compiled_when_used():  # those of `json`, which its scanner in C does without
     from zerocfg.cli.cache import printed_again
@@ -38,7 +39,9 @@ def _lint() -> int:
 
     from zerocfg.cli.linting.lint import Options, lint
 
-    return lint(Options(paths=tuple(map(Path, words[1:]))))
+    paths = tuple(map(Path, words[1:]))
+    with boundary.reading(paths):
+        return lint(Options(paths=paths))
 
 
 def _with_click() -> int:

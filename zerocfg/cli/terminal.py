@@ -106,14 +106,34 @@ def _of_a_log(diff: str) -> str:
 
 
 def write_coloured(text: str, stream: TextIO) -> None:
-    """Colours and all, also into a pipe: somebody asked for them."""
-    if os.name == "nt":
+    """With the colours of zerocfg, also into a pipe: somebody asked for them."""
+    text = harmless(text, coloured=True)
+    if os.name == "nt" and stream.isatty():
         import click  # makes them visible in consoles that know none
 
         click.echo(text, file=stream, nl=False, color=True)
     else:
+        _write_own(text, stream)
+
+
+def draw_anew(text: str, stream: TextIO) -> None:
+    """A line of progress in the place of the last one."""
+    _write_own(f"\r\x1b[K{harmless(text)}", stream)
+
+
+def clear(stream: TextIO) -> None:
+    """Take everything off a terminal."""
+    if stream.isatty():
+        _write_own("\x1b[2J\x1b[1;1H", stream)
+
+
+def _write_own(text: str, stream: TextIO) -> None:
+    """What zerocfg itself writes, and what has been made harmless."""
+    if isinstance(stream, _Harmless):
+        stream.write_own(text)
+    else:
         stream.write(text)
-        stream.flush()
+    stream.flush()
 
 
 def tell(message: str) -> None:
@@ -130,11 +150,16 @@ def prepare() -> None:
 
 
 class _Harmless(io.TextIOWrapper):
-    """What is written to it is made harmless."""
+    """What is written to it is made harmless, and holds no secrets."""
 
     def write(self, text: str) -> int:
-        super().write(self._made(harmless(text)))
+        from zerocfg.source.secrets import masked  # a kept report has been through it
+
+        self.write_own(harmless(masked(text)))
         return len(text)
+
+    def write_own(self, text: str) -> None:
+        super().write(self._made(text))
 
     def _made(self, text: str) -> str:
         return text

@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.cluster.job import ClusterError
+from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +92,7 @@ def read(folder: Path) -> Submission:
     """The submission in a folder. Raises ClusterError for anything else."""
     path = folder / NAME
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(disk.whole(path, FILE_BYTES).decode("utf-8"))
         if data["version"] != VERSION:
             raise ClusterError(f"{path} has version {data['version']!r}; this zerocfg reads version {VERSION}")
         return Submission(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.emit import (
     accelerate_yaml,
     deepspeed_json,
@@ -20,6 +21,7 @@ from zerocfg.emit import (
     slurm,
     ssh,
 )
+from zerocfg.source import disk
 from zerocfg.source.paths import relative as from_folder
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def emit(plan: Plan, out: Path) -> Emitted:
     own = None
     if changes and (source := plan.inputs.get("recipe")) is not None:
         own = recipe.name_of(source)
-        files[own] = recipe.patched(source.read_bytes(), own, changes)
+        files[own] = recipe.patched(disk.whole(source, FILE_BYTES), own, changes)
         arguments = recipe.arguments_of(plan, f"{here_from_spec}/{own}")
     files[LAUNCH] = launch_sh.render(plan, spec_from_here, here_from_spec, arguments).encode()
     if plan.launcher == "deepspeed" and plan.num_machines > 1:
@@ -85,7 +87,7 @@ def emit(plan: Plan, out: Path) -> Emitted:
     if plan.targets is not None and plan.targets.ssh is not None:
         files[ssh.NAME] = ssh.render(plan, plan.targets.ssh, spec_from_here, here_from_spec).encode()
     inputs = {
-        role: lock.Source(relative(path, plan.folder), lock.sha256(path.read_bytes()))
+        role: lock.Source(relative(path, plan.folder), lock.sha256(disk.whole(path, FILE_BYTES)))
         for role, path in sorted(plan.inputs.items())
     }
     changed = replace(plan, changes=changes if own else {})

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.emit import jobset, ray_job, recipe, skypilot, slurm
 from zerocfg.resolve.plan import Problem
+from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from zerocfg.resolve.plan import Plan
@@ -46,7 +48,7 @@ def _recipe(plan: Plan) -> list[Problem]:
         )
         return [Problem("arguments", message, f"Let one of `arguments:` be the path of {path.name}.")]
     try:
-        recipe.patched(path.read_bytes(), path.name, changes)
+        recipe.patched(disk.whole(path, FILE_BYTES), path.name, changes)
     except (OSError, ValueError) as error:
         return [Problem("recipe", f"{path.name} cannot be changed: {error}", f"Set {keys} in it yourself.")]
     return []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.lenient_json import mapping
+from zerocfg.source import disk
 from zerocfg.source.write import write_atomic
 
 if TYPE_CHECKING:
@@ -40,6 +43,10 @@ def check(emitted: list[Emitted], *, force: bool = False) -> None:
                 break
             if parent.exists() or parent.is_symlink():
                 raise RefusedError(parent, "is not a folder")
+        try:
+            disk.check_inside(folder)
+        except OSError as error:
+            raise RefusedError(folder, error.strerror or str(error)) from None
         lock, begun = lockfile.read(folder), _begun(folder)
         for name, data in one.files.items():
             path = folder / name
@@ -48,7 +55,7 @@ def check(emitted: list[Emitted], *, force: bool = False) -> None:
             if force or not (path.exists() or path.is_symlink()):
                 continue
             try:
-                old = path.read_bytes()
+                old = disk.whole(path, FILE_BYTES)
             except OSError as error:
                 raise RefusedError(path, error.strerror or str(error)) from None
             if (
@@ -92,7 +99,7 @@ def write(emitted: list[Emitted]) -> list[Path]:
 def _begun(folder: Path) -> dict[str, object]:
     """What a build that did not end was about to write."""
     try:
-        return mapping(json.loads((folder / JOURNAL).read_bytes()))
+        return mapping(json.loads(disk.whole(folder / JOURNAL, FILE_BYTES)))
     except (OSError, ValueError, RecursionError):
         return {}
 
@@ -105,6 +112,8 @@ def _outdated(emitted: Emitted) -> list[Path]:
     found = []
     for name in sorted(set(lock.files) - set(emitted.files)):
         path = emitted.folder / name
-        if path.name == name and path.is_file() and not path.is_symlink() and _is_ours(lock, name, path.read_bytes()):
-            found.append(path)
+        if path.name == name and path.is_file() and not path.is_symlink():
+            with suppress(OSError):
+                if _is_ours(lock, name, disk.whole(path, FILE_BYTES)):
+                    found.append(path)
     return found

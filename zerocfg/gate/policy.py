@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.catalog.suggest import closest
 from zerocfg.gate.model import GateError
 from zerocfg.run.discover import display_name
+from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,7 +164,7 @@ class _Reader:
     def _line(self, key: str) -> int:
         """The line of a key of the gate's table, 0 where it is not found: TOML is read without positions."""
         try:
-            lines = self.source.read_text(encoding="utf-8").splitlines()
+            lines = disk.whole(self.source, FILE_BYTES).decode("utf-8").splitlines()
         except (OSError, ValueError):
             return 0
         header = re.compile(rf"\s*\[\s*{re.escape(self.name)}\b")

@@ -9,16 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.budgets import POLICY_SECONDS
 from zerocfg.compare.values import shown
 from zerocfg.emit import lock as lockfile
 from zerocfg.gate.model import GateError, Reason, Target
 from zerocfg.gate.positions import position
+from zerocfg.gate.time_limit import TimeLimitError, limited
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import UNKNOWN
 from zerocfg.source.load import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from jsonschema.exceptions import ValidationError
@@ -30,17 +32,21 @@ if TYPE_CHECKING:
 LONGEST = 200
 """Longest part of a validator's message that is shown; it may quote all settings."""
 
+_PATTERNS = ("pattern", "patternProperties", "additionalProperties", "unevaluatedProperties")
+"""Keywords for which the validator tries patterns, of this key or of its neighbours."""
 _MISSING = "is required and not set"
 _UNWANTED = "is set and must not be"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySchema:
-    """One policy: its file as read, and its validator."""
+    """One policy: its file as read, and its validator. ``at``: where the time for it ran out, each
+    as a part of the schema and its key that holds a pattern."""
 
     name: str
     document: Document
     validator: Validator
+    at: list[tuple[object, str]]
 
 
 def read_schema(path: Path) -> PolicySchema:
@@ -74,7 +80,41 @@ def read_schema(path: Path) -> PolicySchema:
         key = ".".join(map(str, error.absolute_path))
         raise GateError(f"{where}: the policy is not a JSON Schema: {key}: {error.message[:LONGEST]}") from None
     # An empty registry: jsonschema's own would fetch what a $ref names from the network.
-    return PolicySchema(name, document, kind(_spelled_out(schema), registry=Registry()))
+    at: list[tuple[object, str]] = []
+    return PolicySchema(name, document, _remembering(kind, at)(_spelled_out(schema), registry=Registry()), at)
+
+
+def _remembering(kind: type[Validator], at: list[tuple[object, str]]) -> type[Validator]:
+    """A validator that tells at which pattern the time ran out."""
+    from jsonschema.validators import extend
+
+    def tried(keyword: str) -> Callable[..., Iterator[ValidationError]]:
+        judge = kind.VALIDATORS[keyword]
+
+        def errors(validator: Validator, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+            try:
+                yield from judge(validator, value, instance, schema) or ()
+            except TimeLimitError:
+                at.append((schema, keyword))  # the innermost comes first
+                raise
+
+        return errors
+
+    judges = {keyword: tried(keyword) for keyword in _PATTERNS if keyword in kind.VALIDATORS}
+    found: type[Validator] = extend(kind, judges)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _path_to(schema: Any, wanted: list[tuple[object, str]]) -> list[str | int]:
+    """The key path of a keyword in a schema that is part of a larger one; empty where it is none of it."""
+    parts: list[tuple[Any, list[str | int]]] = [(schema, [])]
+    while wanted and parts:
+        part, path = parts.pop()
+        if part is wanted[0][0]:
+            return [*path, wanted[0][1]]
+        inner = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+        parts += [(value, [*path, key]) for key, value in inner]
+    return []
 
 
 def _spelled_out(schema: Any) -> Any:
@@ -97,7 +137,13 @@ def violations(target: Target, policy: PolicySchema) -> list[Reason]:
 
     plan = target.emitted.plan
     try:
-        found = list(policy.validator.iter_errors(instance(plan)))
+        with limited(POLICY_SECONDS):
+            found = list(policy.validator.iter_errors(instance(plan)))
+    except TimeLimitError:
+        line, column = position(policy.document, _path_to(policy.validator.schema, policy.at[:1]))
+        what = "this pattern is tried in too many ways" if policy.at else "it is not held against a run"
+        where = f"{policy.name}:{line}:{column}" if line else policy.name
+        raise GateError(f"{where}: {what} within {POLICY_SECONDS:.0f} s; write it without repeats in repeats") from None
     except Unresolvable as error:
         raise GateError(
             f"{policy.name}: $ref {error.ref!r} cannot be resolved; a policy is one file, and nothing is fetched"

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.hardware.catalogue import parse_hardware
 from zerocfg.models.hardware import HardwareProfile
+from zerocfg.source import disk
 
 
 def load_hardware(text: str) -> HardwareProfile:
@@ -23,7 +25,7 @@ def load_hardware(text: str) -> HardwareProfile:
 def read_profile(path: Path) -> HardwareProfile:
     """The profile that ``zerocfg probe -o`` wrote. Raises ValueError with one line."""
     try:
-        content = path.read_bytes()
+        content = disk.whole(path, FILE_BYTES)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"{path}: cannot be read: {reason}") from None

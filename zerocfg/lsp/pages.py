@@ -40,7 +40,7 @@ def page(code: str) -> str | None:
     try:
         if not file.is_file():
             where.mkdir(parents=True, exist_ok=True)
-            write_atomic(file, as_markdown(rule, as_shown(page_of(rule))).encode("utf-8"))
+            write_atomic(file, as_markdown(rule, as_shown(page_of(rule))).encode("utf-8"), anywhere=True)
     except OSError:
         return None
     return file_uri(file.resolve())

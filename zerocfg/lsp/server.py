@@ -243,11 +243,12 @@ def make_server() -> Server:
         if snapshot is None or document is None or document.path is None:
             return []
         path, write = document.path, server.writer(snapshot)
+        root = session.documents.root(path)
         found: list[lsp.CodeAction] = []
         if wanted(only, lsp.CodeActionKind.QuickFix.value):
             here = at(snapshot, path, params.range, session.encoding)
             shown = params.context.diagnostics
-            found += await session.on_worker(lambda: list(quick_fixes(snapshot, here, shown, write)))
+            found += await session.on_worker(lambda: list(quick_fixes(snapshot, here, shown, write)), root)
         if wanted(only, FIX_ALL) and any(one.fix and one.fix.safe for one in snapshot.diagnostics):
             action = lsp.CodeAction("Apply all safe fixes of zerocfg", kind=FIX_ALL, data=uri)
             resolves = self_resolving(server)
@@ -265,7 +266,8 @@ def make_server() -> Server:
         document = session.documents.open.get(uri)
         if snapshot is not None and document is not None and document.path is not None:
             path, write = document.path, server.writer(snapshot)
-            action.edit = await session.on_worker(lambda: fix_all_of(snapshot, path, write))
+            root = session.documents.root(path)
+            action.edit = await session.on_worker(lambda: fix_all_of(snapshot, path, write), root)
         return action
 
     return server

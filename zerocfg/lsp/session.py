@@ -21,6 +21,7 @@ from zerocfg.lsp.schedule import Schedule
 from zerocfg.run.discover import SPEC_NAMES, is_launch_file
 from zerocfg.run.kinds import guess_unread, sniff
 from zerocfg.run.model import Run
+from zerocfg.source import boundary
 from zerocfg.source.load import format_of, load_as
 from zerocfg.source.node import Document as Tree
 from zerocfg.source.text import SourceText
@@ -98,8 +99,14 @@ class Session:
 
     # -- looking ------------------------------------------------------------------------------------------------
 
-    async def on_worker(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+    async def on_worker(self, work: Callable[[], T], root: str) -> T:
+        """What looks at the files of a project, below this root."""
+
+        def bounded() -> T:
+            with boundary.reading([root]):
+                return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._worker, bounded)
 
     async def snapshot(self, uri: str) -> Snapshot | None:
         """The latest look at a document's project, after every change so far; None for what is no open file."""
@@ -117,10 +124,10 @@ class Session:
             documents = self.documents.in_folder(root)
             project = self._projects.setdefault(root, Project(root))
             try:
-                snapshot = await self.on_worker(partial(project.check, documents))
+                snapshot = await self.on_worker(partial(project.check, documents), root)
                 open_files = {one.path for one in documents if one.path is not None}
                 show = partial(diagnostics, snapshot, open_files, self.documents.uri_of, self.encoding)
-                shown = await self.on_worker(show)
+                shown = await self.on_worker(show, root)
             except RecursionError:
                 self._tell("a file is nested too deeply to be looked at")
                 continue

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from zerocfg.page.formatting import cut
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
+from zerocfg.run.model import may_be_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +73,7 @@ def _finding(one: Diagnostic) -> Finding:
 
 
 def _frame(span: FileSpan) -> Frame:
-    text = span.file.source.line(span.start.line)
+    text = span.file.source.line(span.start.line) if may_be_quoted(span.file) else ""
     start = span.start.column - 1
     last = len(text) if span.end.line > span.start.line else max(span.end.column - 1, start + 1)
     offset = max(0, start - WIDEST // 2) if len(text) > WIDEST else 0

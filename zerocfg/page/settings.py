@@ -118,9 +118,9 @@ def _of_lock(row: Row) -> Shown:
 
 
 def _of_run(name: str, setting: Setting) -> Shown:
-    value = without_secrets({name: setting.value})[name]
+    value = without_secrets({name: setting.shown})[name]
     replaced = tuple(
-        f"{text(without_secrets({name: old.value})[name])} ({origin_label(old.origin)})"
+        f"{text(without_secrets({name: old.shown})[name])} ({origin_label(old.origin)})"
         for old in setting.overridden
         if old.value != "auto"
     )

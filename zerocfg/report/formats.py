@@ -16,7 +16,7 @@ def render(
     without a summary."""
     people = output_format in ("full", "concise")
     text = masked(_rendered(result, output_format, colour, width, quiet))
-    return harmless(text, commands=people)
+    return harmless(text, commands=people, coloured=people and colour)
 
 
 def _rendered(result: Result, output_format: str, colour: bool, width: int | None, quiet: bool) -> str:

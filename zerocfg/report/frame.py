@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zerocfg.linter.engine import FileSpan
 from zerocfg.record import record
+from zerocfg.run.model import may_be_quoted
 
 WIDEST = 160
 """Columns of a source line that are shown when the width of the output is unknown."""
@@ -24,6 +25,8 @@ class Frame:
 
 def frame(span: FileSpan, mark: str, width: int | None = None) -> Frame | None:
     """The first line of a span; None where there is nothing to see. Longer lines are cut around the marked part."""
+    if not may_be_quoted(span.file):
+        return None
     text = span.file.source.line(span.start.line)
     if not text.strip():
         return None

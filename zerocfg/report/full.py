@@ -5,8 +5,8 @@ from __future__ import annotations
 from zerocfg.catalog.versions import library_name
 from zerocfg.linter.engine import Diagnostic, FileSpan, Result
 from zerocfg.report.frame import frame
+from zerocfg.source.foreign import COLOURS, one_line
 
-_COLOURS = {"error": "31;1", "warning": "33;1", "note": "36;1", "blue": "34", "bold": "1", "green": "32"}
 MOST_UNREAD = 20
 """Files that were not checked and are listed; the rest is counted."""
 NARROWEST = 32
@@ -20,7 +20,7 @@ class Paint:
         self.colour = colour
 
     def __call__(self, text: str, style: str) -> str:
-        return f"\033[{_COLOURS[style]}m{text}\033[0m" if self.colour else text
+        return f"\033[{COLOURS[style]}m{text}\033[{COLOURS['']}m" if self.colour else text
 
 
 def render_full(result: Result, colour: bool = False, width: int | None = None, quiet: bool = False) -> str:
@@ -43,7 +43,7 @@ def render_concise(result: Result, colour: bool = False, quiet: bool = False) ->
     paint = Paint(colour)
     lines = []
     for d in result.diagnostics:
-        where = f"{d.span.file.name}:{d.span.start.line}:{d.span.start.column}"
+        where = f"{one_line(d.span.file.name)}:{d.span.start.line}:{d.span.start.column}"
         lines.append(f"{where}: {paint(d.severity.value, d.severity.value)}[{d.code}] {d.full_message}{_held(d)}")
     if quiet:
         return "".join(f"{line}\n" for line in lines)
@@ -82,7 +82,7 @@ def unread_lines(result: Result) -> list[str]:
         return []
     count = len(found)
     lines = [f"{count} file{'s were' if count != 1 else ' was'} not checked:"]
-    lines += [f"  {one.file}: {one.reason}" for one in found[:MOST_UNREAD]]
+    lines += [f"  {one_line(one.file)}: {one_line(one.reason)}" for one in found[:MOST_UNREAD]]
     return (
         [*lines, f"  and {count - MOST_UNREAD} more; --output-format json lists them"] if count > MOST_UNREAD else lines
     )
@@ -155,7 +155,7 @@ def _diagnostic(d: Diagnostic, paint: Paint, width: int | None) -> list[str]:
     edge = " " * digits
     for index, span in enumerate(spans):
         arrow = "-->" if index == 0 else ":::"
-        place = f"{span.file.name}:{span.start.line}:{span.start.column}{_cell(span)}"
+        place = f"{one_line(span.file.name)}:{span.start.line}:{span.start.column}{_cell(span)}"
         lines.append(f"{edge}{paint(arrow, 'blue')} {place}")
         lines += _framed(span, digits, paint, level if index == 0 else "blue", "^" if index == 0 else "-", width)
     told = [f"help: {d.help}"] if d.help else []

@@ -12,6 +12,7 @@ from zerocfg.run.model import EvidenceSource, Origin, ReaderEvidence, Run, Sourc
 from zerocfg.run.origins import origin_label, place_of
 from zerocfg.run.reader import reader_evidence
 from zerocfg.run.releases import training_libraries
+from zerocfg.source.foreign import one_line
 from zerocfg.source.text import Where
 
 
@@ -46,7 +47,7 @@ def _block(run: Run, paint: Paint) -> list[str]:
     rows += [("missing", one.note) for one in run.missing]
     rows += [("release", f"{one.library} {one.words}") for one in releases_of(run)]
     rows.append(("read by", f"{_reader(run) or 'unknown'}{why(run) or _WAY_OUT}"))
-    return [paint(run.name, "bold"), *(f"  {label:<10} {text}" for label, text in rows)]
+    return [paint(one_line(run.name), "bold"), *(f"  {label:<10} {one_line(text)}" for label, text in rows)]
 
 
 class Held(NamedTuple):

@@ -24,6 +24,7 @@ from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.hub import CONFIG, find_config, is_hub_name
 from zerocfg.run.model import UNKNOWN
+from zerocfg.source import boundary
 from zerocfg.source.load import load
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def plans_of(model: Model, hardware: str, *, lora: bool, tokens: int | None, sam
     if batch % ranks:
         near = dict.fromkeys(size for size in (batch // ranks * ranks, -(-batch // ranks) * ranks) if size)
         raise ValueError(f"{batch} samples cannot be shared among {ranks} ranks; take {' or '.join(map(str, near))}")
-    with tempfile.TemporaryDirectory(prefix="zerocfg-") as folder:
+    with tempfile.TemporaryDirectory(prefix="zerocfg-") as folder, boundary.lent(folder):
         half = "float16" if profile.accelerator.bf16 is False else "bfloat16"
         spec = _written(Path(folder).resolve(), model, half if lora else None, length, batch)
         (built,) = build_plans(read_spec(spec), None, hardware)

@@ -12,6 +12,7 @@ from zerocfg.budgets import FOLDER_NAMES
 from zerocfg.resume.checkpoint import DeepSpeed
 from zerocfg.resume.files import names_if_readable, names_in, note_damage
 from zerocfg.resume.torch_file import Fact, UnreadableError, facts
+from zerocfg.source import disk
 
 LATEST, LATEST_UNIVERSAL = "latest", "latest_universal"
 _OPTIMIZER = re.compile(r"(bf16_)?zero_pp_rank_(\d+)_mp_rank_(\d+)_?optim_states\.pt$")
@@ -78,8 +79,7 @@ def _line(path: Path) -> str | None:
     try:
         if not path.is_file():
             return None
-        with path.open("rb") as file:
-            return file.read(4096).decode("utf-8", "replace").strip()
+        return disk.content(path, 4096, 4096)[1].decode("utf-8", "replace").strip()
     except OSError:
         return None
 

@@ -10,6 +10,7 @@ from zerocfg.budgets import PICKLE_BYTES
 from zerocfg.resume.checkpoint import FULL, SHARDED, Fsdp
 from zerocfg.resume.files import names_if_readable, note_damage
 from zerocfg.resume.torch_file import UnreadableError
+from zerocfg.source import disk
 
 FSDP_MODEL, FSDP_OPTIMIZER = "pytorch_model_fsdp", "optimizer"
 _SHARD = re.compile(r"__(\d+)_\d+\.distcp$")
@@ -62,7 +63,11 @@ def _named_shards(path: Path) -> set[str]:
     if size == 0 or size > PICKLE_BYTES:
         raise UnreadableError("is empty" if size == 0 else f"has {size} bytes, too many to be decoded")
     try:
-        texts = (argument for _, argument, _ in pickletools.genops(path.read_bytes()) if isinstance(argument, str))
+        texts = (
+            argument
+            for _, argument, _ in pickletools.genops(disk.whole(path, PICKLE_BYTES))
+            if isinstance(argument, str)
+        )
         return {text for text in texts if _SHARD.match(text)}
     except (ValueError, IndexError, OverflowError) as error:
         raise UnreadableError(f"is damaged ({error})") from None

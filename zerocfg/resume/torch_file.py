@@ -11,6 +11,7 @@ import zipfile
 from typing import TYPE_CHECKING
 
 from zerocfg.budgets import ARCHIVE_ENTRIES, PICKLE_BYTES
+from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -65,7 +66,7 @@ def program(path: Path, read: bool = True) -> bytes:
     if path.stat().st_size == 0:
         raise UnreadableError("is empty")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with disk.opened(path) as file, zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
             if len(entries) > ARCHIVE_ENTRIES:
                 raise UnreadableError(f"has {len(entries)} entries, more than any checkpoint")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.budgets import HEADER_BYTES, INDEX_BYTES, TENSOR_ELEMENTS
 from zerocfg.resume.torch_file import UnreadableError
+from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +99,7 @@ def _elements(name: str, shape: list[int]) -> int:
 def header(path: Path) -> dict[str, object]:
     """The header of a safetensors file. Raises UnreadableError where it is damaged or the file cut off, or OSError."""
     size = path.stat().st_size
-    with path.open("rb") as file:
+    with disk.opened(path) as file:
         first = file.read(8)
         if len(first) < 8:
             raise UnreadableError("is cut off: shorter than a header")
@@ -132,7 +133,7 @@ def read_json(path: Path) -> dict[str, object]:
             raise UnreadableError("is no regular file")
         if path.stat().st_size > INDEX_BYTES:
             raise UnreadableError("is too large for what it should be")
-        return _parse(path.read_bytes())
+        return _parse(disk.whole(path, INDEX_BYTES))
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror or error}") from None
 

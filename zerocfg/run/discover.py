@@ -14,7 +14,7 @@ from zerocfg.run.kinds import MARKERS, guess_unread, is_hydra_fragment, sniff
 from zerocfg.run.model import Kind, SourceFile
 from zerocfg.run.remembered import remembered
 from zerocfg.source import disk
-from zerocfg.source.load import Format, decode, load_as, read_bytes
+from zerocfg.source.load import OUTSIDE, Format, decode, load_as, outside, read_bytes
 from zerocfg.source.node import Document, Problem
 from zerocfg.source.text import SourceText, Span
 
@@ -168,6 +168,9 @@ class Files:
             size, data = disk.content(key, most, HEAD_BYTES if most == UNASKED_BYTES else FILE_BYTES)
         except (disk.NotAFileError, ValueError):  # ValueError: a NUL in the name
             return None
+        except disk.OutsideError as error:  # a link; nothing of what it leads to says whether it is one of ours
+            self._pass_over(path, key, outside(error))
+            return None
         except OSError as error:
             if error.errno in _NOT_THERE:
                 return None
@@ -260,7 +263,7 @@ def _read(path: Path, text: str | None, there: bytes | None) -> SourceFile:
     else:
         source = SourceText(name, text)
     if isinstance(source, Problem):
-        config = not is_launch_file(path) and path.suffix not in SCRIPT_SUFFIXES
+        config = source.kind != OUTSIDE and not is_launch_file(path) and path.suffix not in SCRIPT_SUFFIXES
         return _without_text(name, path, guess_unread(readable, name) if config else "other", source)
     if is_launch_file(path):
         return SourceFile(name, "launch", source, None, path)

@@ -29,6 +29,7 @@ from zerocfg.budgets import BASES, MATRIX_RUNS, SPEC_RUNS
 from zerocfg.catalog.suggest import closest
 from zerocfg.record import field, record, replace
 from zerocfg.run.hub import CONFIG
+from zerocfg.source.load import OUTSIDE
 from zerocfg.source.node import Document, Mapping, Node, dotted, plain
 from zerocfg.source.node import Path as KeyPath
 
@@ -263,7 +264,8 @@ class _Expander:
             place = other.source.place(fatal.span.start if fatal else 0)
             reason = fatal.message if fatal else "a spec is a mapping"
             message = f"{file} cannot be used: {other.name}:{place.line}:{place.column}: {reason}"
-            self._stop(where, message, "Correct that file, or take the base into this one.")
+            outside = fatal is not None and fatal.kind == OUTSIDE
+            self._stop(where, message, f"{'Open' if outside else 'Correct'} that file, or take the base into this one.")
         self.folders[id(other)] = path.parent
         return other
 

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from zerocfg.patterns import pattern
+from zerocfg.source import boundary, disk
 from zerocfg.source.paths import entries
 
 CONFIG = "config.json"
@@ -71,8 +72,8 @@ def _cached(name: str) -> Path | None:
     """The config.json of the main branch; without one, of the only snapshot."""
     folder = cache_folder() / _folder(name)
     try:
-        commit = (folder / "refs" / "main").read_bytes()[:100].decode("ascii", "replace").strip()
-    except OSError:
+        commit = _head(folder / "refs" / "main").decode("ascii", "replace").strip()
+    except (OSError, ValueError):
         commit = ""
     snapshots = folder / "snapshots"
     if not _COMMIT.match(commit):
@@ -81,4 +82,12 @@ def _cached(name: str) -> Path | None:
             return None
         commit = found[0].name
     path = snapshots / commit / CONFIG
-    return path if path.is_file() else None
+    if not path.is_file():
+        return None
+    boundary.lend(path)  # numbers of a model, of which nothing is quoted
+    return path
+
+
+def _head(path: Path) -> bytes:
+    with boundary.lent(path):
+        return disk.content(path, 100, 100)[1]

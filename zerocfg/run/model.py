@@ -11,6 +11,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from zerocfg.record import field, record
+from zerocfg.source.load import OUTSIDE
 from zerocfg.source.node import Document, Path
 from zerocfg.source.text import SourceText, Span
 
@@ -83,6 +84,17 @@ def original(file: SourceFile) -> SourceFile:
     return file.reread_of or file
 
 
+def lies_outside(file: SourceFile) -> bool:
+    """Whether a file is there and not read, as it lies outside of the boundary of trust."""
+    return file.document is not None and any(problem.kind == OUTSIDE for problem in file.document.problems)
+
+
+def may_be_quoted(file: SourceFile) -> bool:
+    """Whether lines of a file may be shown. One that was no config at first sight is a config only because another
+    file says so: who names the private files of a machine does not get to see them."""
+    return original(file).kind != "other"
+
+
 @record(frozen=True, slots=True)
 class Origin:
     """Where a value comes from.
@@ -110,6 +122,12 @@ class Setting:
     @property
     def known(self) -> bool:
         return self.value is not UNKNOWN
+
+    @property
+    def shown(self) -> Any:
+        """The value for people, without what stands in a file of which no line is shown."""
+        file = self.origin.file
+        return self.value if file is None or may_be_quoted(file) else "(not shown)"
 
 
 @record(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from zerocfg.run.model import (
     Run,
     Setting,
     consumer_of,
+    may_be_quoted,
 )
 from zerocfg.run.script import accelerator
 from zerocfg.run.stages import batches, engine
@@ -303,7 +304,8 @@ class _Resolution:
         data = plain_or_unknown(file.document)
         if not isinstance(data, dict):
             if file.document is not None and file.document.root is not None:
-                message = f"the DeepSpeed config is {describe(data)}, not a mapping"
+                what = describe(data) if may_be_quoted(file) else "something else"
+                message = f"the DeepSpeed config is {what}, not a mapping"
                 self._fail("ds-not-a-mapping", "arguments", message, Origin("file", file=file))
             return None
 

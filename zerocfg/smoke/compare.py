@@ -17,6 +17,7 @@ from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import RunFolder
 from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.prepare.strategies import label, with_strategy
+from zerocfg.source import boundary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,7 +176,7 @@ def pin_with(run: RunFolder, options: Options) -> Reduced:
     from zerocfg.smoke.smoke import device_for, ranks_for
 
     device = device_for(options)
-    with TemporaryDirectory(prefix="zerocfg-smoke-") as scratch:
+    with TemporaryDirectory(prefix="zerocfg-smoke-") as scratch, boundary.lent(scratch):
         return reduce(
             run, device, ranks_for(run, device, options.ranks), Path(scratch), options.limit, parts=options.parts
         )

@@ -6,11 +6,14 @@ process may ask them again (`repeats`) instead of linting. Elsewhere each questi
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from zerocfg.source.boundary import is_drawn, lies_inside, why_outside
 
 TYPE_CHECKING = (
     False  # importing `typing` and `pathlib` would take a quarter of the time in which a kept lint is printed
@@ -18,6 +21,7 @@ TYPE_CHECKING = (
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+    from typing import BinaryIO
 
     Target = str | os.PathLike[str]
 
@@ -109,16 +113,15 @@ def names(folder: Target) -> tuple[list[str], list[str]]:
 
 def content(path: Target, most: int, head: int) -> tuple[int, bytes]:
     """The size of a regular file in bytes, and what it holds: all of it, or its first ``head`` bytes where the size is
-    above ``most``. Raises OSError, ValueError, and NotAFileError.
+    above ``most``. Raises OSError, ValueError, NotAFileError, and OutsideError for what lies outside of the boundary.
     """
     name, question = os.fspath(path), f"content {most} {head}"
     try:
         about = os.stat(name)  # noqa: PTH116
         if not stat.S_ISREG(about.st_mode):
             raise NotAFileError(name)
-        # O_NONBLOCK: were the file replaced by a pipe just now, opening it would wait for a writer.
-        descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123
+        check_inside(name)
+        with _open(name) as file:
             # room for 10 MiB takes longer to get than a config to read
             data = _read(file, head) if about.st_size > most else _read(file, about.st_size + 1)
             if about.st_size < len(data) <= most:
@@ -132,8 +135,49 @@ def content(path: Target, most: int, head: int) -> tuple[int, bytes]:
     return size, data
 
 
+def whole(path: Target, most: int) -> bytes:
+    """All that a regular file holds. Raises OSError, also for more than ``most`` bytes, and ValueError."""
+    size, data = content(path, most, 0)
+    if size > most:
+        raise OSError(errno.EFBIG, f"it is larger than {_size(most)}", os.fspath(path))
+    return data
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count >> 20 else f"{count >> 10} KiB"
+
+
+def opened(path: Target) -> BinaryIO:
+    """A regular file, to be read in parts: those of a checkpoint, which are larger than any limit. Raises OSError, as
+    `content` does, and ValueError."""
+    name = os.fspath(path)
+    if not stat.S_ISREG(os.stat(name).st_mode):  # noqa: PTH116
+        raise NotAFileError(name)
+    check_inside(name)
+    return io.BufferedReader(_open(name))
+
+
+def _open(name: str) -> io.FileIO:
+    # O_NONBLOCK: were the file replaced by a pipe just now, opening it would wait for a writer.
+    descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    return io.FileIO(descriptor)
+
+
+def check_inside(path: Target) -> None:
+    """Raises OutsideError for what lies outside of the boundary of trust."""
+    if is_drawn() and not lies_inside(found := real(path)):
+        raise OutsideError(errno.EPERM, why_outside(found), os.fspath(path))
+
+
 class NotAFileError(OSError):
     """A folder, a pipe or a device: nothing that is read."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(errno.EINVAL, "it is not a regular file", name)
+
+
+class OutsideError(OSError):
+    """A file outside of the boundary of trust: neither read nor changed."""
 
 
 def _read(file: io.FileIO, most: int) -> bytes:

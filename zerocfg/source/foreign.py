@@ -10,8 +10,9 @@ from zerocfg.patterns import pattern
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Categories of Unicode."""
-_OWN = pattern(r"\A\r\x1b\[K|\A\x1b\[2J\x1b\[1;1H|\x1b\[[0-9;]*m")
-"""What zerocfg itself writes to a terminal: colours; a line of progress drawn anew, a screen cleared for a new look."""
+COLOURS = {"error": "31;1", "warning": "33;1", "note": "36;1", "blue": "34", "bold": "1", "green": "32", "": "0"}
+"""What zerocfg colours with, by use; "": the end of a colour."""
+_COLOUR = pattern(rf"\x1b\[(?:{'|'.join(COLOURS.values())})m")
 _BYTES = ("\udc80", "\udcff")
 """First and last of what stands for the odd bytes of a file's name, which are written as they are."""
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
@@ -25,12 +26,13 @@ def one_line(text: str) -> str:
     return text if text.isprintable() else "".join(map(_seen, text))
 
 
-def harmless(text: str, *, commands: bool = True) -> str:
-    """What is printed: its lines, tabs and colours stay. ``commands``: no line of it is a command to a CI runner."""
-    return "\n".join(_line(line, commands) for line in text.split("\n"))
+def harmless(text: str, *, commands: bool = True, coloured: bool = False) -> str:
+    """What is printed: its lines and tabs stay. ``commands``: no line of it is a command to a CI runner. ``coloured``:
+    it was coloured by zerocfg (`report.full.Paint`), and its colours stay; names in it have been through `one_line`."""
+    return "\n".join(_line(line, commands, coloured) for line in text.split("\n"))
 
 
-def _line(line: str, commands: bool) -> str:
+def _line(line: str, commands: bool, coloured: bool) -> str:
     if commands:
         for command in _COMMANDS:
             line = line.replace(command, f"#{_escape('#')}{command[2:]}")
@@ -39,9 +41,11 @@ def _line(line: str, commands: bool) -> str:
             line = line.replace("::", f"{_escape(':')}:", 1)
     if line.isprintable():
         return line
+    if not coloured:
+        return _tabbed(line)
     parts: list[str] = []
     end = 0
-    for own in _OWN.finditer(line):
+    for own in _COLOUR.finditer(line):
         parts += (_tabbed(line[end : own.start()]), own[0])
         end = own.end()
     return "".join((*parts, _tabbed(line[end:])))

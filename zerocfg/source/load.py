@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Literal
 
 from zerocfg.budgets import FILE_BYTES
-from zerocfg.source.disk import NotAFileError, content, is_dir
+from zerocfg.source.disk import NotAFileError, OutsideError, content, is_dir
 from zerocfg.source.node import Document, Problem
 from zerocfg.source.text import BOM, SourceText, Span
 
 Format = Literal["yaml", "json"]
 
+OUTSIDE = "outside"
+"""The kind of problem of a file that is there, and lies outside of the boundary of trust."""
 _NOWHERE = Span(0, 0)
 _OTHER_ENCODINGS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
@@ -29,8 +31,15 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes | Problem:
         return content(path, FILE_BYTES, FILE_BYTES + 1)[1]
     except NotAFileError:
         return _unreadable("it is a folder, not a file" if is_dir(path) else "it is not a regular file")
+    except OutsideError as error:
+        return outside(error)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         return _unreadable((getattr(error, "strerror", None) or str(error)).lower())
+
+
+def outside(error: OutsideError) -> Problem:
+    """What keeps a file outside of the boundary of trust from being read."""
+    return Problem(OUTSIDE, f"not read: {error.strerror}", _NOWHERE, fatal=True, brief=error.strerror or "")
 
 
 def decode(name: str, data: bytes) -> SourceText | Problem:

@@ -14,7 +14,9 @@ _SHAPES = (
     r"|AKIA[0-9A-Z]{16}|xox[abprs]-[\w-]{10,}"
 )
 """Of Hugging Face, GitHub, GitLab, OpenAI, Amazon and Slack, as those who issue them publish their prefixes."""
-_NAMES = "token|api[-_]?key|secret|secret[-_]key|access[-_]key|password|passwd"
+_NAMES = (
+    "token|api[-_]?key|secret|secret[-_]key|access[-_]key|private[-_]key|password|passwd|auth|authorization|credential"
+)
 _NAMED = rf"(?i:{_NAMES})[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?"
 _LONG = r"(?=[\w.+/-]*\d)(?=[\w.+/-]*[A-Za-z])[\w.+/-]{16,}"
 """What is made by chance: at least 16 characters, letters and digits among them. A word that a person chose for a token

@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.record import record
+from zerocfg.source.disk import check_inside, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +40,7 @@ def write_together(changes: Iterable[Change]) -> None:
     done: list[tuple[Path, Change]] = []
     try:
         for change in changes:
+            check_inside(change.path)
             target = Path(os.path.realpath(change.path))
             _check_unchanged(target, change)
             staged.append((_stage(target, change.after), target, change))
@@ -65,16 +68,19 @@ def _check_unchanged(target: Path, change: Change) -> None:
         return
     if not target.stat().st_mode & 0o222 or not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "the file is read-only; nothing was written", str(target))
-    if target.read_bytes() != change.before:
+    if whole(target, max(FILE_BYTES, len(change.before))) != change.before:
         raise OSError(errno.EBUSY, "the file changed while zerocfg worked; nothing was written", str(target))
 
 
-def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int | None = None) -> None:
+def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int | None = None, *, anywhere: bool = False) -> None:
     """Replace a file's content so that a reader sees the old or the new bytes, never a part. Raises OSError.
 
     Owner and mode are kept, unless a ``mode`` is given, of which the process's mask is taken; of a symbolic link the
     target is replaced. A file with several hard links is written in place instead, so that all of them get the content.
+    ``anywhere``: no file of a repository has a say in where it is, so the boundary of trust does not matter.
     """
+    if not anywhere:
+        check_inside(path)
     target = Path(os.path.realpath(path))
     name = _stage(target, data, mode)
     try:

@@ -35,7 +35,7 @@ def command(shell: str | None, install: bool) -> None:
 
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, f"{script}\n".encode())
+        write_atomic(file, f"{script}\n".encode(), anywhere=True)
     except OSError as error:
         raise click.ClickException(f"'{file}' cannot be written: {error.strerror or error}") from None
     click.echo(f"{file} written; new shells complete the words of zerocfg")

@@ -154,7 +154,7 @@ def explain_run(run: Run) -> str:
     width = columns(sys.stdout)
     head = [f"{run.name}  ({_files(run)}; consumer: {run.consumer or 'unknown'}{why(run)})\n"]
     head += [f"  release: {one.library} {one.words}\n" for one in releases_of(run)]
-    rows = [(name, _value(settings[name].value), _origin(settings[name].origin)) for name in sorted(settings)]
+    rows = [(name, _value(settings[name].shown), _origin(settings[name].origin)) for name in sorted(settings)]
     failures = (f"  will fail ({failure.phase}): {failure.message}\n" for failure in run.effective.failures)
     return folded("".join(head), width) + settings_table(rows) + folded("".join(failures), width)
 
@@ -168,15 +168,15 @@ def explain_setting(run: Run, name: str) -> str:
         if below:
             width = max(len(known) for known in below)
             return "".join(
-                f"{known:<{width}}  {_value(settings[known].value)}  ({_origin(settings[known].origin)})\n"
+                f"{known:<{width}}  {_value(settings[known].shown)}  ({_origin(settings[known].origin)})\n"
                 for known in sorted(below)
             )
         near = closest(name, settings)
         raise click.UsageError(
             f"the run {run.name} has no setting '{name}'" + (f"; did you mean {near}?" if near else "")
         )
-    lines = [f"{name} = {_value(setting.value)}", f"  from  {_origin(setting.origin)}"]
-    lines += [f"  overrides {_value(old.value)} from {_origin(old.origin)}" for old in _replaced(setting)]
+    lines = [f"{name} = {_value(setting.shown)}", f"  from  {_origin(setting.origin)}"]
+    lines += [f"  overrides {_value(old.shown)} from {_origin(old.origin)}" for old in _replaced(setting)]
     return "\n".join(lines) + "\n"
 
 

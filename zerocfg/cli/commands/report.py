@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from zerocfg.cli.outputs import write
+from zerocfg.cli.terminal import draw_anew
+from zerocfg.source import disk
 
 HEAD = 4096
 """Bytes at the beginning of a file that are searched for the generator."""
@@ -91,7 +93,7 @@ def command(
 
 def _tell(show: bool, text: str) -> None:
     if show:
-        click.echo(f"\r\033[K{text}", err=True, nl=False)
+        draw_anew(text, sys.stderr)
 
 
 def _require() -> None:
@@ -114,8 +116,7 @@ def _check(target: Path, force: bool) -> None:
             raise NoPageError(f"'{target}' cannot be written: there is no folder '{target.parent}'")
         if force or not target.exists():
             return
-        with target.open("rb") as stream:
-            head = stream.read(HEAD)
+        head = disk.content(target, HEAD, HEAD)[1]
     except (OSError, ValueError) as error:
         raise NoPageError(f"'{target}' cannot be written: {getattr(error, 'strerror', None) or error}") from None
     if not is_ours(head):

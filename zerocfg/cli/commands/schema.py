@@ -8,8 +8,10 @@ from pathlib import Path
 
 import click
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.cli.terminal import columns
 from zerocfg.report.table import folded
+from zerocfg.source import disk
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -90,6 +92,7 @@ def _texts() -> dict[str, str]:
 
 def _write(target: Path) -> None:
     try:
+        disk.check_inside(target)
         (target / "editor").mkdir(parents=True, exist_ok=True)
         for name, text in _texts().items():
             (target / name).write_text(text, encoding="utf-8", newline="\n")
@@ -107,6 +110,6 @@ def _check(against: Path) -> None:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_bytes().decode("utf-8")
+        return disk.whole(path, FILE_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError):
         return None

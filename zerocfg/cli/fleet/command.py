@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from click import ClickException
 
+from zerocfg.budgets import REPORT_BYTES
 from zerocfg.cli.fleet.one import How, lint_all
 from zerocfg.cli.fleet.options import LIMIT, WORKERS
 from zerocfg.cli.linting.lint import Options
@@ -118,7 +119,7 @@ def _repositories(source: str) -> list[Repository]:
         if path.is_dir():
             return below(path)
         try:
-            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+            text = disk.whole(path, REPORT_BYTES).decode("utf-8", "surrogateescape")
         except OSError as error:
             raise ListError(f"'{source}' cannot be read: {error.strerror or error}") from None
         return listed(text.splitlines(), Path())
@@ -128,7 +129,7 @@ def _repositories(source: str) -> list[Repository]:
 
 def _earlier(path: Path) -> tuple[list[Outcome], str]:
     try:
-        return read(path.read_text(encoding="utf-8"))
+        return read(disk.whole(path, REPORT_BYTES).decode("utf-8"))
     except (ReadError, OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ClickException(f"--since '{path}' cannot be compared with: {reason}") from None

@@ -23,7 +23,7 @@ from zerocfg.report.fingerprints import fingerprints
 from zerocfg.report.json_format import render_json
 from zerocfg.report.sarif import run_of
 from zerocfg.rules.api import Severity
-from zerocfg.source import disk
+from zerocfg.source import boundary, disk
 from zerocfg.source.foreign import harmless
 from zerocfg.source.secrets import masked
 
@@ -66,7 +66,8 @@ def lint_one(repository: Repository, how: How) -> Outcome:
     try:
         os.chdir(repository.path)
         os.scandir().close()  # what cannot be read is told, and not taken for empty
-        outcome = _linted(outcome, how)
+        with boundary.reading([repository.path], [word for word in how.settings.config if disk.is_file(word)]):
+            outcome = _linted(outcome, how)
     except OSError as error:
         where = f"{error.filename}: " if error.filename and error.filename != repository.path else ""
         outcome = replace(outcome, problem=f"{where}{error.strerror or error}")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.linting.selection import selection_of
-from zerocfg.cli.settings import find_settings
+from zerocfg.cli.settings import find_settings, trusted
 from zerocfg.cli.settings_edit import with_ignores
 from zerocfg.linter.add_ignores import Added, ignores_for
 from zerocfg.linter.engine import Result
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import SourceFile
+from zerocfg.source import disk
 from zerocfg.source.write import Change, write_together
 
 
@@ -27,9 +30,10 @@ def add_ignores(job: Job, result: Result) -> Result:
         for path, text in sorted(added.texts.items())
     ]
     settings = _settings_file(job) if added.patterns else None
-    if settings is not None:
-        changes.append(_with_patterns(settings, job.settings.folder or settings.parent, added))
-    write_together(changes)
+    with trusted(settings) if settings is not None else nullcontext():
+        if settings is not None:
+            changes.append(_with_patterns(settings, job.settings.folder or settings.parent, added))
+        write_together(changes)
     if added.count:
         names = [display_name(change.path) for change in changes]
         where = ", ".join(names) if len(names) <= 5 else f"{len(names)} files"
@@ -58,7 +62,7 @@ def _settings_file(job: Job) -> Path:
 
 
 def _with_patterns(settings: Path, folder: Path, added: Added) -> Change:
-    before = settings.read_bytes() if settings.exists() else None
+    before = disk.whole(settings, FILE_BYTES) if disk.exists(settings) else None
     entries: dict[str, list[str]] = {}
     for file, keys, code in added.patterns:
         codes = entries.setdefault(_pattern(file, keys, folder), [])

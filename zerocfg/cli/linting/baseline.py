@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.cli.linting.job import Baseline
-from zerocfg.cli.settings import Settings
+from zerocfg.cli.settings import Settings, of_settings
 from zerocfg.cli.usage import usage_error
 from zerocfg.linter.engine import Result
 from zerocfg.source import disk
@@ -22,9 +24,9 @@ def read_baseline_file(asked: Path | None, settings: Settings) -> Baseline | Non
     from zerocfg.linter.baseline import read_baseline
 
     try:
-        return Baseline(
-            read_baseline(disk.content(path, sys.maxsize, 0)[1].decode("utf-8")), disk.resolved(path).parent
-        )
+        with of_settings(path, settings) if path is not asked else nullcontext():
+            entries = read_baseline(disk.whole(path, FILE_BYTES).decode("utf-8"))
+        return Baseline(entries, disk.resolved(path).parent)
     except FileNotFoundError:
         raise usage_error(f"there is no baseline '{path}'; write it with --write-baseline {path}") from None
     except (ValueError, OSError) as error:

@@ -15,6 +15,7 @@ from zerocfg.linter.engine import Result
 from zerocfg.linter.selection import Selection
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
+from zerocfg.source import boundary
 
 if TYPE_CHECKING:
     from zerocfg.rulebook.example import Example
@@ -42,7 +43,7 @@ def _told(example: Example) -> Example:
 
 @contextmanager
 def _written(example: Example) -> Iterator[Path]:
-    with TemporaryDirectory(prefix="zerocfg-") as name:
+    with TemporaryDirectory(prefix="zerocfg-") as name, boundary.lent(name):
         folder = Path(name).resolve()
         for file, text in example.files.items():
             path = folder / file

@@ -17,7 +17,7 @@ from zerocfg.cli.linting.job import Job
 from zerocfg.cli.linting.selection import deprecated, selection_of
 from zerocfg.cli.outputs import Output, outputs, write
 from zerocfg.cli.settings import SettingsOptions
-from zerocfg.cli.terminal import colour, columns, tell, write_coloured, write_exactly
+from zerocfg.cli.terminal import clear, colour, columns, tell, write_coloured, write_exactly
 from zerocfg.cli.usage import usage_error
 from zerocfg.internal_errors import REPORT
 from zerocfg.linter.engine import Result
@@ -232,11 +232,13 @@ def _warn(job: Job) -> None:
 def _show_runs(job: Job, output: Output, color: str) -> None:
     from zerocfg.report.runs import render_runs, render_runs_json
     from zerocfg.report.table import folded
+    from zerocfg.source.secrets import masked
 
     if output.format not in ("full", "json"):
         raise usage_error("--show-runs needs --output-format full or json")
     coloured = output.file is None and colour(color, sys.stdout)
     text = render_runs_json(job.runs) if output.format == "json" else render_runs(job.runs, coloured)
+    text = masked(text)
     if output.format == "full" and output.file is None:
         text = folded(text, columns(sys.stdout))
     if output.file is not None:
@@ -247,8 +249,6 @@ def _show_runs(job: Job, output: Output, color: str) -> None:
 
 def _watch(make_job: Callable[[], Job], targets: list[Path], reports: list[Output], options: Options) -> NoReturn:
     """Report again and again; a terminal is cleared before each report."""
-    import click
-
     from zerocfg.cli.linting.watch import watch
 
     def look() -> None:
@@ -261,7 +261,7 @@ def _watch(make_job: Callable[[], Job], targets: list[Path], reports: list[Outpu
             if report.file is not None:
                 write(report.file, render(result, report.format))
             else:
-                click.clear()
+                clear(sys.stdout)
                 show(result, report.format, options.color)
         tell("watching for changes; Ctrl-C ends")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from zerocfg.budgets import DRAFTED_FILES, SCRIPT_BYTES
 from zerocfg.run.discover import SKIPPED_FOLDERS
 from zerocfg.run.hub import CONFIG
+from zerocfg.source import disk
 from zerocfg.source.paths import relative
 
 if TYPE_CHECKING:
@@ -53,9 +54,7 @@ def scripts(folder: Path) -> Iterator[tuple[Path, str]]:
 def calls_of(path: Path) -> str | None:
     """The library whose training loop a script calls at its end; None for what is no script that trains."""
     try:
-        if path.stat().st_size > SCRIPT_BYTES:
-            return None
-        text = path.read_bytes().decode("utf-8", "replace")
+        text = disk.whole(path, SCRIPT_BYTES).decode("utf-8", "replace")
     except OSError:
         return None
     found = next((name for name, pattern in _CALLS if pattern.search(text)), None)

@@ -12,10 +12,11 @@ from zerocfg.run.discover import launches
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.templates import has_placeholders, stops_at_placeholder
 from zerocfg.source.edit import delete_duplicate
+from zerocfg.source.load import OUTSIDE
 from zerocfg.source.node import Document, Mapping, Path, Problem, dotted, plain
 
 _UNREADABLE = frozenset(("unreadable", "encoding", "too-large", "too-deep", "alias-cycle"))
-_TOLD_ELSEWHERE = frozenset(("duplicate-key", "hjson-only", "readers-differ", "non-string-key", "empty"))
+_TOLD_ELSEWHERE = frozenset(("duplicate-key", "hjson-only", "readers-differ", "non-string-key", "empty", OUTSIDE))
 
 
 def _documents(run: Run) -> Iterator[tuple[SourceFile, Document]]:

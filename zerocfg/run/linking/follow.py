@@ -153,6 +153,8 @@ class Paths:
         """A DeepSpeed config is read as JSON whatever its file extension."""
         if file.document is None or file.document.format == "json" or not file.document.editable:
             return file
+        if not file.source.text and file.document.root is None:
+            return file  # it could not be read, or must not be
         again = self.rereads.get(id(file))
         if again is None:
             again = SourceFile(file.name, "deepspeed", file.source, load_as(file.source, "json"), file.path, file)

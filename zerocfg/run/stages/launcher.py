@@ -10,7 +10,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.config import describe, in_file
-from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
+from zerocfg.run.model import (
+    UNKNOWN,
+    Failure,
+    Ignored,
+    Origin,
+    Run,
+    Setting,
+    SourceFile,
+    lies_outside,
+    may_be_quoted,
+)
 from zerocfg.run.stages import sections
 from zerocfg.run.stages.admitted import admitted_of
 from zerocfg.run.stages.exports import start
@@ -50,7 +60,9 @@ class _Reader:
         self.flags = run.flags
         self.releases = admitted_of(run, "accelerate")
         self.arguments = Namespace(self.releases)
-        unknown = Setting(UNKNOWN, Origin("computed", "the launcher stops before it starts a process"))
+        outside = self.file is not None and lies_outside(self.file)
+        why = "its config lies outside" if outside else "the launcher stops before it starts a process"
+        unknown = Setting(UNKNOWN, Origin("computed", why))
         self.launch = Launch("none", unknown, unknown, arguments=self.arguments)
 
     # -- reporting ---------------------------------------------------------------------------------------------
@@ -139,7 +151,9 @@ class _Reader:
     def _load(self) -> dict[str, Any]:
         data = self.file.data() if self.file else None
         if not isinstance(data, dict):
-            self.fail("not-a-mapping", f"the accelerate config is {describe(data)}, not a mapping", self.place())
+            if self.file is None or not lies_outside(self.file):
+                what = describe(data) if self.file is None or may_be_quoted(self.file) else "something else"
+                self.fail("not-a-mapping", f"the accelerate config is {what}, not a mapping", self.place())
             raise StopLaunchError
         if data.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
             self.fail(

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import IO
+
+from zerocfg.budgets import FILE_BYTES, SIGNATURE_BYTES
+from zerocfg.source import disk
 
 SUFFIX = ".sig"
 NAMESPACE = "zerocfg-smoke"
@@ -46,27 +48,30 @@ def signer_of(certificate: Path, signers: Path) -> str:
     signature = signature_of(certificate)
     if not signature.is_file():
         raise SignatureError("it is not signed", missing=True)
+    try:  # whoever may commit writes both; ssh-keygen reads what it is given to its end
+        disk.whole(signature, SIGNATURE_BYTES)
+        content = disk.whole(certificate, FILE_BYTES)
+        disk.whole(signers, FILE_BYTES)
+    except (OSError, ValueError) as error:
+        raise SignatureError(f"its signature is not read: {getattr(error, 'strerror', None) or error}") from None
     named = _ssh_keygen("find-principals", "-s", str(signature), "-f", str(signers))
     names = named.stdout.decode("utf-8", "replace").splitlines()
     if named.returncode != 0 or not names:
         raise SignatureError(f"nobody in {signers.name} signed it")
     who = names[0].partition(",")[0]
-    with certificate.open("rb") as content:
-        done = _ssh_keygen(
-            "verify", "-f", str(signers), "-I", who, "-n", NAMESPACE, "-s", str(signature), stdin=content
-        )
+    done = _ssh_keygen("verify", "-f", str(signers), "-I", who, "-n", NAMESPACE, "-s", str(signature), text=content)
     if done.returncode != 0:
         raise SignatureError("its signature is of another content, or for another purpose")
     return who
 
 
 def _ssh_keygen(
-    what: str, *words: str, stdin: IO[bytes] | None = None, limit: float | None = _LIMIT
+    what: str, *words: str, text: bytes | None = None, limit: float | None = _LIMIT
 ) -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(
             ["ssh-keygen", "-Y", what, *words],
-            stdin=stdin,
+            input=text,
             capture_output=True,
             timeout=limit,
             check=False,

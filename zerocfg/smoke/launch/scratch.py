@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from zerocfg.smoke.launch import leftovers
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.memory_files import SHARED_MEMORY
+from zerocfg.source import boundary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,8 @@ def scratch() -> Iterator[Path]:
     try:
         lock = _lock(folder / LOCK)
         guard = _guard(folder)
-        yield folder
+        with boundary.lent(folder):
+            yield folder
     except OSError as error:
         if error.errno not in FULL and not str(error.filename or "").startswith(str(folder)):
             raise

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.hardware import linux
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.memory.host import loading_terms, node_bytes, rounding_terms
@@ -26,6 +27,7 @@ from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.smoke.model.size import ALL, CUT_SHARE, LEAST_SHARE, WHOLE_SHARE, Room, Size, Work
 from zerocfg.smoke.prepare.memory_files import memory_room
 from zerocfg.smoke.prepare.shrink import fewer_layers, layers_of, least_layers
+from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from zerocfg.smoke.prepare.device import Device
@@ -139,7 +141,7 @@ def spec_of(run: RunFolder) -> RunSpec:
     if source is not None and folder is not None:
         path = run.path / folder / source.path
         try:
-            fresh = hashlib.sha256(path.read_bytes()).hexdigest() == source.sha256
+            fresh = hashlib.sha256(disk.whole(path, FILE_BYTES)).hexdigest() == source.sha256
             spec = read_spec(path).spec if fresh else None
         except (OSError, ValueError):
             spec = None

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.lock import Lock, LockError
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare import handwritten as by_hand
+from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,10 +85,10 @@ def read(path: Path, consumer: str | None = None, name: str | None = None) -> Ru
         file = path / name
         if not file.is_file():
             raise SmokeError(f"{file} is missing; build the run again")
-        folder.hashes[name] = hashlib.sha256(file.read_bytes()).hexdigest()
+        folder.hashes[name] = hashlib.sha256(_bytes(file)).hexdigest()
         if folder.hashes[name] != expected:
             folder.changed[name] = expected
-    folder.hashes[LOCK] = hashlib.sha256((path / LOCK).read_bytes()).hexdigest()
+    folder.hashes[LOCK] = hashlib.sha256(_bytes(path / LOCK)).hexdigest()
     if (path / ACCELERATE).is_file():
         folder.accelerate = _mapping(path / ACCELERATE, yaml.safe_load)
     if (path / DEEPSPEED).is_file():
@@ -113,9 +115,16 @@ def _by_hand(path: Path, consumer: str | None, name: str | None) -> RunFolder:
     )
 
 
+def _bytes(path: Path) -> bytes:
+    try:
+        return disk.whole(path, FILE_BYTES)
+    except OSError as error:
+        raise SmokeError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
 def _mapping(path: Path, parse: Callable[[str], object]) -> dict[str, object]:
     try:
-        content = parse(path.read_text(encoding="utf-8"))
+        content = parse(disk.whole(path, FILE_BYTES).decode("utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise SmokeError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):

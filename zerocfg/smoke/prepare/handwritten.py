@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.catalog.schema import load_schema
 from zerocfg.emit.lock import Lock
 from zerocfg.models.model_facts import from_config
@@ -27,6 +28,7 @@ from zerocfg.run.resolve_settings import with_consumer
 from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.smoke.model.reduction import Kind, Reduction
 from zerocfg.smoke.prepare.requested_settings import DTYPE, Claim, claims
+from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from zerocfg.smoke.model.reduction import Reduced
@@ -167,7 +169,7 @@ def handwritten(run: Run) -> Handwritten:
     own.by_accelerate = line.launcher == "accelerate" if line is not None else run.accelerate is not None
     for role, file in (("accelerate", run.accelerate), ("deepspeed", run.deepspeed)):
         if file is not None and file.path is not None:
-            own.texts[role] = file.path.read_bytes()
+            own.texts[role] = disk.whole(file.path, FILE_BYTES)
     if line is not None:
         if line.launcher == "accelerate":
             _options(own, line)
@@ -278,7 +280,7 @@ def _around(run: Run) -> list[Path]:
 
 def _read_json(path: Path) -> dict[str, object] | None:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(disk.whole(path, FILE_BYTES).decode("utf-8"))
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
@@ -326,5 +328,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def hashes(run: Run) -> dict[str, str]:
     """sha256 of every file of the run, by its name."""
     return {
-        file.name: hashlib.sha256(file.path.read_bytes()).hexdigest() for file in run.files if file.path is not None
+        file.name: hashlib.sha256(disk.whole(file.path, FILE_BYTES)).hexdigest()
+        for file in run.files
+        if file.path is not None
     }

@@ -6,11 +6,13 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from zerocfg.budgets import FILE_BYTES
 from zerocfg.cluster.job import Job, Task
 from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import LOCK
 from zerocfg.smoke.remote.node import Request
+from zerocfg.source import disk
 from zerocfg.source.disk import is_file
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def job_of(runs: list[RunFolder], options: Options, wanted: Wanted, scheduler: s
     files = {}
     for folder, run in zip(folders, runs, strict=True):
         for name in (LOCK, *run.lock.files):
-            files[f"{folder}/{name}"] = (run.path / name).read_bytes()
+            files[f"{folder}/{name}"] = disk.whole(run.path / name, FILE_BYTES)
     return Job(
         name="zerocfg-smoke",
         nodes=nodes,
