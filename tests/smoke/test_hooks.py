@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
+from zerocfg.smoke.worker import votes
 from zerocfg.smoke.worker.hooks import import_hook
 from zerocfg.smoke.worker.job import Job
 
@@ -140,12 +141,19 @@ OWN = {
 """How each of them ends: stopped after the steps of the job, or by itself."""
 
 
-def script(loop: str, folder: str, place: str | None, port: int, found: Any) -> None:
-    """A process of a command whose script is the loop: how it ended, and whether the function was called."""
+def loops_of(place: str) -> tuple[str, ...]:
+    """The loops that may call a function."""
+    own = {"patch_accelerate": "accelerate", "patch_deepspeed": "deepspeed", "patch_torch": "torch",
+           "patch_trainer": "Trainer"}  # fmt: skip
+    module = place.partition(":")[0]
+    return (own[module],) if module in own else tuple(LOOPS)
+
+
+def script(loop: str, folder: str, place: str | None, port: int, found: Any, rank: int, ranks: int) -> None:
+    """A process of a command whose script is the loop: how it ended, and whether the function was called. Rank 0 has
+    the broken function, the others watch on."""
     atexit._clear()  # what the forked process would do at its end is not the child's
     path = Path(folder)
-    (path / "reports").mkdir()
-    (path / "written").mkdir()
     values: dict[str, Any] = {
         "model": {},
         "arguments": {},
@@ -156,7 +164,8 @@ def script(loop: str, folder: str, place: str | None, port: int, found: Any) -> 
     job = Job(str(path / "reports"), str(path / "written"), "command", device="cpu", steps=STEPS, **values)
     job.write(path / "job.json")
     os.environ.update({import_hook.JOB: str(path / "job.json"), import_hook.REPORTS: str(path / "reports")})
-    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1")
     if loop == ALONE:
         del os.environ["RANK"]
     os.environ.update(DS_ACCELERATOR="cpu", TMPDIR=folder)
@@ -165,7 +174,7 @@ def script(loop: str, folder: str, place: str | None, port: int, found: Any) -> 
         if name in sys.modules:
             import_hook._late(module, function)(sys.modules[name])
     called: list[int] = []
-    if place is not None:
+    if place is not None and rank == 0:
         _break(place, called)
     ended: Any = None
     try:
@@ -176,9 +185,9 @@ def script(loop: str, folder: str, place: str | None, port: int, found: Any) -> 
         if not isinstance(error, SystemExit):
             sys.excepthook(type(error), error, None)
     atexit._run_exitfuncs()
-    report = path / "reports" / "rank0.json"
+    report = path / "reports" / f"rank{rank}.json"
     content = json.loads(report.read_text()) if report.exists() else {}
-    found.put((ended, bool(called), content))
+    found.put((rank, ended, bool(called), content))
 
 
 def _break(place: str, called: list[int]) -> None:
@@ -198,38 +207,46 @@ def _break(place: str, called: list[int]) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def libraries() -> None:
+def libraries() -> Iterator[None]:
     """Imported once, before the forks; each of them patches its own copy."""
     for name in ("accelerate", "deepspeed", "transformers", "transformers.trainer"):
         importlib.import_module(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(votes, "PATIENCE", 3.0)
+        yield
 
 
-def run(loop: str, folder: Path, place: str | None) -> tuple[Any, bool, dict[str, Any]]:
-    folder.mkdir()
+def run(loop: str, folder: Path, place: str | None, ranks: int = 1) -> list[tuple[Any, bool, dict[str, Any]]]:
+    """By rank. Raises queue.Empty where one of them hangs."""
+    for each in (folder, folder / "reports", folder / "written"):
+        each.mkdir()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     context = multiprocessing.get_context("fork")
     found: Any = context.Queue()
-    process = context.Process(target=script, args=(loop, str(folder), place, port, found), daemon=True)
-    process.start()
+    arguments = (loop, str(folder), place, port, found)
+    started = [context.Process(target=script, args=(*arguments, rank, ranks), daemon=True) for rank in range(ranks)]
+    for process in started:
+        process.start()
     try:
-        result: tuple[Any, bool, dict[str, Any]] = found.get(timeout=40)
+        results = sorted(found.get(timeout=60) for _ in started)
     finally:
-        process.kill()
-        process.join()
-    return result
+        for process in started:
+            process.kill()
+            process.join()
+    return [(ended, called, content) for _, ended, called, content in results]
 
 
 def test_an_error_of_the_script_is_reported(tmp_path: Path) -> None:
-    ended, _, content = run("failing", tmp_path / "run", None)
+    ((ended, _, content),) = run("failing", tmp_path / "run", None)
     assert [ended] == list(OWN["failing"]) and content["error"]["text"] == "the script's own error"
 
 
 @pytest.mark.parametrize("loop", [loop for loop in LOOPS if loop != "failing"])
 def test_a_loop_that_is_watched_is_stopped(loop: str, tmp_path: Path) -> None:
     """What the others are compared with: the loop is found, read back, counted and ended."""
-    ended, _, content = run(loop, tmp_path / "run", None)
+    ((ended, _, content),) = run(loop, tmp_path / "run", None)
     assert ended == OWN[loop][0] and content["done"]
     assert len(content["step_seconds"]) == STEPS and content["command"]["loop"] == ("torch" if loop == ALONE else loop)
     assert "hooks" not in content["instruments"] and not any(content["instruments"].values()), content["instruments"]
@@ -238,11 +255,24 @@ def test_a_loop_that_is_watched_is_stopped(loop: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", functions())
 def test_a_hook_that_breaks_leaves_the_training_alone(place: str, tmp_path: Path) -> None:
     """It is stopped after the steps of the job, or goes on to its own end, as without us."""
-    own = {"patch_accelerate": ("accelerate",), "patch_deepspeed": ("deepspeed",), "patch_torch": ("torch",),
-           "patch_trainer": ("Trainer",)}  # fmt: skip
     called = False
-    for loop in own.get(place.partition(":")[0], tuple(LOOPS)):
-        ended, was_called, _ = run(loop, tmp_path / loop, place)
+    for loop in loops_of(place):
+        ((ended, was_called, _),) = run(loop, tmp_path / loop, place)
         called = called or was_called
         assert ended in OWN[loop], f"{place} ends the loop of {loop}: {ended}"
     assert called, f"no loop calls {place}"
+
+
+@pytest.mark.parametrize(
+    ("loop", "place"),
+    [
+        (loop, place)
+        for place in functions()
+        for loop in loops_of(place)
+        if loop in ("accelerate", "deepspeed", "Trainer")
+    ],
+)
+def test_a_hook_that_breaks_on_one_of_two_ranks(loop: str, place: str, tmp_path: Path) -> None:
+    """They still train together: none leaves its partner in a collective."""
+    ends = [ended for ended, _, _ in run(loop, tmp_path / "run", place, ranks=2)]
+    assert all(ended in OWN[loop] for ended in ends), f"{place} ends the loop of {loop}: {ends}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from .. import failure, fence, group, releases, weights
 from ..job import Job
 from ..report import Report
+from ..votes import Vote
 from ..watch import Watch
 from . import audit
 
@@ -64,6 +65,7 @@ class Session:
         self._steps = 0
         self.report: Report | None = None
         self._leaving = False
+        self._stays = False
 
     @property
     def active(self) -> bool:
@@ -117,6 +119,8 @@ class Session:
 
     def step(self) -> None:
         """An optimizer step of the watched training is done; it counts for `enough` even if the watch breaks."""
+        if self.over:
+            return
         self._steps += 1
         quietly(lambda: self.watch.step())
 
@@ -161,10 +165,17 @@ class Session:
     def leave(self) -> None:
         """End this rank, so that its launcher sees success. All ranks come here after the same step.
 
+        Where one does not come, because its hooks broke, none leaves: its next collective would wait for the others.
         A script that catches even SystemExit, or has a thread that does not end, is ended at once.
         """
+        if self._stays:
+            return
         if self._leaving:
             os._exit(0)
+        if not quietly(Vote("leave").all_ready, otherwise=False):
+            self._stays = True
+            self.trained()
+            return
         self._leaving = True
         quietly(self.trained)
         quietly(lambda: self._record({"left": True}))
