@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ from zerocfg.smoke import many
 from zerocfg.smoke.certify import certificate_file
 from zerocfg.smoke.certify.current import is_certified
 from zerocfg.smoke.certify.result import data
-from zerocfg.smoke.judge import instruments
-from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.judge import instruments, settings, training
+from zerocfg.smoke.judge.figures import figures
+from zerocfg.smoke.judge.verdict import Verdict, run_checks
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.model.certificate import Check, Command, exit_code_of
 from zerocfg.smoke.model.reduction import Kind, Reduction
@@ -21,6 +23,7 @@ from zerocfg.smoke.prepare.folder import read
 from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.smoke import certify
 from zerocfg.smoke.text import render
+from zerocfg.smoke.worker.report_schema import ABSENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,3 +157,83 @@ def test_a_planned_stage_is_asked_for_where_no_engine_was_read(make_run: MakeRun
     for report in found.outcome.reports:
         report["seen"] = {"world_size": 2}
     assert found.unmeasured == ["ZeRO stage"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"passed": False},
+        {"failure": {"message": "killed"}},
+        {"unmeasured": ["engine"]},
+        {"checks": [{"name": "engine", "planned": "1", "seen": "2", "ok": False}]},
+        {"run": "another"},
+    ],
+)
+def test_a_certificate_with_a_word_against_it_does_not_count(
+    wrong: dict[str, Any], make_run: MakeRun, tmp_path: Path
+) -> None:
+    found = verdict_of(make_run(3), tmp_path, rows())
+    assert certify(found, 3) is not None and is_certified(found.run)
+    path = found.run.path / "smoke.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
+    assert not is_certified(found.run)
+
+
+def test_the_reason_is_that_of_a_rank_that_has_one() -> None:
+    """A rank that only went without another one has none of its own; later reasons replace no earlier one."""
+    reports: list[Any] = [
+        {"instruments": {"checksums": ABSENT, "loss": "", "rate": "first"}},
+        {"instruments": {"checksums": "OSError: gone", "loss": "", "rate": "second"}},
+    ]
+    assert instruments.broken(reports) == {"checksums": "OSError: gone (rank 1)", "rate": "first (rank 0)"}
+    assert instruments.broken(reports[1:]) == {"checksums": "OSError: gone", "rate": "second"}
+
+
+def test_an_instrument_that_broke_has_a_row_and_no_figures(make_run: MakeRun, tmp_path: Path) -> None:
+    run = read(make_run(3))
+    reduced = reduce(run, CPU, 2, tmp_path)
+    counted = {"all_gather": {"calls": 2, "bytes": 8, "seconds": 0.1, "largest": 4}}
+    measured = {"memory": {"step 1": {"rss": 5}}, "collectives": counted, "timeline": [[0.0, "forward"]]}
+    report = REPORT | {"rates": [0.1], "step_seconds": [1.0], **measured}
+    broken = report | {"instruments": {"memory recorder": "OSError: x", "collective counter": "OSError: y"}}
+    whole, part = (figures(reduced, CPU, [dict(one)] * 2) for one in (report, broken))
+    assert whole.memory == [measured["memory"]] * 2 and whole.collectives == [counted] * 2
+    assert part.memory == [{}, {}] and part.collectives == [] and part.timeline == []
+    shown = {one.name: one for one in run_checks(run, reduced, Outcome([dict(broken)] * 2), 1)}
+    assert (
+        shown["memory recorder"].seen == "not measured: OSError: x (rank 0)" and not shown["memory recorder"].measured
+    )
+
+
+def test_a_setting_that_was_not_read_back_is_not_held_against_the_plan(make_run: MakeRun, tmp_path: Path) -> None:
+    run = read(make_run(3))
+    reduced = reduce(run, CPU, 2, tmp_path)
+    held: dict[str, Any] = {"parameters": 10, "trainable": 10, "tensors": 1, "experts": 0}
+    seen = {"engine": "deepspeed", "stage": 3, "world_size": 2, "held": held}
+
+    def stage(seen: dict[str, Any], broken: str) -> Check:
+        report: Any = {"seen": seen, "instruments": {broken: "KeyError: x"}}
+        return next(one for one in settings.check(run, reduced, [report, report]) if one.name == "ZeRO stage")
+
+    lost = stage({**seen, "stage": None}, "read-back of the stage")
+    assert (lost.ok, lost.measured, lost.seen) == (None, False, "not measured: KeyError: x (rank 0)")
+    assert stage(seen, "read-back of the streams").ok is True, "what was read is judged, whatever else broke"
+    assert stage({**seen, "stage": 2}, "read-back of the streams").ok is False
+    assert stage({**seen, "stage": None}, "checksums").ok is False, "an engine without a stage, that was asked"
+
+
+def test_what_a_broken_loss_or_rate_leaves_open() -> None:
+    report: dict[str, Any] = {
+        "seen": {"dtype": "fp32"}, "losses": [4.0, 5.0], "rates": [0.1, 0.1], "step_seconds": [1.0, 1.0],
+        "sums": {"a": 1}, "changed": 1, "instruments": {},
+    }  # fmt: skip
+    states = {one.name: (one.ok, one.measured) for one in training.check([report], 2)}  # type: ignore[list-item]
+    assert states["loss falls"] == (False, True) and states["optimizer steps, loss finite"] == (True, True)
+    broken: Any = report | {"instruments": {"learning rate": "OSError: x"}}
+    states = {one.name: (one.ok, one.measured) for one in training.check([broken], 2)}
+    assert states["loss falls"] == (None, False) and states["parameters change"] == (True, True)
+    states = {one.name: (one.ok, one.measured) for one in training.check([broken | {"step_seconds": [1.0]}], 2)}
+    assert states["optimizer steps, loss finite"] == (False, True), "steps are counted without a rate, too"
+    broken = report | {"losses": [], "instruments": {"loss": "OSError: x"}}
+    states = {one.name: (one.ok, one.measured) for one in training.check([broken], 2)}
+    assert states == {"optimizer steps, loss finite": (None, False), "parameters change": (True, True)}

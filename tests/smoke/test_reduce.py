@@ -149,6 +149,8 @@ def test_a_card_keeps_every_width(make_run: MakeRun, tmp_path: Path, monkeypatch
     (words,) = (words for words in reduced.descriptions if words.startswith("layers: "))
     assert words.startswith(f"layers: 32 to {layers}, all widths as planned; {layers + 1} would take up to 8")
     assert words.endswith("of 80.0 GiB of a card")
+    assert reduced.copy is not None and reduced.copy["hidden_size"] == 64 and reduced.size.work.copied
+    assert reduce(run, H100, 1, tmp_path, parts=("train",)).copy is None, "there is nothing to compare"
 
 
 @pytest.mark.parametrize(
