@@ -193,16 +193,15 @@ def test_an_instrument_that_broke_has_a_row_and_no_figures(make_run: MakeRun, tm
     run = read(make_run(3))
     reduced = reduce(run, CPU, 2, tmp_path)
     counted = {"all_gather": {"calls": 2, "bytes": 8, "seconds": 0.1, "largest": 4}}
-    measured = {"memory": {"step 1": {"rss": 5}}, "collectives": counted, "timeline": [[0.0, "forward"]]}
-    report = REPORT | {"rates": [0.1], "step_seconds": [1.0], **measured}
-    broken = report | {"instruments": {"memory recorder": "OSError: x", "collective counter": "OSError: y"}}
-    whole, part = (figures(reduced, CPU, [dict(one)] * 2) for one in (report, broken))
+    measured = {"memory": {"step 1": {"rss": 5}}, "collectives": counted, "timeline": [[0.0, 1.0, "forward"]]}
+    report: Any = REPORT | {"rates": [0.1], "step_seconds": [1.0], **measured}
+    broken: Any = report | {"instruments": {"memory recorder": "OSError: x", "collective counter": "OSError: y"}}
+    whole, part = (figures(reduced, CPU, [one] * 2) for one in (report, broken))
     assert whole.memory == [measured["memory"]] * 2 and whole.collectives == [counted] * 2
     assert part.memory == [{}, {}] and part.collectives == [] and part.timeline == []
-    shown = {one.name: one for one in run_checks(run, reduced, Outcome([dict(broken)] * 2), 1)}
-    assert (
-        shown["memory recorder"].seen == "not measured: OSError: x (rank 0)" and not shown["memory recorder"].measured
-    )
+    checks = run_checks(run, reduced, Outcome([broken] * 2), 1)
+    row = next(one for one in checks if one.name == "memory recorder")
+    assert row.seen == "not measured: OSError: x (rank 0)" and not row.measured
 
 
 def test_a_setting_that_was_not_read_back_is_not_held_against_the_plan(make_run: MakeRun, tmp_path: Path) -> None:
@@ -223,13 +222,13 @@ def test_a_setting_that_was_not_read_back_is_not_held_against_the_plan(make_run:
 
 
 def test_what_a_broken_loss_or_rate_leaves_open() -> None:
-    report: dict[str, Any] = {
+    report: Any = {
         "seen": {"dtype": "fp32"}, "losses": [4.0, 5.0], "rates": [0.1, 0.1], "step_seconds": [1.0, 1.0],
         "sums": {"a": 1}, "changed": 1, "instruments": {},
     }  # fmt: skip
-    states = {one.name: (one.ok, one.measured) for one in training.check([report], 2)}  # type: ignore[list-item]
+    states = {one.name: (one.ok, one.measured) for one in training.check([report], 2)}
     assert states["loss falls"] == (False, True) and states["optimizer steps, loss finite"] == (True, True)
-    broken: Any = report | {"instruments": {"learning rate": "OSError: x"}}
+    broken = report | {"instruments": {"learning rate": "OSError: x"}}
     states = {one.name: (one.ok, one.measured) for one in training.check([broken], 2)}
     assert states["loss falls"] == (None, False) and states["parameters change"] == (True, True)
     states = {one.name: (one.ok, one.measured) for one in training.check([broken | {"step_seconds": [1.0]}], 2)}
