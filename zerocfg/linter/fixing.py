@@ -12,9 +12,10 @@ from dataclasses import replace
 from zerocfg.linter.engine import Diagnostic, Result, real_name
 from zerocfg.rules.api import Intent
 from zerocfg.rules.arguments import given
-from zerocfg.run.model import Run, Setting
+from zerocfg.run.model import Run, Setting, SourceFile
 from zerocfg.run.stages.process_counts import launch_of
 from zerocfg.source.edit import Edit, apply_edits
+from zerocfg.source.launch.shell_check import intact
 
 Texts = dict[str, str]
 """New text of a file by its real path."""
@@ -63,13 +64,25 @@ def fix_all(
 def edited(diagnostic: Diagnostic) -> Texts | None:
     """The texts after one diagnostic's fix, or None when its edits do not fit."""
     assert diagnostic.fix is not None
-    by_path: dict[str, tuple[str, list[Edit]]] = {}
+    by_path: dict[str, tuple[SourceFile, list[Edit]]] = {}
     for file, edit in diagnostic.fix.edits:
         if file.path is None:
             return None
-        by_path.setdefault(real_name(file), (file.source.text, []))[1].append(edit)
+        by_path.setdefault(real_name(file), (file, []))[1].append(edit)
+    texts: Texts = {}
+    for path, (file, edits) in by_path.items():
+        text = text_after(file, edits)
+        if text is None:
+            return None
+        texts[path] = text
+    return texts
+
+
+def text_after(file: SourceFile, edits: Sequence[Edit]) -> str | None:
+    """The text of a file after edits; None where they overlap, or would change other words of a shell text."""
     try:
-        return {path: apply_edits(text, edits) for path, (text, edits) in by_path.items()}
+        text = apply_edits(file.source.text, edits)
+        return text if file.kind != "launch" or intact(file.source, edits) else None
     except ValueError:
         return None
 

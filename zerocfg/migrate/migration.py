@@ -12,6 +12,7 @@ from zerocfg.migrate.plan import Plan, plan_of
 from zerocfg.migrate.steps import Left, Step, changed, editable
 from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.source.edit import Edit, apply_edits
+from zerocfg.source.launch.shell_check import intact
 from zerocfg.source.node import dotted
 
 _PARTS: tuple[Callable[[Run, Plan], Iterator[Step | Left]], ...] = (
@@ -107,10 +108,8 @@ def _made(file: SourceFile, steps: Sequence[Step]) -> tuple[str, list[Step], lis
         except ValueError as error:
             left.append(Left(step.at, f"{step.why}; it cannot be edited here: {error}"))
             continue
-        try:
-            apply_edits(text, [*edits, *own])
-        except ValueError:
-            left.append(Left(step.at, f"{step.why}; another change is in the way"))
+        if not _fits(file, [*edits, *own]):
+            left.append(Left(step.at, f"{step.why}; its words cannot be told from others there"))
             continue
         edits += own
         done.append(step)
@@ -125,6 +124,15 @@ def _made(file: SourceFile, steps: Sequence[Step]) -> tuple[str, list[Step], lis
             continue
         done.append(step)
     return text, done, left
+
+
+def _fits(file: SourceFile, edits: Sequence[Edit]) -> bool:
+    """Whether edits do not overlap, and change no other words of a shell text."""
+    try:
+        apply_edits(file.source.text, edits)
+        return file.kind != "launch" or intact(file.source, edits)
+    except ValueError:
+        return False
 
 
 def _told(found: Iterable[Step | Left]) -> tuple[Done, ...]:

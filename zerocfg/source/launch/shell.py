@@ -32,6 +32,7 @@ from zerocfg.source.text import SourceText, Span
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_NAMES = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
 _OPENS = frozenset(("if", "for", "while", "until", "case", "select", "{"))
 _CLOSES = frozenset(("fi", "done", "esac", "}"))
@@ -86,7 +87,8 @@ class _Shell:
         self.source = source
         self.scope = Scope(environment)
         self.allowance = allowance or Allowance()
-        self.expander = Expander(self.scope.variables, self.scope.assign, self.scope.folder, self.allowance)
+        scope = self.scope
+        self.expander = Expander(source.text, scope.variables, scope.assign, scope.folder, self.allowance)
         self.lines: list[LaunchLine] = []
         self.heredocs = heredocs or Heredocs()
 
@@ -164,7 +166,10 @@ class _Shell:
             return
         first = command[at].text
         if first in ("for", "select") and at + 1 < len(command):
-            self.scope.assign(command[at + 1].text, None)
+            self._computed(command[at + 1].text)
+            return
+        if first.startswith("((") or first == "let":
+            self._computed(first if first != "let" else " ".join(token.text for token in command[at + 1 :]))
             return
         if first == "case":
             return
@@ -179,6 +184,11 @@ class _Shell:
         span = span_of(chars.at[command[0].start : command[-1].end], outer)
         self._simple(words, dict(prefix), span, nesting)
 
+    def _computed(self, expression: str) -> None:
+        """Variables of a loop or of arithmetic, whose values only the running shell knows."""
+        for name in _NAMES.findall(expression) if re.search(r"\A\w+\Z|(?<![=!<>])=(?!=)|\+\+|--", expression) else ():
+            self.scope.assign(name, None)
+
     def _assigned(self, chars: Chars, token: Token) -> tuple[str, Value]:
         """Name and value of an assignment word."""
         found = _ASSIGNMENT.match(token.text)
@@ -191,7 +201,7 @@ class _Shell:
         if chars.text.startswith("(", start):
             value = self.expander.array(chars.part(start + 1, max(start + 1, token.end - 1)))
         else:
-            value = self.expander.text(chars.part(start, token.end))
+            value = self.expander.assigned(chars.part(start, token.end))
         if not append:
             return name, value
         before = self.scope.variables.get(name)
@@ -348,7 +358,9 @@ class _Commands(_Shell):
         self.started: list[list[Word]] = []
 
     def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
-        if program(words[0]) in SHELLS:
-            self._shell(words, 0, span, nesting)
-        else:
-            self.started.append(words)
+        at = next((at for at, word in enumerate(words) if program(word) in SHELLS), None)
+        before = len(self.started)
+        if at is not None:
+            self._shell(words, at, span, nesting)
+        if at != 0 or len(self.started) == before:
+            self.started.append(words if len(self.started) == before else words[:at])
