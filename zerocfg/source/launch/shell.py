@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import NamedTuple
 
 from zerocfg.source.launch.allowance import Allowance
 from zerocfg.source.launch.heredocs import Heredocs
@@ -72,6 +73,20 @@ def read_shell(
 def read_commands(source: SourceText, chars: Chars) -> list[list[Word]]:
     """The words of every command of one shell text, whatever it starts."""
     shell = _Commands(source, {})
+    shell.run(chars, Span(0, len(source.text)), 0)
+    return shell.started
+
+
+class Started(NamedTuple):
+    """A command as its program gets it. ``launch``: the place of the launch line that it is, None for any other."""
+
+    words: list[Word]
+    launch: Span | None
+
+
+def read_started(source: SourceText, chars: Chars) -> list[Started]:
+    """The same, with those in the texts of other shells (`srun bash -c "..."`), and which of them are launch lines."""
+    shell = _Started(source, {})
     shell.run(chars, Span(0, len(source.text)), 0)
     return shell.started
 
@@ -358,9 +373,26 @@ class _Commands(_Shell):
         self.started: list[list[Word]] = []
 
     def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
+        if program(words[0]) in SHELLS:
+            self._shell(words, 0, span, nesting)
+        else:
+            self.started.append(words)
+
+
+class _Started(_Shell):
+    """Keeps every command, those that start a training marked."""
+
+    def __init__(self, source: SourceText, environment: dict[str, str | None]) -> None:
+        super().__init__(source, environment)
+        self.started: list[Started] = []
+
+    def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
         at = next((at for at, word in enumerate(words) if program(word) in SHELLS), None)
-        before = len(self.started)
+        started, launched = len(self.started), len(self.lines)
         if at is not None:
             self._shell(words, at, span, nesting)
-        if at != 0 or len(self.started) == before:
-            self.started.append(words if len(self.started) == before else words[:at])
+        if at is not None and len(self.started) > started:
+            words = words[: at + 1]  # the words of the text that the shell is given are those of its commands
+        else:
+            super()._start(words, prefix, span, nesting)
+        self.started.append(Started(words, span if len(self.lines) > launched else None))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.launch.files import shell_texts
-from zerocfg.source.launch.launchers import head, program
-from zerocfg.source.launch.shell import read_commands
+from zerocfg.source.launch.launchers import program
+from zerocfg.source.launch.shell import Started, read_started
 from zerocfg.source.launch.shell_places import words_in_text
 from zerocfg.source.launch.shell_words import Chars, tokens
 from zerocfg.source.text import SourceText, Span
@@ -29,9 +29,12 @@ _PRINTS = frozenset(("echo", "printf", ":", "true"))
 """Programs that only show the words that they are given."""
 
 
-def intact(source: SourceText, edits: Sequence[Edit]) -> bool:
-    """Whether edits of a file with launch lines change nothing but the words that they replace, take out or put in, and
-    these in commands that start a training or only print."""
+def intact(source: SourceText, edits: Sequence[Edit], lines: Set[Span] | None = None) -> bool:
+    """Whether edits of a file with launch lines change nothing but the words that they replace, take out or put in.
+
+    ``lines``: the launch lines that may get other words, by their places; None: any. Commands that only print what they
+    are given may, too.
+    """
     after = SourceText(source.name, apply_edits(source.text, edits))
     changes = _Changes(edits)
     name = source.name.lower()
@@ -44,7 +47,7 @@ def intact(source: SourceText, edits: Sequence[Edit]) -> bool:
         return False
     return all(
         _same_pieces(list(_pieces(one, changes.old)), list(_pieces(other, changes.new)), changes)
-        and _same_commands(read_commands(source, one), read_commands(after, other), changes)
+        and _same_commands(read_started(source, one), read_started(after, other), changes, lines)
         for one, other in zip(old, new, strict=True)
     )
 
@@ -134,29 +137,25 @@ def _same_pieces(old: Sequence[_Piece], new: Sequence[_Piece], changes: _Changes
     )
 
 
-def _same_commands(old: Sequence[Sequence[Word]], new: Sequence[Sequence[Word]], changes: _Changes) -> bool:
+def _same_commands(old: Sequence[Started], new: Sequence[Started], changes: _Changes, lines: Set[Span] | None) -> bool:
+    """Whether the same commands are started, with the same words but for those that are edited."""
     if len(old) != len(new):
         return False
     for one, other in zip(old, new, strict=True):
-        if program(one[0]) in _PRINTS and program(other[0]) in _PRINTS:
+        if program(one.words[0]) in _PRINTS and program(other.words[0]) in _PRINTS:
             continue
-        kept = [word for word in one if not _within(changes.old, word.span)]
-        left = [word for word in other if not _within(changes.new, word.span)]
+        kept = [word for word in one.words if not _within(changes.old, word.span)]
+        left = [word for word in other.words if not _within(changes.new, word.span)]
         if [_meaning(word) for word in kept] != [_meaning(word) for word in left]:
             return False
-        changed = len(kept) < len(one) or len(left) < len(other)
-        if changed and not _may_change(one):
+        changed = len(kept) < len(one.words) or len(left) < len(other.words)
+        if changed and (one.launch is None if lines is None else one.launch not in lines):
             return False
     return True
 
 
 def _meaning(word: Word) -> str:
     return word.text if word.value is None else word.value
-
-
-def _may_change(words: Sequence[Word]) -> bool:
-    """Whether a command is for edits to change: it starts a training."""
-    return any(head(list(words), at) for at in range(len(words)))
 
 
 def _same_notebook(old: str, new: str) -> bool:

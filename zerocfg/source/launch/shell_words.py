@@ -165,7 +165,7 @@ def dollar_end(text: str, at: int, *, quoted: bool = False) -> int:
     if follows == "(":
         return nested_end(text, at + 2, ")")
     if follows == "{":
-        return nested_end(text, at + 2, "}", quoted=quoted)
+        return nested_end(text, at + 2, "}")
     if follows == "'" and not quoted:
         end = at + 2
         while end < len(text) and text[end] != "'":
@@ -179,9 +179,8 @@ def _single_end(text: str, at: int) -> int:
     return len(text) if end < 0 else end + 1
 
 
-def nested_end(text: str, at: int, closer: str, *, quoted: bool = False) -> int:
-    """Behind the ``closer`` of what was opened before ``at``; the end of the text if it never ends. ``quoted``: between
-    double quotes."""
+def nested_end(text: str, at: int, closer: str) -> int:
+    """Behind the ``closer`` of what was opened before ``at``; the end of the text if it never ends."""
     stack = [closer]
     size = len(text)
     body_behind: tuple[int, int] | None = None
@@ -200,7 +199,7 @@ def nested_end(text: str, at: int, closer: str, *, quoted: bool = False) -> int:
         elif mark == top:
             stack.pop()
         elif mark == "'":
-            if not _in_double_quotes(stack, quoted):
+            if top != '"':
                 at = _single_end(text, at)
         elif mark in '"`':
             stack.append(mark)
@@ -209,7 +208,7 @@ def nested_end(text: str, at: int, closer: str, *, quoted: bool = False) -> int:
             if follows in ("(", "{"):
                 stack.append(")" if follows == "(" else "}")
                 at += 1
-            elif follows == "'" and not _in_double_quotes(stack, quoted):
+            elif follows == "'" and top != '"':
                 at = dollar_end(text, at - 1)
         elif mark == "(" and top == ")":
             stack.append(")")
@@ -224,14 +223,6 @@ def nested_end(text: str, at: int, closer: str, *, quoted: bool = False) -> int:
                 body = body if body_behind is None else (body[0], max(body[1], body_behind[1]))
                 body_behind = body
     return min(at, size)
-
-
-def _in_double_quotes(stack: list[str], quoted: bool) -> bool:
-    """Whether a single quote means itself: between double quotes, and in a default between them."""
-    for opened in reversed(stack):
-        if opened != "}":
-            return opened == '"'
-    return quoted
 
 
 def _body_after(text: str, at: int, tabs: bool) -> tuple[int, int] | None:
