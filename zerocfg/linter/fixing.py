@@ -1,7 +1,8 @@
 """Applying fixes: each is kept only when it removes its finding, adds none, gives the settings that it means, and lets
 no run be refused for more than before.
 
-Files that no run joins cannot disturb each other, so each lint tries one fix in every such group of files.
+Fixes that do not depend on each other are tried together, so that their number does not count. Where that spoils
+something, each of those that may have done it is tried by itself: one at a time in every group of files that runs join.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from zerocfg.linter.engine import Diagnostic, Result, real_name
+from zerocfg.linter.ignores import OWN
+from zerocfg.linter.independent import independent
+from zerocfg.record import record
 from zerocfg.rules.api import Intent
 from zerocfg.rules.arguments import given
 from zerocfg.run.model import Run, Setting, SourceFile
 from zerocfg.run.stages.process_counts import launch_of
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.launch.shell_check import intact
+from zerocfg.source.text import Span
 
 Texts = dict[str, str]
 """New text of a file by its real path."""
@@ -38,75 +43,135 @@ def fix_all(
     texts: Texts = {}
     tried: set[Identity] = set()
     held: set[Identity] = set()
+    alone: set[Identity] = set()
     applied = before = 0
     while True:
-        chosen = _one_in_each_group(result, unsafe, tried, wanted)
+        candidates = _candidates(result, unsafe, tried, wanted)
+        together = independent([found for found in candidates if _identity(found) not in alone])
+        chosen = together or _one_in_each_group(result, candidates)
         if not chosen and applied == before:
             return texts, _without_tried(result, tried), applied
         if not chosen:
             before, tried = applied, set(held)
             continue
+        attempt = _attempt(result, chosen, texts, relint, each_in_its_group=not together)
         tried.update(map(_identity, chosen))
-        fitting = [(found, change) for found in chosen if (change := edited(found)) is not None]
-        if not fitting:
-            continue
-        after = relint(_all(texts, [change for _, change in fitting]))
-        kept = _improving(result, after, [found for found, _ in fitting])
-        changes = [change for found, change in fitting if found in kept]
-        if not changes:
-            continue
-        texts = _all(texts, changes)
-        result = after if len(changes) == len(fitting) else relint(texts)
-        held.update(map(_identity, kept))
-        applied += len(changes)
+        if together:
+            suspects = {_identity(found) for found in _without(chosen, attempt.kept)}
+            alone |= suspects
+            tried -= suspects
+        if attempt.kept:
+            held.update(map(_identity, attempt.kept))
+            texts, result, applied = attempt.texts, attempt.result, applied + len(attempt.kept)
 
 
-def edited(diagnostic: Diagnostic) -> Texts | None:
-    """The texts after one diagnostic's fix, or None when its edits do not fit."""
-    assert diagnostic.fix is not None
-    by_path: dict[str, tuple[SourceFile, list[Edit]]] = {}
-    for file, edit in diagnostic.fix.edits:
-        if file.path is None:
-            return None
-        by_path.setdefault(real_name(file), (file, []))[1].append(edit)
-    texts: Texts = {}
-    for path, (file, edits) in by_path.items():
-        text = text_after(file, edits)
-        if text is None:
-            return None
-        texts[path] = text
-    return texts
+@record(frozen=True, slots=True)
+class _Attempt:
+    """The fixes that hold, the texts with them, and what is found then."""
+
+    kept: list[Diagnostic]
+    texts: Texts
+    result: Result
 
 
-def text_after(file: SourceFile, edits: Sequence[Edit]) -> str | None:
+def _attempt(
+    result: Result, chosen: Sequence[Diagnostic], texts: Texts, relint: Relint, *, each_in_its_group: bool
+) -> _Attempt:
+    """Apply fixes together and see which hold. ``each_in_its_group``: no file that one bears on is one of another's, so
+    that what spoils something is known; otherwise those that are left are judged again without the others."""
+    improving = _improving if each_in_its_group else _improving_runs
+    fitting, change = edited_together(chosen, result.runs)
+    while fitting:
+        after = relint({**texts, **change})
+        kept = improving(result, after, fitting)
+        if len(kept) == len(fitting):
+            return _Attempt(fitting, {**texts, **change}, after)
+        fitting, change = edited_together(kept, result.runs)
+        if each_in_its_group and fitting:
+            return _Attempt(fitting, {**texts, **change}, relint({**texts, **change}))
+    return _Attempt([], texts, result)
+
+
+def edited_together(chosen: Sequence[Diagnostic], runs: Sequence[Run] = ()) -> tuple[list[Diagnostic], Texts]:
+    """Those fixes that can be made together, and the texts after them."""
+    fitting = list(chosen)
+    while True:
+        texts: Texts = {}
+        unfit: list[Diagnostic] = []
+        for path, (file, edits, diagnostics) in _by_path(fitting).items():
+            text = _text_after(file, edits, _lines(file, diagnostics, runs)) if file.path is not None else None
+            if text is None:
+                unfit += [one for one in diagnostics if len(diagnostics) == 1 or edited(one, runs) is None]
+                unfit = unfit or diagnostics[1:]
+            else:
+                texts[path] = text
+        if not unfit:
+            return fitting, texts
+        fitting = _without(fitting, unfit)
+
+
+def _without(some: Sequence[Diagnostic], others: Sequence[Diagnostic]) -> list[Diagnostic]:
+    gone = {id(one) for one in others}
+    return [one for one in some if id(one) not in gone]
+
+
+def edited(diagnostic: Diagnostic, runs: Sequence[Run] = ()) -> Texts | None:
+    """The texts after one diagnostic's fix, or None when its edits do not fit. ``runs``: of the lint that found it; on
+    launch lines of others than those it is found in, no word may change."""
+    fitting, texts = edited_together([diagnostic], runs)
+    return texts if fitting else None
+
+
+def _by_path(chosen: Sequence[Diagnostic]) -> dict[str, tuple[SourceFile, list[Edit], list[Diagnostic]]]:
+    found: dict[str, tuple[SourceFile, list[Edit], list[Diagnostic]]] = {}
+    for diagnostic in chosen:
+        assert diagnostic.fix is not None
+        for file, edit in diagnostic.fix.edits:
+            _, edits, diagnostics = found.setdefault(real_name(file), (file, [], []))
+            edits.append(edit)
+            if not diagnostics or diagnostics[-1] is not diagnostic:
+                diagnostics.append(diagnostic)
+    return found
+
+
+def _lines(file: SourceFile, diagnostics: Sequence[Diagnostic], runs: Sequence[Run]) -> frozenset[Span] | None:
+    """The launch lines of a file that fixes are for; None where that is not known."""
+    if file.kind != "launch" or not runs:
+        return None
+    names = frozenset[str]().union(*(one.met_in for one in diagnostics))
+    return frozenset(run.launch.span for run in runs if run.launch is not None and run.name in names)
+
+
+def _text_after(file: SourceFile, edits: Sequence[Edit], lines: frozenset[Span] | None) -> str | None:
     """The text of a file after edits; None where they overlap, or would change other words of a shell text."""
     try:
         text = apply_edits(file.source.text, edits)
-        return text if file.kind != "launch" or intact(file.source, edits) else None
+        return text if file.kind != "launch" or intact(file.source, edits, lines) else None
     except ValueError:
         return None
 
 
-def _all(texts: Texts, changes: list[Texts]) -> Texts:
-    found = dict(texts)
-    for change in changes:
-        found.update(change)
-    return found
-
-
-def _one_in_each_group(
+def _candidates(
     result: Result, unsafe: bool, tried: set[Identity], wanted: Callable[[Diagnostic], bool] | None
 ) -> list[Diagnostic]:
-    """The next fix of every group. By code: a misspelt key is put right before a rule about its value adds the key a
-    second time."""
+    """The findings whose fixes are still to try. By code: a misspelt key is put right before a rule about its value
+    adds the key a second time."""
+    return [
+        diagnostic
+        for diagnostic in sorted(result.diagnostics, key=lambda d: d.code)
+        if diagnostic.fix is not None
+        and (diagnostic.fix.safe or unsafe)
+        and (wanted is None or wanted(diagnostic))
+        and _identity(diagnostic) not in tried
+    ]
+
+
+def _one_in_each_group(result: Result, candidates: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The next fix of every group."""
     group = Groups(result)
     chosen: dict[str, Diagnostic] = {}
-    for diagnostic in sorted(result.diagnostics, key=lambda d: d.code):
-        fix = diagnostic.fix
-        if wanted is not None and not wanted(diagnostic):
-            continue
-        if fix is not None and (fix.safe or unsafe) and _identity(diagnostic) not in tried:
-            chosen.setdefault(group(diagnostic), diagnostic)
+    for diagnostic in candidates:
+        chosen.setdefault(group(diagnostic), diagnostic)
     return list(chosen.values())
 
 
@@ -147,55 +212,119 @@ class Groups:
 
 
 def _improving(before: Result, after: Result, fixed: list[Diagnostic]) -> list[Diagnostic]:
-    """Those whose finding is gone, in groups where nothing came that was not there before: no finding, and no reason
-    to refuse a run. (A finding of another run may have been told at the same place, where it is told once.)"""
+    """Those that hold, in groups where nothing came that was not there before: no finding, and no reason to refuse a
+    run."""
     group = Groups(before, after)
-    old = {_identity(diagnostic) for diagnostic in before.diagnostics}
-    new = {_identity(diagnostic) for diagnostic in after.diagnostics}
-    places = {(d.code, d.span.file.name, d.span.path) for d in before.diagnostics}
-    spoilt = {
-        group(d)
-        for d in after.diagnostics
-        if _identity(d) not in old and (d.code, d.span.file.name, d.span.path) not in places
-    }
+    spoilt = {group(found) for found in _come_up(before, after)}
+    spoilt |= {group.of(after.together[at]) for at in _refused_for_more(before, after)}
+    return [found for found in _holding(before, after, fixed) if group(found) not in spoilt]
+
+
+def _improving_runs(before: Result, after: Result, fixed: list[Diagnostic]) -> list[Diagnostic]:
+    """The same by runs: those that hold and bear on no run for which something came."""
+    spoilt = {after.runs[at].name for at in _refused_for_more(before, after)}
+    readers = _Readers(after)
+    for found in _come_up(before, after):
+        spoilt |= {found.run, *found.met_in}
+        if found.code in OWN:  # about the file, whichever run it was met in
+            spoilt.update(after.runs[at].name for at in readers.of({real_name(found.span.file)}))
+    reach = _Reach(before)
+    return [found for found in _holding(before, after, fixed) if spoilt.isdisjoint(reach(found))]
+
+
+def _holding(before: Result, after: Result, fixed: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Those whose finding is gone by a fix that did what it means to do and nothing else."""
     if set(after.internal_errors) - set(before.internal_errors):
         return []  # who knows what was not looked at
-    if len(before.failures) == len(after.failures):
-        runs = zip(after.together, before.failures, after.failures, strict=True)
-        spoilt |= {group.of(names) for names, old_ones, new_ones in runs if new_ones - old_ones}
+    left = {_identity(diagnostic) for diagnostic in after.diagnostics}
+    readers, readers_before = _Readers(after), _Readers(before)
     return [
         found
         for found in fixed
-        if _identity(found) not in new
-        and group(found) not in spoilt
-        and _as_intended(found, after)
-        and _leaves_others_alone(found, before, after)
+        if _identity(found) not in left
+        and _as_intended(found, after, readers)
+        and _leaves_others_alone(found, before, after, readers_before)
     ]
 
 
-def _as_intended(fixed: Diagnostic, after: Result) -> bool:
+class _Readers:
+    """The runs, by number, that read files."""
+
+    def __init__(self, result: Result) -> None:
+        self._of: dict[str, list[int]] = {}
+        for at, names in enumerate(result.together):
+            for name in names:
+                self._of.setdefault(name, []).append(at)
+
+    def of(self, names: Collection[str]) -> list[int]:
+        """Those that read one of some files."""
+        return sorted({at for name in names for at in self._of.get(name, ())})
+
+
+class _Reach:
+    """The runs that a fix bears on: those that read what it edits, of launch lines only their own."""
+
+    def __init__(self, result: Result) -> None:
+        self._runs = result.runs
+        self._readers = _Readers(result)
+
+    def __call__(self, diagnostic: Diagnostic) -> set[str]:
+        assert diagnostic.fix is not None
+        found = {diagnostic.run, *diagnostic.met_in}
+        for file, edit in diagnostic.fix.edits:
+            readers = [self._runs[at] for at in self._readers.of({real_name(file)})]
+            own = [run for run in readers if run.launch is not None and _spans(run.launch.span, edit.span.start)]
+            found.update(run.name for run in (own if own and file.kind == "launch" else readers))
+        return found
+
+
+def _spans(span: Span, offset: int) -> bool:
+    return span.start <= offset <= span.end
+
+
+def _come_up(before: Result, after: Result) -> list[Diagnostic]:
+    """The findings that were not there before. (One of another run may have been told at the same place, where it is
+    told once.)"""
+    old = {_identity(diagnostic) for diagnostic in before.diagnostics}
+    places = {(d.code, d.span.file.name, d.span.path) for d in before.diagnostics}
+    return [
+        d
+        for d in after.diagnostics
+        if _identity(d) not in old and (d.code, d.span.file.name, d.span.path) not in places
+    ]
+
+
+def _refused_for_more(before: Result, after: Result) -> list[int]:
+    """The runs, by number, that have a reason to be refused that they did not have before."""
+    if len(before.failures) != len(after.failures):
+        return []
+    both = zip(before.failures, after.failures, strict=True)
+    return [at for at, (old, new) in enumerate(both) if new - old]
+
+
+def _as_intended(fixed: Diagnostic, after: Result, readers: _Readers) -> bool:
     """Whether all that a fix means to set has come of it."""
     assert fixed.fix is not None
-    files = {real_name(file) for file, _ in fixed.fix.edits if file.kind != "launch"}
-    line = fixed.run if len(files) < len({real_name(file) for file, _ in fixed.fix.edits}) else None
-    runs = [
-        run
-        for names, run in zip(after.together, after.runs, strict=True)
-        if names & files or (line is not None and run.name == line)
-    ]
+    if not fixed.fix.gives:
+        return True
+    edited_files = {real_name(file): file for file, _ in fixed.fix.edits}
+    files = {name for name, file in edited_files.items() if file.kind != "launch"}
+    numbers = set(readers.of(files))
+    if len(files) < len(edited_files):
+        numbers.update(at for at in readers.of(edited_files) if after.runs[at].name == fixed.run)
+    runs = [after.runs[at] for at in sorted(numbers)]
     return all(_come(intent, runs) for intent in fixed.fix.gives)
 
 
-def _leaves_others_alone(fixed: Diagnostic, before: Result, after: Result) -> bool:
+def _leaves_others_alone(fixed: Diagnostic, before: Result, after: Result, readers: _Readers) -> bool:
     """Whether every value stays as it is in runs that read the edited files, too, and in which nothing was found."""
     assert fixed.fix is not None
-    files = {real_name(file) for file, _ in fixed.fix.edits}
     if len(before.runs) != len(after.runs):
         return True
     return all(
-        _values(old) == _values(new)
-        for names, old, new in zip(before.together, before.runs, after.runs, strict=True)
-        if names & files and old.name not in fixed.met_in
+        _values(before.runs[at]) == _values(after.runs[at])
+        for at in readers.of({real_name(file) for file, _ in fixed.fix.edits})
+        if before.runs[at].name not in fixed.met_in
     )
 
 
