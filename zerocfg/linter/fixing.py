@@ -7,12 +7,13 @@ something, each of those that may have done it is tried by itself: one at a time
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from zerocfg.linter.engine import Diagnostic, Result, real_name
 from zerocfg.linter.ignores import OWN
-from zerocfg.linter.independent import independent
+from zerocfg.linter.independent import Offer, independent, offers
 from zerocfg.record import record
 from zerocfg.rules.api import Intent
 from zerocfg.rules.arguments import given
@@ -41,104 +42,110 @@ def fix_all(
     may be gone. One that held is never tried again, so that this ends.
     """
     texts: Texts = {}
-    tried: set[Identity] = set()
     held: set[Identity] = set()
     alone: set[Identity] = set()
-    applied = before = 0
+    failed: dict[Identity, set[str]] = {}
+    again: set[Identity] = set()
+    applied = 0
     while True:
-        candidates = _candidates(result, unsafe, tried, wanted)
-        together = independent([found for found in candidates if _identity(found) not in alone])
+        candidates = offers(_candidates(result, unsafe, held | failed.keys(), wanted))
+        together = independent([offer for offer in candidates if alone.isdisjoint(_identities(offer))])
         chosen = together or _one_in_each_group(result, candidates)
-        if not chosen and applied == before:
-            return texts, _without_tried(result, tried), applied
+        if not chosen and not again:
+            return texts, _without_tried(result, held | failed.keys()), applied
         if not chosen:
-            before, tried = applied, set(held)
+            failed = {identity: runs for identity, runs in failed.items() if identity not in again}
+            again = set()
             continue
         attempt = _attempt(result, chosen, texts, relint, each_in_its_group=not together)
-        tried.update(map(_identity, chosen))
-        if together:
-            suspects = {_identity(found) for found in _without(chosen, attempt.kept)}
-            alone |= suspects
-            tried -= suspects
+        reach = _Reach(result)
+        borne_on = Counter(name for offer in chosen for name in reach(offer))
+        for offer in _without(chosen, attempt.kept):
+            if together and any(borne_on[name] > 1 for name in reach(offer)):
+                alone |= _identities(offer)
+            else:
+                failed.update(dict.fromkeys(_identities(offer), reach(offer)))
         if attempt.kept:
-            held.update(map(_identity, attempt.kept))
+            held = held.union(*map(_identities, attempt.kept))
+            changed = set[str]().union(*map(reach, attempt.kept))
+            again.update(identity for identity, runs in failed.items() if not runs.isdisjoint(changed))
             texts, result, applied = attempt.texts, attempt.result, applied + len(attempt.kept)
 
 
 @record(frozen=True, slots=True)
 class _Attempt:
-    """The fixes that hold, the texts with them, and what is found then."""
+    """The offers that hold, the texts with them, and what is found then."""
 
-    kept: list[Diagnostic]
+    kept: list[Offer]
     texts: Texts
     result: Result
 
 
 def _attempt(
-    result: Result, chosen: Sequence[Diagnostic], texts: Texts, relint: Relint, *, each_in_its_group: bool
+    result: Result, chosen: Sequence[Offer], texts: Texts, relint: Relint, *, each_in_its_group: bool
 ) -> _Attempt:
     """Apply fixes together and see which hold. ``each_in_its_group``: no file that one bears on is one of another's, so
     that what spoils something is known; otherwise those that are left are judged again without the others."""
     improving = _improving if each_in_its_group else _improving_runs
-    fitting, change = edited_together(chosen, result.runs)
+    fitting, change = _edited_together(chosen, result.runs)
     while fitting:
         after = relint({**texts, **change})
         kept = improving(result, after, fitting)
         if len(kept) == len(fitting):
             return _Attempt(fitting, {**texts, **change}, after)
-        fitting, change = edited_together(kept, result.runs)
+        fitting, change = _edited_together(kept, result.runs)
         if each_in_its_group and fitting:
             return _Attempt(fitting, {**texts, **change}, relint({**texts, **change}))
     return _Attempt([], texts, result)
 
 
-def edited_together(chosen: Sequence[Diagnostic], runs: Sequence[Run] = ()) -> tuple[list[Diagnostic], Texts]:
-    """Those fixes that can be made together, and the texts after them."""
+def edited(diagnostic: Diagnostic, runs: Sequence[Run] = ()) -> Texts | None:
+    """The texts after one diagnostic's fix, or None when its edits do not fit. ``runs``: of the lint that found it; on
+    launch lines of others than those it is found in, no word may change."""
+    fitting, texts = _edited_together(offers([diagnostic]), runs)
+    return texts if fitting else None
+
+
+def _edited_together(chosen: Sequence[Offer], runs: Sequence[Run]) -> tuple[list[Offer], Texts]:
+    """Those offers that can be made together, and the texts after them."""
     fitting = list(chosen)
     while True:
         texts: Texts = {}
-        unfit: list[Diagnostic] = []
-        for path, (file, edits, diagnostics) in _by_path(fitting).items():
-            text = _text_after(file, edits, _lines(file, diagnostics, runs)) if file.path is not None else None
-            if text is None:
-                unfit += [one for one in diagnostics if len(diagnostics) == 1 or edited(one, runs) is None]
-                unfit = unfit or diagnostics[1:]
-            else:
+        unfit: list[Offer] = []
+        for path, (file, edits, of) in _by_path(fitting).items():
+            text = _text_after(file, edits, _lines(file, of, runs)) if file.path is not None else None
+            if text is not None:
                 texts[path] = text
+            elif len(of) == 1:
+                unfit += of
+            else:
+                unfit += [one for one in of if not _edited_together([one], runs)[0]] or of[1:]
         if not unfit:
             return fitting, texts
         fitting = _without(fitting, unfit)
 
 
-def _without(some: Sequence[Diagnostic], others: Sequence[Diagnostic]) -> list[Diagnostic]:
+def _without(some: Sequence[Offer], others: Sequence[Offer]) -> list[Offer]:
     gone = {id(one) for one in others}
     return [one for one in some if id(one) not in gone]
 
 
-def edited(diagnostic: Diagnostic, runs: Sequence[Run] = ()) -> Texts | None:
-    """The texts after one diagnostic's fix, or None when its edits do not fit. ``runs``: of the lint that found it; on
-    launch lines of others than those it is found in, no word may change."""
-    fitting, texts = edited_together([diagnostic], runs)
-    return texts if fitting else None
-
-
-def _by_path(chosen: Sequence[Diagnostic]) -> dict[str, tuple[SourceFile, list[Edit], list[Diagnostic]]]:
-    found: dict[str, tuple[SourceFile, list[Edit], list[Diagnostic]]] = {}
-    for diagnostic in chosen:
-        assert diagnostic.fix is not None
-        for file, edit in diagnostic.fix.edits:
-            _, edits, diagnostics = found.setdefault(real_name(file), (file, [], []))
+def _by_path(chosen: Sequence[Offer]) -> dict[str, tuple[SourceFile, list[Edit], list[Offer]]]:
+    found: dict[str, tuple[SourceFile, list[Edit], list[Offer]]] = {}
+    for offer in chosen:
+        for file, edit in offer.edits:
+            _, edits, of = found.setdefault(real_name(file), (file, [], []))
             edits.append(edit)
-            if not diagnostics or diagnostics[-1] is not diagnostic:
-                diagnostics.append(diagnostic)
+            if not of or of[-1] is not offer:
+                of.append(offer)
     return found
 
 
-def _lines(file: SourceFile, diagnostics: Sequence[Diagnostic], runs: Sequence[Run]) -> frozenset[Span] | None:
+def _lines(file: SourceFile, of: Sequence[Offer], runs: Sequence[Run]) -> frozenset[Span] | None:
     """The launch lines of a file that fixes are for; None where that is not known."""
     if file.kind != "launch" or not runs:
         return None
-    names = frozenset[str]().union(*(one.met_in for one in diagnostics))
+    names = {name for offer in of for finding in offer.findings for name in finding.met_in}
     return frozenset(run.launch.span for run in runs if run.launch is not None and run.name in names)
 
 
@@ -166,12 +173,12 @@ def _candidates(
     ]
 
 
-def _one_in_each_group(result: Result, candidates: Sequence[Diagnostic]) -> list[Diagnostic]:
+def _one_in_each_group(result: Result, candidates: Sequence[Offer]) -> list[Offer]:
     """The next fix of every group."""
     group = Groups(result)
-    chosen: dict[str, Diagnostic] = {}
-    for diagnostic in candidates:
-        chosen.setdefault(group(diagnostic), diagnostic)
+    chosen: dict[str, Offer] = {}
+    for offer in candidates:
+        chosen.setdefault(group(offer.findings[0]), offer)
     return list(chosen.values())
 
 
@@ -211,16 +218,16 @@ class Groups:
         return name
 
 
-def _improving(before: Result, after: Result, fixed: list[Diagnostic]) -> list[Diagnostic]:
+def _improving(before: Result, after: Result, fixed: list[Offer]) -> list[Offer]:
     """Those that hold, in groups where nothing came that was not there before: no finding, and no reason to refuse a
     run."""
     group = Groups(before, after)
     spoilt = {group(found) for found in _come_up(before, after)}
     spoilt |= {group.of(after.together[at]) for at in _refused_for_more(before, after)}
-    return [found for found in _holding(before, after, fixed) if group(found) not in spoilt]
+    return [offer for offer in _holding(before, after, fixed) if group(offer.findings[0]) not in spoilt]
 
 
-def _improving_runs(before: Result, after: Result, fixed: list[Diagnostic]) -> list[Diagnostic]:
+def _improving_runs(before: Result, after: Result, fixed: list[Offer]) -> list[Offer]:
     """The same by runs: those that hold and bear on no run for which something came."""
     spoilt = {after.runs[at].name for at in _refused_for_more(before, after)}
     readers = _Readers(after)
@@ -229,22 +236,24 @@ def _improving_runs(before: Result, after: Result, fixed: list[Diagnostic]) -> l
         if found.code in OWN:  # about the file, whichever run it was met in
             spoilt.update(after.runs[at].name for at in readers.of({real_name(found.span.file)}))
     reach = _Reach(before)
-    return [found for found in _holding(before, after, fixed) if spoilt.isdisjoint(reach(found))]
+    return [offer for offer in _holding(before, after, fixed) if spoilt.isdisjoint(reach(offer))]
 
 
-def _holding(before: Result, after: Result, fixed: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Those whose finding is gone by a fix that did what it means to do and nothing else."""
+def _holding(before: Result, after: Result, fixed: Sequence[Offer]) -> list[Offer]:
+    """Those of which one finding is gone by a fix that did what it means to do and nothing else."""
     if set(after.internal_errors) - set(before.internal_errors):
         return []  # who knows what was not looked at
     left = {_identity(diagnostic) for diagnostic in after.diagnostics}
     readers, readers_before = _Readers(after), _Readers(before)
-    return [
-        found
-        for found in fixed
-        if _identity(found) not in left
-        and _as_intended(found, after, readers)
-        and _leaves_others_alone(found, before, after, readers_before)
-    ]
+
+    def holds(found: Diagnostic) -> bool:
+        return (
+            _identity(found) not in left
+            and _as_intended(found, after, readers)
+            and _leaves_others_alone(found, before, after, readers_before)
+        )
+
+    return [offer for offer in fixed if any(map(holds, offer.findings))]
 
 
 class _Readers:
@@ -268,10 +277,9 @@ class _Reach:
         self._runs = result.runs
         self._readers = _Readers(result)
 
-    def __call__(self, diagnostic: Diagnostic) -> set[str]:
-        assert diagnostic.fix is not None
-        found = {diagnostic.run, *diagnostic.met_in}
-        for file, edit in diagnostic.fix.edits:
+    def __call__(self, offer: Offer) -> set[str]:
+        found = {name for finding in offer.findings for name in (finding.run, *finding.met_in)}
+        for file, edit in offer.edits:
             readers = [self._runs[at] for at in self._readers.of({real_name(file)})]
             own = [run for run in readers if run.launch is not None and _spans(run.launch.span, edit.span.start)]
             found.update(run.name for run in (own if own and file.kind == "launch" else readers))
@@ -364,3 +372,7 @@ def _without_tried(result: Result, tried: set[Identity]) -> Result:
 
 def _identity(diagnostic: Diagnostic) -> Identity:
     return (diagnostic.code, diagnostic.span.file.name, f"{diagnostic.span.path} {diagnostic.message}")
+
+
+def _identities(offer: Offer) -> set[Identity]:
+    return set(map(_identity, offer.findings))

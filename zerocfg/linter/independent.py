@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from zerocfg.linter.engine import Diagnostic, FileSpan, real_name
+from zerocfg.record import record
 from zerocfg.source.node import Mapping, Path, walk
 from zerocfg.source.text import Span
 
@@ -19,7 +20,30 @@ if TYPE_CHECKING:
     from zerocfg.source.edit import Edit
 
 
-def independent(candidates: Sequence[Diagnostic]) -> list[Diagnostic]:
+@record(frozen=True, slots=True)
+class Offer:
+    """Edits, and the findings that they are offered for."""
+
+    edits: tuple[tuple[SourceFile, Edit], ...]
+    findings: tuple[Diagnostic, ...]
+
+    @property
+    def files(self) -> dict[str, SourceFile]:
+        """The files that the edits are in, by real path."""
+        return {real_name(file): file for file, _ in self.edits}
+
+
+def offers(findings: Iterable[Diagnostic]) -> list[Offer]:
+    """The findings with a fix, in their order; those whose fixes are the same edits together."""
+    found: dict[frozenset[tuple[str, Edit]], list[Diagnostic]] = {}
+    for finding in findings:
+        if finding.fix is not None:
+            key = frozenset((real_name(file), edit) for file, edit in finding.fix.edits)
+            found.setdefault(key, []).append(finding)
+    return [Offer(some[0].fix.edits if some[0].fix else (), tuple(some)) for some in found.values()]
+
+
+def independent(candidates: Sequence[Offer]) -> list[Offer]:
     """Those, in their order, that depend on none before them. What only meets an edit of one that has to wait itself
     need not wait for it."""
     places, edits = _Places(), _Edits()
@@ -41,28 +65,36 @@ class _Places:
         self._ranges: dict[str, _Ranges] = {}
         self._set: dict[tuple[str, str], set[str]] = {}
 
-    def add(self, candidate: Diagnostic) -> bool:
-        """Note a finding; whether none before is about the same."""
-        assert candidate.fix is not None
-        free = True
-        for span in (candidate.span, *candidate.related):
-            name = real_name(span.file)
-            if span.file.document is not None and span.file.kind != "launch":
-                free &= self._key(name, span.keys)
-            else:
-                free &= self._ranges.setdefault(name, _Ranges()).add(_range(span))
-        for intent in candidate.fix.gives:
-            runs = self._set.setdefault((intent.of, intent.name), set())
-            free &= runs.isdisjoint(candidate.met_in)
-            runs |= candidate.met_in
+    def add(self, candidate: Offer) -> bool:
+        """Note the findings of an offer; whether none before is about the same."""
+        keys: set[tuple[str, Path]] = set()
+        ranges: set[tuple[str, Span]] = set()
+        intents: dict[tuple[str, str], set[str]] = {}
+        for finding in candidate.findings:
+            for span in (finding.span, *finding.related):
+                name = real_name(span.file)
+                if span.file.document is not None and span.file.kind != "launch":
+                    keys.add((name, span.keys))
+                else:
+                    ranges.add((name, _range(span)))
+            for intent in finding.fix.gives if finding.fix is not None else ():
+                intents.setdefault((intent.of, intent.name), set()).update(finding.met_in)
+        free = all(self._set.get(intent, set()).isdisjoint(runs) for intent, runs in intents.items())
+        free &= all(key not in self._above and self._keys.isdisjoint(_above(key)) for key in keys)
+        free &= not any(self._ranges[name].meets(span) for name, span in ranges if name in self._ranges)
+        for key in keys:
+            self._keys.add(key)
+            self._above.update(_above(key))
+        for name, place in ranges:
+            self._ranges.setdefault(name, _Ranges()).add(place)
+        for of, runs in intents.items():
+            self._set.setdefault(of, set()).update(runs)
         return free
 
-    def _key(self, name: str, keys: Path) -> bool:
-        above = [(name, keys[:end]) for end in range(len(keys) + 1)]
-        free = above[-1] not in self._above and self._keys.isdisjoint(above)
-        self._keys.add(above[-1])
-        self._above.update(above)
-        return free
+
+def _above(key: tuple[str, Path]) -> list[tuple[str, Path]]:
+    name, path = key
+    return [(name, path[:end]) for end in range(len(path) + 1)]
 
 
 class _Edits:
@@ -72,10 +104,9 @@ class _Edits:
         self._ranges: dict[str, _Ranges] = {}
         self._gone: dict[tuple[str, Span], int] = {}
 
-    def add(self, candidate: Diagnostic) -> bool:
-        """Choose the edits of a fix; False where one of them meets one that is chosen."""
-        assert candidate.fix is not None
-        edits = candidate.fix.edits
+    def add(self, candidate: Offer) -> bool:
+        """Choose the edits of an offer; False where one of them meets one that is chosen."""
+        edits = candidate.edits
         if any(self._meets(file, edit) for file, edit in edits):
             return False
         emptied = list(_holders(edits))
@@ -125,15 +156,13 @@ class _Ranges:
         at = self._first(span)
         return at < len(self._joined) and self._joined[at].start <= span.end
 
-    def add(self, span: Span) -> bool:
-        """Add a range; whether it meets none."""
+    def add(self, span: Span) -> None:
         first = last = self._first(span)
         while last < len(self._joined) and self._joined[last].start <= span.end:
             span = Span(min(span.start, self._joined[last].start), max(span.end, self._joined[last].end))
             last += 1
         del self._joined[first:last]
         insort(self._joined, span)
-        return first == last
 
     def _first(self, span: Span) -> int:
         return bisect_left(self._joined, span.start, key=lambda one: one.end)
