@@ -2,18 +2,20 @@
 no run be refused for more than before.
 
 Fixes that do not depend on each other are tried together, so that their number does not count. Where that spoils
-something, each of those that may have done it is tried by itself: one at a time in every group of files that runs join.
+something, those that may have done it are tried one at a time in every run, and where that does not tell either, one at
+a time in every group of files that runs join.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import cache
 
 from zerocfg.linter.engine import Diagnostic, Result, real_name
 from zerocfg.linter.ignores import OWN
-from zerocfg.linter.independent import Offer, independent, offers
+from zerocfg.linter.independent import Offer, independent, independent_edits, offers
 from zerocfg.record import record
 from zerocfg.rules.api import Intent
 from zerocfg.rules.arguments import given
@@ -29,7 +31,9 @@ Texts = dict[str, str]
 Relint = Callable[[Mapping[str, str]], Result]
 """Lint again with these texts in place of what is on disk."""
 
-Identity = tuple[str, str, str]
+Identity = tuple[str, str, str, int]
+"""What makes a finding the same in the next lint: rule, file, place and message; without a key path also which of the
+file's launch lines it is about. Lines of the file may have moved."""
 
 
 def fix_all(
@@ -42,31 +46,36 @@ def fix_all(
     may be gone. One that held is never tried again, so that this ends.
     """
     texts: Texts = {}
-    held: set[Identity] = set()
-    alone: set[Identity] = set()
+    held: Counter[Identity] = Counter()
+    most: Counter[Identity] = Counter()
+    apart: dict[Identity, int] = {}
     failed: dict[Identity, set[str]] = {}
     again: set[Identity] = set()
     applied = 0
     while True:
-        candidates = offers(_candidates(result, unsafe, held | failed.keys(), wanted))
-        together = independent([offer for offer in candidates if alone.isdisjoint(_identities(offer))])
-        chosen = together or _one_in_each_group(result, candidates)
+        known = _Identities(result)
+        most |= known.counted(result.diagnostics)
+        done = failed.keys() | {identity for identity, count in held.items() if count >= most[identity]}
+        candidates = offers(_candidates(result, unsafe, wanted, done, known))
+        levels = [max(apart.get(identity, TOGETHER) for identity in known.of(offer)) for offer in candidates]
+        level = min(levels, default=TOGETHER)
+        chosen = _CHOICES[level](result, [offer for offer, own in zip(candidates, levels, strict=True) if own == level])
         if not chosen and not again:
-            return texts, _without_tried(result, held | failed.keys()), applied
+            return texts, _without_tried(result, done, known), applied
         if not chosen:
             failed = {identity: runs for identity, runs in failed.items() if identity not in again}
             again = set()
             continue
-        attempt = _attempt(result, chosen, texts, relint, each_in_its_group=not together)
+        attempt = _attempt(result, chosen, texts, relint, level)
         reach = _Reach(result)
         borne_on = Counter(name for offer in chosen for name in reach(offer))
         for offer in _without(chosen, attempt.kept):
-            if together and any(borne_on[name] > 1 for name in reach(offer)):
-                alone |= _identities(offer)
+            if (attempt.uncertain and level < IN_GROUPS) or any(borne_on[name] > 1 for name in reach(offer)):
+                apart.update(dict.fromkeys(known.of(offer), level + 1))
             else:
-                failed.update(dict.fromkeys(_identities(offer), reach(offer)))
+                failed.update(dict.fromkeys(known.of(offer), reach(offer)))
         if attempt.kept:
-            held = held.union(*map(_identities, attempt.kept))
+            held += known.counted(finding for offer in attempt.kept for finding in offer.findings)
             changed = set[str]().union(*map(reach, attempt.kept))
             again.update(identity for identity, runs in failed.items() if not runs.isdisjoint(changed))
             texts, result, applied = attempt.texts, attempt.result, applied + len(attempt.kept)
@@ -74,29 +83,32 @@ def fix_all(
 
 @record(frozen=True, slots=True)
 class _Attempt:
-    """The offers that hold, the texts with them, and what is found then."""
+    """The offers that hold, the texts with them, and what is found then. ``uncertain``: what came up may be the work of
+    an offer that bears on no run in which it was met."""
 
     kept: list[Offer]
     texts: Texts
     result: Result
+    uncertain: bool = False
 
 
-def _attempt(
-    result: Result, chosen: Sequence[Offer], texts: Texts, relint: Relint, *, each_in_its_group: bool
-) -> _Attempt:
-    """Apply fixes together and see which hold. ``each_in_its_group``: no file that one bears on is one of another's, so
-    that what spoils something is known; otherwise those that are left are judged again without the others."""
-    improving = _improving if each_in_its_group else _improving_runs
+def _attempt(result: Result, chosen: Sequence[Offer], texts: Texts, relint: Relint, level: int) -> _Attempt:
+    """Apply fixes together and see which hold. Where several bear on one run, those that are left are judged again
+    without the others."""
+    improving = _improving if level == IN_GROUPS else _improving_runs
     fitting, change = _edited_together(chosen, result.runs)
+    uncertain = False
     while fitting:
         after = relint({**texts, **change})
         kept = improving(result, after, fitting)
         if len(kept) == len(fitting):
-            return _Attempt(fitting, {**texts, **change}, after)
+            return _Attempt(fitting, {**texts, **change}, after, uncertain)
+        uncertain = uncertain or len(result.runs) != len(after.runs)
+        uncertain = uncertain or any(found.code in OWN for found in _come_up(result, after))
         fitting, change = _edited_together(kept, result.runs)
-        if each_in_its_group and fitting:
+        if level == IN_GROUPS and fitting:
             return _Attempt(fitting, {**texts, **change}, relint({**texts, **change}))
-    return _Attempt([], texts, result)
+    return _Attempt([], texts, result, uncertain)
 
 
 def edited(diagnostic: Diagnostic, runs: Sequence[Run] = ()) -> Texts | None:
@@ -159,7 +171,11 @@ def _text_after(file: SourceFile, edits: Sequence[Edit], lines: frozenset[Span] 
 
 
 def _candidates(
-    result: Result, unsafe: bool, tried: set[Identity], wanted: Callable[[Diagnostic], bool] | None
+    result: Result,
+    unsafe: bool,
+    wanted: Callable[[Diagnostic], bool] | None,
+    done: Set[Identity],
+    known: _Identities,
 ) -> list[Diagnostic]:
     """The findings whose fixes are still to try. By code: a misspelt key is put right before a rule about its value
     adds the key a second time."""
@@ -169,8 +185,24 @@ def _candidates(
         if diagnostic.fix is not None
         and (diagnostic.fix.safe or unsafe)
         and (wanted is None or wanted(diagnostic))
-        and _identity(diagnostic) not in tried
+        and known(diagnostic) not in done
     ]
+
+
+def _independent(result: Result, candidates: Sequence[Offer]) -> list[Offer]:
+    return independent(candidates)
+
+
+def _one_in_each_run(result: Result, candidates: Sequence[Offer]) -> list[Offer]:
+    """The next fix of every run."""
+    reach = _Reach(result)
+    taken: set[str] = set()
+    chosen = []
+    for offer in candidates:
+        if taken.isdisjoint(reach(offer)):
+            chosen.append(offer)
+        taken |= reach(offer)
+    return independent_edits(chosen)
 
 
 def _one_in_each_group(result: Result, candidates: Sequence[Offer]) -> list[Offer]:
@@ -180,6 +212,15 @@ def _one_in_each_group(result: Result, candidates: Sequence[Offer]) -> list[Offe
     for offer in candidates:
         chosen.setdefault(group(offer.findings[0]), offer)
     return list(chosen.values())
+
+
+TOGETHER, IN_RUNS, IN_GROUPS = range(3)
+_CHOICES: tuple[Callable[[Result, Sequence[Offer]], list[Offer]], ...] = (
+    _independent,
+    _one_in_each_run,
+    _one_in_each_group,
+)
+"""The fixes that are tried next, the less careful way first."""
 
 
 class Groups:
@@ -223,7 +264,8 @@ def _improving(before: Result, after: Result, fixed: list[Offer]) -> list[Offer]
     run."""
     group = Groups(before, after)
     spoilt = {group(found) for found in _come_up(before, after)}
-    spoilt |= {group.of(after.together[at]) for at in _refused_for_more(before, after)}
+    if len(before.runs) == len(after.runs):
+        spoilt |= {group.of(after.together[at]) for at in _refused_for_more(before, after)}
     return [offer for offer in _holding(before, after, fixed) if group(offer.findings[0]) not in spoilt]
 
 
@@ -243,17 +285,28 @@ def _holding(before: Result, after: Result, fixed: Sequence[Offer]) -> list[Offe
     """Those of which one finding is gone by a fix that did what it means to do and nothing else."""
     if set(after.internal_errors) - set(before.internal_errors):
         return []  # who knows what was not looked at
-    left = {_identity(diagnostic) for diagnostic in after.diagnostics}
-    readers, readers_before = _Readers(after), _Readers(before)
+    known = _Identities(before)
+    left, were = _Identities(after).counted(after.diagnostics), known.counted(before.diagnostics)
+    mended = known.counted(finding for offer in fixed for finding in offer.findings)
+    readers, readers_before, reach = _Readers(after), _Readers(before), _Reach(before)
+    reached = [(offer, reach(offer)) for offer in fixed]
+    borne_on = Counter(name for _, runs in reached for name in runs)
 
-    def holds(found: Diagnostic) -> bool:
+    @cache
+    def unchanged(at: int) -> bool:
+        return _values(before.runs[at]) == _values(after.runs[at])
+
+    def holds(found: Diagnostic, runs: set[str]) -> bool:
         return (
-            _identity(found) not in left
+            left[known(found)] <= max(were[known(found)] - mended[known(found)], 0)
             and _as_intended(found, after, readers)
-            and _leaves_others_alone(found, before, after, readers_before)
+            and (
+                len(before.runs) != len(after.runs)
+                or _leaves_others_alone(found, before, readers_before, runs, borne_on, unchanged)
+            )
         )
 
-    return [offer for offer in fixed if any(map(holds, offer.findings))]
+    return [offer for offer, runs in reached if any(holds(found, runs) for found in offer.findings)]
 
 
 class _Readers:
@@ -293,21 +346,21 @@ def _spans(span: Span, offset: int) -> bool:
 def _come_up(before: Result, after: Result) -> list[Diagnostic]:
     """The findings that were not there before. (One of another run may have been told at the same place, where it is
     told once.)"""
-    old = {_identity(diagnostic) for diagnostic in before.diagnostics}
+    known, old = _Identities(after), {*map(_Identities(before), before.diagnostics)}
     places = {(d.code, d.span.file.name, d.span.path) for d in before.diagnostics}
     return [
-        d
-        for d in after.diagnostics
-        if _identity(d) not in old and (d.code, d.span.file.name, d.span.path) not in places
+        d for d in after.diagnostics if known(d) not in old and (d.code, d.span.file.name, d.span.path) not in places
     ]
 
 
 def _refused_for_more(before: Result, after: Result) -> list[int]:
     """The runs, by number, that have a reason to be refused that they did not have before."""
-    if len(before.failures) != len(after.failures):
-        return []
-    both = zip(before.failures, after.failures, strict=True)
-    return [at for at, (old, new) in enumerate(both) if new - old]
+    if len(before.runs) == len(after.runs):
+        olds: Iterable[Set[tuple[str, str]]] = before.failures
+    else:
+        named = {run.name: failures for run, failures in zip(before.runs, before.failures, strict=True)}
+        olds = [named.get(run.name, new) for run, new in zip(after.runs, after.failures, strict=True)]
+    return [at for at, (old, new) in enumerate(zip(olds, after.failures, strict=True)) if new - old]
 
 
 def _as_intended(fixed: Diagnostic, after: Result, readers: _Readers) -> bool:
@@ -324,15 +377,21 @@ def _as_intended(fixed: Diagnostic, after: Result, readers: _Readers) -> bool:
     return all(_come(intent, runs) for intent in fixed.fix.gives)
 
 
-def _leaves_others_alone(fixed: Diagnostic, before: Result, after: Result, readers: _Readers) -> bool:
-    """Whether every value stays as it is in runs that read the edited files, too, and in which nothing was found."""
+def _leaves_others_alone(
+    fixed: Diagnostic,
+    before: Result,
+    readers: _Readers,
+    reach: Set[str],
+    borne_on: Mapping[str, int],
+    unchanged: Callable[[int], bool],
+) -> bool:
+    """Whether every value stays as it is in runs that read the edited files, too, and in which nothing was found; but
+    for those that other fixes bear on, and this one does not."""
     assert fixed.fix is not None
-    if len(before.runs) != len(after.runs):
-        return True
     return all(
-        _values(before.runs[at]) == _values(after.runs[at])
+        unchanged(at)
         for at in readers.of({real_name(file) for file, _ in fixed.fix.edits})
-        if before.runs[at].name not in fixed.met_in
+        if (name := before.runs[at].name) not in fixed.met_in and (name in reach or name not in borne_on)
     )
 
 
@@ -364,15 +423,29 @@ def _same(one: object, other: object) -> bool:
     return one == other and isinstance(one, bool) is isinstance(other, bool)
 
 
-def _without_tried(result: Result, tried: set[Identity]) -> Result:
+def _without_tried(result: Result, tried: Set[Identity], known: _Identities) -> Result:
     """Fixes that did not hold are no longer offered."""
-    found = [replace(d, fix=None) if d.fix is not None and _identity(d) in tried else d for d in result.diagnostics]
+    found = [replace(d, fix=None) if d.fix is not None and known(d) in tried else d for d in result.diagnostics]
     return replace(result, diagnostics=found)
 
 
-def _identity(diagnostic: Diagnostic) -> Identity:
-    return (diagnostic.code, diagnostic.span.file.name, f"{diagnostic.span.path} {diagnostic.message}")
+class _Identities:
+    """What makes the findings of a lint the same in the next one."""
 
+    def __init__(self, result: Result) -> None:
+        self._numbers: dict[str, int] = {}
+        count: Counter[str] = Counter()
+        for run in result.runs:
+            if run.launch_file is not None and run.name not in self._numbers:
+                self._numbers[run.name] = count[run.launch_file.name]
+                count[run.launch_file.name] += 1
 
-def _identities(offer: Offer) -> set[Identity]:
-    return set(map(_identity, offer.findings))
+    def __call__(self, found: Diagnostic) -> Identity:
+        number = -1 if found.span.path else self._numbers.get(found.run, -1)
+        return found.code, found.span.file.name, f"{found.span.path} {found.message}", number
+
+    def of(self, offer: Offer) -> set[Identity]:
+        return set(map(self, offer.findings))
+
+    def counted(self, found: Iterable[Diagnostic]) -> Counter[Identity]:
+        return Counter(map(self, found))

@@ -55,6 +55,12 @@ def independent(candidates: Sequence[Offer]) -> list[Offer]:
     return chosen
 
 
+def independent_edits(candidates: Sequence[Offer]) -> list[Offer]:
+    """Those, in their order, whose edits meet none of those before."""
+    edits = _Edits()
+    return [candidate for candidate in candidates if edits.add(candidate)]
+
+
 class _Places:
     """What the findings so far are about: keys of documents with those above them, ranges of other texts, and what
     their fixes set in which runs."""
@@ -110,7 +116,7 @@ class _Edits:
         if any(self._meets(file, edit) for file, edit in edits):
             return False
         emptied = list(_holders(edits))
-        if any(self._gone.get(holder, 0) + 1 >= size for holder, size in emptied):
+        if any(0 < self._gone.get(holder, 0) >= size - 1 for holder, size in emptied):
             return False  # a mapping that loses all of its keys is written in another way
         for holder, _ in emptied:
             self._gone[holder] = self._gone.get(holder, 0) + 1
