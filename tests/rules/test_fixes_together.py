@@ -17,8 +17,8 @@ from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.linter.fixing import Texts, fix_all
 from zerocfg.linter.selection import Selection
 
-SHARDS = range(8)
-EACH = 12
+SHARDS = range(4)
+EACH = 6
 
 
 class Lints:

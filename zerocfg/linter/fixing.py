@@ -15,7 +15,7 @@ from functools import cache
 
 from zerocfg.linter.engine import Diagnostic, Result, real_name
 from zerocfg.linter.ignores import OWN
-from zerocfg.linter.independent import Offer, independent, independent_edits, offers
+from zerocfg.linter.independent import Independence, Offer, offers
 from zerocfg.record import record
 from zerocfg.rules.api import Intent
 from zerocfg.rules.arguments import given
@@ -53,62 +53,135 @@ def fix_all(
     again: set[Identity] = set()
     applied = 0
     while True:
-        known = _Identities(result)
+        known, reach = _Identities(result), _Reach(result)
         most |= known.counted(result.diagnostics)
         done = failed.keys() | {identity for identity, count in held.items() if count >= most[identity]}
         candidates = offers(_candidates(result, unsafe, wanted, done, known))
-        levels = [max(apart.get(identity, TOGETHER) for identity in known.of(offer)) for offer in candidates]
-        level = min(levels, default=TOGETHER)
-        chosen = _CHOICES[level](result, [offer for offer, own in zip(candidates, levels, strict=True) if own == level])
-        if not chosen and not again:
+        tries = _next(result, [_Try(one, _level(one, apart, known), reach(one)) for one in candidates])
+        if not tries and not again:
             return texts, _without_tried(result, done, known), applied
-        if not chosen:
+        if not tries:
             failed = {identity: runs for identity, runs in failed.items() if identity not in again}
             again = set()
             continue
-        attempt = _attempt(result, chosen, texts, relint, level)
-        reach = _Reach(result)
-        borne_on = Counter(name for offer in chosen for name in reach(offer))
-        for offer in _without(chosen, attempt.kept):
-            if (attempt.uncertain and level < IN_GROUPS) or any(borne_on[name] > 1 for name in reach(offer)):
-                apart.update(dict.fromkeys(known.of(offer), level + 1))
+        attempt = _attempt(result, tries, texts, relint)
+        borne_on = Counter(name for one in tries for name in one.runs)
+        for one in attempt.spoiling:
+            shared = any(borne_on[name] > 1 for name in one.runs) or id(one) in attempt.doubtful
+            if one.level < ALONE and (attempt.uncertain or shared):
+                apart.update(dict.fromkeys(known.of(one.offer), one.level + 1))
             else:
-                failed.update(dict.fromkeys(known.of(offer), reach(offer)))
+                failed.update(dict.fromkeys(known.of(one.offer), one.runs))
         if attempt.kept:
-            held += known.counted(finding for offer in attempt.kept for finding in offer.findings)
-            changed = set[str]().union(*map(reach, attempt.kept))
+            held += known.counted(finding for one in attempt.kept for finding in one.offer.findings)
+            changed = set[str]().union(*(one.runs for one in attempt.kept))
             again.update(identity for identity, runs in failed.items() if not runs.isdisjoint(changed))
             texts, result, applied = attempt.texts, attempt.result, applied + len(attempt.kept)
 
 
+TOGETHER, IN_ITS_RUNS, ALONE = range(3)
+"""How an offer is tried: with all that it does not depend on, as the only one that bears on its runs, or as the only
+one in its group of files."""
+
+
+@record(frozen=True, slots=True)
+class _Try:
+    """An offer, how it is tried, and the runs that it bears on."""
+
+    offer: Offer
+    level: int
+    runs: set[str]
+
+
+def _level(offer: Offer, apart: Mapping[Identity, int], known: _Identities) -> int:
+    return max(apart.get(identity, TOGETHER) for identity in known.of(offer))
+
+
+def _next(result: Result, candidates: Sequence[_Try]) -> list[_Try]:
+    """Those that are tried next. In every run the order is kept: what has to wait lets nothing behind it go first."""
+    group = Groups(result)
+    together = Independence()
+    chosen: list[_Try] = []
+    taken, waiting = set[str](), set[str]()
+    groups_taken, groups_waiting = set[str](), set[str]()
+    for one in candidates:
+        own = group(one.offer.findings[0])
+        free = waiting.isdisjoint(one.runs) and own not in groups_waiting
+        if one.level == IN_ITS_RUNS:
+            free = free and taken.isdisjoint(one.runs)
+        elif one.level == ALONE:
+            free = free and own not in groups_taken
+        goes = together.add(one.offer, chosen=free, any_place=one.level != TOGETHER)
+        if goes:
+            chosen.append(one)
+            taken |= one.runs
+            groups_taken.add(own)
+        if not goes or one.level != TOGETHER:
+            waiting |= one.runs
+        if one.level == ALONE:
+            groups_waiting.add(own)
+    return chosen
+
+
 @record(frozen=True, slots=True)
 class _Attempt:
-    """The offers that hold, the texts with them, and what is found then. ``uncertain``: what came up may be the work of
-    an offer that bears on no run in which it was met."""
+    """The offers that hold, the texts with them, and what is found then; those that did not hold.
 
-    kept: list[Offer]
+    ``uncertain``: what came up may be the work of an offer that bears on no run in which it was met; ``doubtful``: by id
+    those that bear on what another may have spoilt.
+    """
+
+    kept: list[_Try]
     texts: Texts
     result: Result
-    uncertain: bool = False
+    spoiling: list[_Try]
+    uncertain: bool
+    doubtful: set[int]
 
 
-def _attempt(result: Result, chosen: Sequence[Offer], texts: Texts, relint: Relint, level: int) -> _Attempt:
-    """Apply fixes together and see which hold. Where several bear on one run, those that are left are judged again
-    without the others."""
-    improving = _improving if level == IN_GROUPS else _improving_runs
-    fitting, change = _edited_together(chosen, result.runs)
-    uncertain = False
-    while fitting:
+def _attempt(result: Result, tries: Sequence[_Try], texts: Texts, relint: Relint) -> _Attempt:
+    """Apply offers together and see which hold. In every run those behind one that does not hold wait, and those that
+    are left are judged again without the others."""
+    uncertain, doubtful = False, set[int]()
+    spoiling: list[_Try] = []
+    left, change = _fitting(tries, result, spoiling)
+    while left:
         after = relint({**texts, **change})
-        kept = improving(result, after, fitting)
-        if len(kept) == len(fitting):
-            return _Attempt(fitting, {**texts, **change}, after, uncertain)
+        improving, several = _improving(result, after, left)
+        holding = {id(one) for one in improving}
+        doubtful |= several
+        if len(holding) == len(left):
+            return _Attempt(left, {**texts, **change}, after, spoiling, uncertain, doubtful)
         uncertain = uncertain or len(result.runs) != len(after.runs)
         uncertain = uncertain or any(found.code in OWN for found in _come_up(result, after))
-        fitting, change = _edited_together(kept, result.runs)
-        if level == IN_GROUPS and fitting:
-            return _Attempt(fitting, {**texts, **change}, relint({**texts, **change}))
-    return _Attempt([], texts, result, uncertain)
+        spoiling += [one for one in left if id(one) not in holding]
+        left, change = _fitting([one for one in left if id(one) in holding], result, spoiling, tries)
+    return _Attempt([], texts, result, spoiling, uncertain, doubtful)
+
+
+def _fitting(
+    left: Sequence[_Try], result: Result, spoiling: list[_Try], order: Sequence[_Try] = ()
+) -> tuple[list[_Try], Texts]:
+    """Those that can be made together and stand behind none that spoils something in their runs."""
+    gone = {id(one) for one in spoiling}
+    kept = {id(one) for one in left}
+    before: set[str] = set()
+    ahead = []
+    for one in order or left:
+        if id(one) in gone:
+            before |= one.runs
+        elif id(one) in kept:
+            if before.isdisjoint(one.runs):
+                ahead.append(one)
+            else:
+                before |= one.runs
+    fitting, texts = _edited_together([one.offer for one in ahead], result.runs)
+    made = {id(offer) for offer in fitting}
+    unfit = [one for one in ahead if id(one.offer) not in made]
+    if not unfit:
+        return ahead, texts
+    spoiling += unfit
+    return _fitting([one for one in ahead if id(one.offer) in made], result, spoiling, order or left)
 
 
 def edited(diagnostic: Diagnostic, runs: Sequence[Run] = ()) -> Texts | None:
@@ -189,40 +262,6 @@ def _candidates(
     ]
 
 
-def _independent(result: Result, candidates: Sequence[Offer]) -> list[Offer]:
-    return independent(candidates)
-
-
-def _one_in_each_run(result: Result, candidates: Sequence[Offer]) -> list[Offer]:
-    """The next fix of every run."""
-    reach = _Reach(result)
-    taken: set[str] = set()
-    chosen = []
-    for offer in candidates:
-        if taken.isdisjoint(reach(offer)):
-            chosen.append(offer)
-        taken |= reach(offer)
-    return independent_edits(chosen)
-
-
-def _one_in_each_group(result: Result, candidates: Sequence[Offer]) -> list[Offer]:
-    """The next fix of every group."""
-    group = Groups(result)
-    chosen: dict[str, Offer] = {}
-    for offer in candidates:
-        chosen.setdefault(group(offer.findings[0]), offer)
-    return list(chosen.values())
-
-
-TOGETHER, IN_RUNS, IN_GROUPS = range(3)
-_CHOICES: tuple[Callable[[Result, Sequence[Offer]], list[Offer]], ...] = (
-    _independent,
-    _one_in_each_run,
-    _one_in_each_group,
-)
-"""The fixes that are tried next, the less careful way first."""
-
-
 class Groups:
     """Which files may bear on each other: those of a run, and of every run that shares a file with it. Where a finding
     stands, a training script for one, belongs to the files of the runs in which it is met and to those that its fix
@@ -259,42 +298,51 @@ class Groups:
         return name
 
 
-def _improving(before: Result, after: Result, fixed: list[Offer]) -> list[Offer]:
-    """Those that hold, in groups where nothing came that was not there before: no finding, and no reason to refuse a
-    run."""
+def _improving(before: Result, after: Result, tried: Sequence[_Try]) -> tuple[list[_Try], set[int]]:
+    """Those that hold and bear on no run for which something came that was not there before: a finding, or a reason to
+    refuse the run. One that is alone answers for all that came in its group of files. With them, by id, those of which
+    several bear on what was spoilt at once."""
+    come_up, refused = _come_up(before, after), _refused_for_more(before, after)
     group = Groups(before, after)
-    spoilt = {group(found) for found in _come_up(before, after)}
+    groups = {group(found) for found in come_up}
     if len(before.runs) == len(after.runs):
-        spoilt |= {group.of(after.together[at]) for at in _refused_for_more(before, after)}
-    return [offer for offer in _holding(before, after, fixed) if group(offer.findings[0]) not in spoilt]
-
-
-def _improving_runs(before: Result, after: Result, fixed: list[Offer]) -> list[Offer]:
-    """The same by runs: those that hold and bear on no run for which something came."""
-    spoilt = {after.runs[at].name for at in _refused_for_more(before, after)}
+        groups |= {group.of(after.together[at]) for at in refused}
+    signs = [{after.runs[at].name} for at in refused]
     readers = _Readers(after)
-    for found in _come_up(before, after):
-        spoilt |= {found.run, *found.met_in}
-        if found.code in OWN:  # about the file, whichever run it was met in
-            spoilt.update(after.runs[at].name for at in readers.of({real_name(found.span.file)}))
-    reach = _Reach(before)
-    return [offer for offer in _holding(before, after, fixed) if spoilt.isdisjoint(reach(offer))]
+    for found in come_up:
+        of_file = readers.of({real_name(found.span.file)}) if found.code in OWN else []  # whichever run it was met in
+        signs.append({found.run, *found.met_in, *(after.runs[at].name for at in of_file)})
+    bearing: dict[str, list[_Try]] = {}
+    for one in tried:
+        for name in one.runs:
+            bearing.setdefault(name, []).append(one)
+    several: set[int] = set()
+    for sign in signs:
+        hit = {id(one) for name in sign for one in bearing.get(name, ())}
+        several |= hit if len(hit) > 1 else set()
+    spoilt = set[str]().union(*signs)
+    improving = [
+        one
+        for one in _holding(before, after, tried)
+        if (group(one.offer.findings[0]) not in groups if one.level == ALONE else spoilt.isdisjoint(one.runs))
+    ]
+    return improving, several
 
 
-def _holding(before: Result, after: Result, fixed: Sequence[Offer]) -> list[Offer]:
+def _holding(before: Result, after: Result, tried: Sequence[_Try]) -> list[_Try]:
     """Those of which one finding is gone by a fix that did what it means to do and nothing else."""
     if set(after.internal_errors) - set(before.internal_errors):
         return []  # who knows what was not looked at
     known = _Identities(before)
     left, were = _Identities(after).counted(after.diagnostics), known.counted(before.diagnostics)
-    mended = known.counted(finding for offer in fixed for finding in offer.findings)
-    readers, readers_before, reach = _Readers(after), _Readers(before), _Reach(before)
-    reached = [(offer, reach(offer)) for offer in fixed]
-    borne_on = Counter(name for _, runs in reached for name in runs)
+    mended = known.counted(finding for one in tried for finding in one.offer.findings)
+    readers, readers_before = _Readers(after), _Readers(before)
+    borne_on = Counter(name for one in tried for name in one.runs)
 
     @cache
     def unchanged(at: int) -> bool:
-        return _values(before.runs[at]) == _values(after.runs[at])
+        other = len(before.runs) != len(after.runs)
+        return other or _values(before.runs[at]) == _values(after.runs[at])
 
     def holds(found: Diagnostic, runs: set[str]) -> bool:
         return (
@@ -306,7 +354,7 @@ def _holding(before: Result, after: Result, fixed: Sequence[Offer]) -> list[Offe
             )
         )
 
-    return [offer for offer, runs in reached if any(holds(found, runs) for found in offer.findings)]
+    return [one for one in tried if any(holds(found, one.runs) for found in one.offer.findings)]
 
 
 class _Readers:

@@ -7,7 +7,7 @@ both set the same thing in one run.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from zerocfg.linter.engine import Diagnostic, FileSpan, real_name
@@ -43,22 +43,17 @@ def offers(findings: Iterable[Diagnostic]) -> list[Offer]:
     return [Offer(some[0].fix.edits if some[0].fix else (), tuple(some)) for some in found.values()]
 
 
-def independent(candidates: Sequence[Offer]) -> list[Offer]:
-    """Those, in their order, that depend on none before them. What only meets an edit of one that has to wait itself
-    need not wait for it."""
-    places, edits = _Places(), _Edits()
-    chosen = []
-    for candidate in candidates:
-        first = places.add(candidate)
-        if first and edits.add(candidate):
-            chosen.append(candidate)
-    return chosen
+class Independence:
+    """The offers so far, in their order, and which of them are chosen."""
 
+    def __init__(self) -> None:
+        self.places, self.edits = _Places(), _Edits()
 
-def independent_edits(candidates: Sequence[Offer]) -> list[Offer]:
-    """Those, in their order, whose edits meet none of those before."""
-    edits = _Edits()
-    return [candidate for candidate in candidates if edits.add(candidate)]
+    def add(self, offer: Offer, *, chosen: bool, any_place: bool) -> bool:
+        """Note an offer, and choose it if wanted, where it depends on none before it (``any_place``: or does) and its
+        edits meet none that are chosen; whether it is."""
+        free = self.places.add(offer) or any_place
+        return free and chosen and self.edits.add(offer)
 
 
 class _Places:
