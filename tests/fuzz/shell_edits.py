@@ -49,11 +49,11 @@ def project(random: Random) -> Input:
 
 
 def kept_words(found: Counter[Call]) -> Counter[Call]:
-    """The calls without the words that edits are about."""
+    """The calls without the words that edits are about, whichever of its names Python is started under."""
     left: Counter[Call] = Counter()
     for (program, *words), count in found.items():
-        known = "python" if program in _STARTS else program
-        left[(known, *(word for word in words if word not in _EDITED))] += count
+        program, *words = ("python" if word in _STARTS else word for word in (program, *words))
+        left[(program, *(word for word in words if word not in _EDITED))] += count
     return left
 
 
@@ -89,7 +89,8 @@ def edited(folder: Path, words: tuple[str, ...], again: bool = True) -> bool:
 
 
 def _starts_training(call: Call) -> bool:
-    return "train.py" in call
+    """Whether zerocfg takes a command for a launch line: `python` with `--deepspeed` is one, whatever it runs."""
+    return "train.py" in call or "--deepspeed" in call
 
 
 SHELL_EDITS = Campaign("shell-edits", 400, 5_000, project, check, measured=False)

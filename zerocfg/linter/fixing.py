@@ -127,8 +127,8 @@ def _next(result: Result, candidates: Sequence[_Try]) -> list[_Try]:
 class _Attempt:
     """The offers that hold, the texts with them, and what is found then; those that did not hold.
 
-    ``uncertain``: what came up may be the work of an offer that bears on no run in which it was met; ``doubtful``: by id
-    those that bear on what another may have spoilt.
+    ``uncertain``: what came up may be the work of an offer that bears on no run in which it was met; ``doubtful``: by
+    id those that bear on what another may have spoilt.
     """
 
     kept: list[_Try]

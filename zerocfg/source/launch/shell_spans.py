@@ -30,21 +30,22 @@ def words_of(
 ) -> list[Word]:
     """The words that one written word expands to. ``named`` puts the names of files in the place of paths that only the
     shell knows; ``told`` gives a word as the program sees it."""
-    exact = exact_span(text, chars, token.start, token.end)
+    written = chars.part(token.start, token.end)
+    exact = exact_span(text, chars, token.start, token.end) or _in_text(text, written, expander)
     whole = exact or span_of(chars.at[token.start : token.end], outer)
     if token.text.startswith(SUBSTITUTIONS):
         return [Word(text[whole.start : whole.end], None, whole, exact is not None)]
-    fields = expander.fields(chars.part(token.start, token.end))
+    fields = expander.fields(written)
     words: list[Word] = []
     for field in fields:
-        written, span = exact, whole
+        place, span = exact, whole
         if len(fields) > 1:
-            written = field.written or _in_text(text, field, expander)
-            span = written or (span_of(field.at, whole) if field.at else whole)
+            place = field.written or _in_text(text, field, expander)
+            span = place or (span_of(field.at, whole) if field.at else whole)
         if UNKNOWN in field.text:
             field = named(field)
         value = None if UNKNOWN in field.text else told(field.text)
-        word = Placed(text[span.start : span.end], value, span, written is not None)
+        word = Placed(text[span.start : span.end], value, span, place is not None)
         object.__setattr__(word, "chars", field)
         words.append(word)
     return words
