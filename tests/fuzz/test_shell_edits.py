@@ -87,3 +87,13 @@ def test_words_are_put_behind_whole_words(
     monkeypatch.chdir(tmp_path)
     assert edited(tmp_path, MIGRATE) == bool(after)
     assert (tmp_path / "run.sh").read_text() == before.format(after)
+
+
+@pytest.mark.parametrize("comment", ["", "# zerocfg: ignore[ZC401]\n"])
+def test_a_comment_is_put_into_no_text(comment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks like a comment there is words, and stays as well."""
+    text = f"ARGS='\n--run_name x\n{comment}--num_processes 2\n'\naccelerate launch train.py $ARGS\n"
+    put({**{name: one.encode() for name, one in OTHERS.items()}, "run.sh": text.encode()}, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert not edited(tmp_path, IGNORE) and not edited(tmp_path, FIX)
+    assert (tmp_path / "run.sh").read_text() == text

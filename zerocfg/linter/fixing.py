@@ -22,7 +22,7 @@ from zerocfg.rules.arguments import given
 from zerocfg.run.model import Run, Setting, SourceFile
 from zerocfg.run.stages.process_counts import launch_of
 from zerocfg.source.edit import Edit, apply_edits
-from zerocfg.source.launch.shell_check import intact
+from zerocfg.source.launch.shell_check import intact, only_comments
 from zerocfg.source.text import Span
 
 Texts = dict[str, str]
@@ -199,7 +199,10 @@ def _edited_together(chosen: Sequence[Offer], runs: Sequence[Run]) -> tuple[list
         unfit: list[Offer] = []
         for path, (file, edits, of) in _by_path(fitting).items():
             text = _text_after(file, edits, _lines(file, of, runs)) if file.path is not None else None
-            if text is not None:
+            unsure = [one for one in of if not _about_comments(one, file)]
+            if unsure:
+                unfit += unsure
+            elif text is not None:
                 texts[path] = text
             elif len(of) == 1:
                 unfit += of
@@ -224,6 +227,14 @@ def _by_path(chosen: Sequence[Offer]) -> dict[str, tuple[SourceFile, list[Edit],
             if not of or of[-1] is not offer:
                 of.append(offer)
     return found
+
+
+def _about_comments(offer: Offer, file: SourceFile) -> bool:
+    """Whether an offer for a comment in a launch script edits comments alone; any other offer passes."""
+    if file.kind != "launch" or not any(finding.code in OWN for finding in offer.findings):
+        return True
+    edits = [edit for edited_file, edit in offer.edits if real_name(edited_file) == real_name(file)]
+    return only_comments(file.source, edits)
 
 
 def _lines(file: SourceFile, of: Sequence[Offer], runs: Sequence[Run]) -> frozenset[Span] | None:

@@ -29,11 +29,16 @@ _PRINTS = frozenset(("echo", "printf", ":", "true"))
 """Programs that only show the words that they are given."""
 
 
-def intact(source: SourceText, edits: Sequence[Edit], lines: Set[Span] | None = None) -> bool:
+def only_comments(source: SourceText, edits: Sequence[Edit]) -> bool:
+    """Whether edits of a file with launch lines change comments and nothing else, so no text that looks like one."""
+    return intact(source, edits, frozenset(), words=False)
+
+
+def intact(source: SourceText, edits: Sequence[Edit], lines: Set[Span] | None = None, *, words: bool = True) -> bool:
     """Whether edits of a file with launch lines change nothing but the words that they replace, take out or put in.
 
     ``lines``: the launch lines that may get other words, by their places; None: any. Commands that only print what they
-    are given may, too.
+    are given may, too. ``words``: whether the edits are of words at all.
     """
     after = SourceText(source.name, apply_edits(source.text, edits))
     changes = _Changes(edits)
@@ -46,7 +51,7 @@ def intact(source: SourceText, edits: Sequence[Edit], lines: Set[Span] | None = 
     if len(old) != len(new):
         return False
     return all(
-        _same_pieces(list(_pieces(one, changes.old)), list(_pieces(other, changes.new)), changes)
+        _same_pieces(list(_pieces(one, changes.old)), list(_pieces(other, changes.new)), changes, words)
         and _same_commands(read_started(source, one), read_started(after, other), changes, lines)
         for one, other in zip(old, new, strict=True)
     )
@@ -128,10 +133,14 @@ def _span(chars: Chars, start: int, end: int) -> Span:
     return Span(at[start], following if last <= following <= last + 1 else max(last, at[start]))
 
 
-def _same_pieces(old: Sequence[_Piece], new: Sequence[_Piece], changes: _Changes) -> bool:
+def _same_pieces(old: Sequence[_Piece], new: Sequence[_Piece], changes: _Changes, words: bool) -> bool:
     kept = [piece for piece in old if not _within(changes.old, piece.span)]
     left = [piece for piece in new if not _within(changes.new, piece.span)]
-    added = (piece for piece in new if _within(changes.new, piece.span))
+    added = [piece for piece in new if _within(changes.new, piece.span)]
+    if not words and any(
+        piece.text != "\n" for piece in (*added, *(one for one in old if _within(changes.old, one.span)))
+    ):
+        return False
     return [piece[:2] for piece in kept] == [piece[:2] for piece in left] and all(
         piece.kind == "word" or piece.text == "\n" for piece in added
     )
