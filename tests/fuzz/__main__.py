@@ -24,11 +24,12 @@ from tests.fuzz.editor import NIGHTLY, SIZE, Session, session
 from tests.fuzz.linting import LINTS
 from tests.fuzz.play import Played, keep_broken, play, tell
 from tests.fuzz.reading import READERS
+from tests.fuzz.shell_edits import SHELL_EDITS
 from tests.fuzz.writing import WRITES
 
 EDITS = "edits"
 """The session of an editor is one long input."""
-CAMPAIGNS: tuple[Campaign, ...] = (*READERS, *LINTS, *ARTEFACTS, *WRITES)
+CAMPAIGNS: tuple[Campaign, ...] = (*READERS, *LINTS, *ARTEFACTS, *WRITES, SHELL_EDITS)
 KEPT = Path(__file__).parent / "kept"
 MOST_KEPT = 5
 """Of one campaign in one call: many have the same cause."""

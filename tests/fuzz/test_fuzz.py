@@ -37,6 +37,7 @@ def test_sizes_of_the_night() -> None:
     assert sum(size for name, size in nightly.items() if name.startswith("read-")) >= 1_000_000
     assert (nightly["lint"], nightly["fixes"]) == (100_000, 20_000)
     assert NIGHTLY == 100_000
+    assert nightly["shell-edits"] >= 5_000
     assert nightly["killed-builds"] + nightly["killed-fixes"] >= 2_000
 
 

@@ -9,6 +9,7 @@ from zerocfg.linter.ignores import OWN, command_lines, directives
 from zerocfg.record import field, record
 from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import Edit, apply_edits
+from zerocfg.source.launch.shell_check import only_comments
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 
@@ -54,6 +55,8 @@ def _commented(file: SourceFile, found: list[Diagnostic]) -> str | None:
         by_line.setdefault(_line(file, diagnostic.span), []).append(diagnostic)
     edits = [edit for line, here in by_line.items() for edit in _edits(file, line, here)]
     text = apply_edits(file.source.text, edits)
+    if launch and not only_comments(file.source, edits):
+        return None
     if yaml and file.document is not None:
         again = load_as(SourceText(file.name, text), "yaml")
         if again.root is None or again.data() != file.document.data():

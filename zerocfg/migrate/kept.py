@@ -20,7 +20,7 @@ from zerocfg.run.model import Call, Run
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.edit import Edit
-from zerocfg.source.launch.line import Option
+from zerocfg.source.launch.line import Option, Word
 from zerocfg.source.text import Span
 
 
@@ -48,12 +48,15 @@ def _of_run(run: Run, plan: Plan, changes: Sequence[ChangedDefault]) -> Iterator
     if run.recipe is not None and editable(run.recipe):
         for one in writable:
             yield Step(Location(run.recipe), _why(one), (Put((one.name,), one.then),), names=(one.name,))
-    elif option := _last_option(run, plan):
+    elif last := _last_option(run, plan):
         writable = [one for one in writable if one.then is not None]
-        text = "".join(f" --{one.name} {one.then}" for one in writable)
-        edits = (Edit(Span(option.span.end, option.span.end), text),)
+        words = " ".join(f"--{one.name} {one.then}" for one in writable)
+        option = line.from_option(run, last)
+        edits = tuple(option.followed_by(words) or ())
+        if not edits:
+            writable = []
         if writable:
-            yield Step(line.from_option(run, option).at(), _whys(writable), edits=edits, names=_names(writable))
+            yield Step(option.at(), _whys(writable), edits=edits, names=_names(writable))
     else:
         writable = []
     for one in changes:
@@ -69,12 +72,21 @@ def _last_option(run: Run, plan: Plan) -> Option | None:
     starts = {one.span.start for one in options}
     gone = {held.origin.span for held in arguments(run) if held.on_line and lacking(run, held, plan.target)}
     for option in reversed([one for one in options if one.span not in gone]):
-        behind = next((word for word in run.launch.arguments if word.span.start >= option.span.end), None)
-        text = line.from_option(run, option).words
-        # A backslash at its end goes on with the next line, or would escape the blank.
-        if text and not text.endswith("\\") and (behind is None or behind.span.start in starts):
+        behind = _behind(run.launch.arguments, option)
+        possible = line.from_option(run, option).followed_by("") is not None
+        if possible and (behind is None or behind.span.start in starts):
             return option
     return None
+
+
+def _behind(words: Sequence[Word], option: Option) -> Word | None:
+    """The word that follows an option with its value, as the script gets them."""
+    own = [at for at, word in enumerate(words) if word.exact and _holds(option.span, word.span)]
+    return words[own[-1] + 1] if own and own[-1] + 1 < len(words) else None
+
+
+def _holds(outer: Span, inner: Span) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
 
 
 def _of_call(call: Call, plan: Plan) -> Iterator[Step | Left]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zerocfg.linter.engine import FileSpan, file_span, real_name
 from zerocfg.migrate import arguments, code, configs, kept, pins
@@ -12,7 +12,9 @@ from zerocfg.migrate.plan import Plan, plan_of
 from zerocfg.migrate.steps import Left, Step, changed, editable
 from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.source.edit import Edit, apply_edits
+from zerocfg.source.launch.shell_check import intact
 from zerocfg.source.node import dotted
+from zerocfg.source.text import Span
 
 _PARTS: tuple[Callable[[Run, Plan], Iterator[Step | Left]], ...] = (
     arguments.steps,
@@ -49,7 +51,7 @@ def migrate(
     """What to change so that the runs stay what they are at the releases ``new``. Nothing is written. ``old``: those
     that the files are for, where the project does not tell."""
     parts = [*_PARTS, pins.steps] if with_pins else _PARTS
-    found = [one for run in runs for part in parts for one in part(run, plan_of(run, new, old))]
+    found = [_for_line(one, run) for run in runs for part in parts for one in part(run, plan_of(run, new, old))]
     steps = [one for one in found if isinstance(one, Step)]
     left = [one for one in found if isinstance(one, Left)]
     agreed, disputed = _agreed(steps)
@@ -70,7 +72,10 @@ def _agreed(steps: Iterable[Step]) -> tuple[dict[SourceFile, list[Step]], list[L
     wanted: dict[tuple[str, object], dict[str, Step]] = {}
     for step in steps:
         file = original(step.at.file)
-        wanted.setdefault((real_name(file), _subject(step)), {}).setdefault(repr(step.what), step)
+        ways = wanted.setdefault((real_name(file), _subject(step)), {})
+        first = ways.setdefault(repr(step.what), step)
+        if not step.lines <= first.lines:
+            ways[repr(step.what)] = replace(first, lines=first.lines | step.lines)
     agreed: dict[SourceFile, list[Step]] = {}
     files: dict[str, SourceFile] = {}
     left: list[Left] = []
@@ -98,6 +103,7 @@ def _made(file: SourceFile, steps: Sequence[Step]) -> tuple[str, list[Step], lis
     done: list[Step] = []
     left: list[Left] = []
     edits: list[Edit] = []
+    lines: frozenset[Span] = frozenset()
     gone = {start for step in steps if not editable(file) for start in dropped(step.at.file, step.operations)}
     for step in steps:
         if step.operations and editable(file):
@@ -107,12 +113,11 @@ def _made(file: SourceFile, steps: Sequence[Step]) -> tuple[str, list[Step], lis
         except ValueError as error:
             left.append(Left(step.at, f"{step.why}; it cannot be edited here: {error}"))
             continue
-        try:
-            apply_edits(text, [*edits, *own])
-        except ValueError:
-            left.append(Left(step.at, f"{step.why}; another change is in the way"))
+        if not _fits(file, [*edits, *own], lines | step.lines):
+            left.append(Left(step.at, f"{step.why}; its words cannot be told from others there"))
             continue
         edits += own
+        lines |= step.lines
         done.append(step)
     text = apply_edits(text, edits)
     for step in steps:
@@ -125,6 +130,21 @@ def _made(file: SourceFile, steps: Sequence[Step]) -> tuple[str, list[Step], lis
             continue
         done.append(step)
     return text, done, left
+
+
+def _for_line(found: Step | Left, run: Run) -> Step | Left:
+    if isinstance(found, Left) or run.launch is None or original(found.at.file) is not run.launch_file:
+        return found
+    return replace(found, lines=frozenset((run.launch.span,)))
+
+
+def _fits(file: SourceFile, edits: Sequence[Edit], lines: frozenset[Span]) -> bool:
+    """Whether edits do not overlap, and change no other words of a shell text, nor any of other lines."""
+    try:
+        apply_edits(file.source.text, edits)
+        return file.kind != "launch" or intact(file.source, edits, lines)
+    except ValueError:
+        return False
 
 
 def _told(found: Iterable[Step | Left]) -> tuple[Done, ...]:

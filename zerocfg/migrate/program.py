@@ -129,7 +129,7 @@ def program_of(file: SourceFile) -> Program | None:
     if file.path.suffix == ".ipynb":
         from zerocfg.source.launch.notebook import python_of  # few scripts are notebooks
 
-        text, at = python_of(file.source)
+        text, at, _ = python_of(file.source)
     try:
         tree = ast.parse(text.removeprefix(BOM))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -13,7 +13,7 @@ from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, rename_key, replace_value
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Document, Path
-from zerocfg.source.text import SourceText
+from zerocfg.source.text import SourceText, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,14 @@ Operation = Rename | Put | Drop
 @dataclass(frozen=True, slots=True)
 class Step:
     """One change that keeps the meaning: ``operations`` on the document at the place, or ``edits`` of its text.
-    ``names``: the arguments whose default it writes out."""
+    ``names``: the arguments whose default it writes out; ``lines``: the places of the launch lines that it is for."""
 
     at: Location
     why: str
     operations: tuple[Operation, ...] = ()
     edits: tuple[Edit, ...] = ()
     names: tuple[str, ...] = ()
+    lines: frozenset[Span] = frozenset()
 
     @property
     def what(self) -> tuple[object, ...]:

@@ -13,13 +13,14 @@ from zerocfg.rules.api import Fix, Intent, Location
 from zerocfg.rules.key import NOWHERE, Key
 from zerocfg.run.model import UNKNOWN, Origin, Run, SourceFile
 from zerocfg.run.stages.options import OPTIONS
-from zerocfg.source.edit import Edit
+from zerocfg.source.launch import shell_edits
 from zerocfg.source.text import Span
 
 if TYPE_CHECKING:
-    from zerocfg.source.launch.line import Option
+    from collections.abc import Callable
 
-_REST_OF_LINE = re.compile(r"[ \t]*\\\r?\n")
+    from zerocfg.source.edit import Edit
+    from zerocfg.source.launch.line import Option
 
 
 def is_page(file: SourceFile) -> bool:
@@ -66,9 +67,7 @@ class LineOption(Key):
         """The whole option as it stands in the file; None where it came out of a variable."""
         if self.option is None or self.file is None:
             return None
-        text = self.file.source.text[self.option.span.start : self.option.span.end]
-        whole = text.startswith(self.name) and text.endswith(self.raw)
-        return text if whole and "\n" not in text else None
+        return shell_edits.written_option(self.file.source, self.option)
 
     def delete(self, why: str, *, safe: bool = True) -> Fix | None:
         return line_fix(self.run, why, self.removed(), safe=safe)
@@ -76,17 +75,27 @@ class LineOption(Key):
     # edits of the line: None where the option is not written there
 
     def removed(self) -> list[Edit] | None:
-        if self.option is None or self.file is None or self.words is None:
-            return None
-        return [_removal(self.file.source.text, self.option.span)]
+        return self._edited(shell_edits.removed)
 
     def reworded(self, text: str) -> list[Edit] | None:
         """Other words in the place of name and value."""
-        return [Edit(self.option.span, text)] if self.option is not None and self.words is not None else None
+        return self._edited(shell_edits.replaced, text)
 
     def with_value(self, text: str) -> list[Edit] | None:
-        word = self.option.value if self.option is not None else None
-        return [Edit(word.span, text)] if word is not None and self.words is not None else None
+        return self._edited(shell_edits.with_value, text)
+
+    def followed_by(self, words: str) -> list[Edit] | None:
+        """Further words behind name and value."""
+        return self._edited(shell_edits.behind, words)
+
+    def _edited(self, edit: Callable[..., Edit | None], *words: str) -> list[Edit] | None:
+        if self.option is None or self.file is None:
+            return None
+        return _listed(edit(self.file.source, self.option, *words))
+
+
+def _listed(edit: Edit | None) -> list[Edit] | None:
+    return [edit] if edit is not None else None
 
 
 def line_option(run: Run, *names: str) -> LineOption:
@@ -136,29 +145,12 @@ def at_line(run: Run) -> Location:
     return Location(run.launch_file, span=script.span if script is not None else run.launch.span)
 
 
-def _removal(text: str, span: Span) -> Edit:
-    """The option with the blanks before it; with its line where that is all that the line holds."""
-    start = span.start
-    while start and text[start - 1] in " \t":
-        start -= 1
-    rest = _REST_OF_LINE.match(text, span.end)
-    if text[:start].endswith(("\\\n", "\\\r\n")):
-        if rest is not None:
-            return Edit(Span(start, rest.end()), "")
-        if text[span.end : span.end + 1] in ("", "\r", "\n"):
-            return Edit(Span(text[:start].rindex("\\"), span.end), "")
-    return Edit(Span(start, span.end), "")
-
-
 def before_script(run: Run, words: str) -> list[Edit] | None:
     """An edit that puts words before the training script; None where the script is not written in the line."""
     line = run.launch
     if line is None or line.script is None or run.launch_file is None or line.module:
         return None
-    span = line.script.span
-    if run.launch_file.source.text[span.start : span.end] != line.script.text:
-        return None
-    return [Edit(Span(span.start, span.start), words + " ")]
+    return _listed(shell_edits.before(line.script, words))
 
 
 def line_fix(

@@ -142,7 +142,7 @@ def parse(file: SourceFile, path: Path) -> Module | None:
     if path.suffix == ".ipynb":
         from zerocfg.source.launch.notebook import python_of  # few scripts are notebooks
 
-        text, at = python_of(file.source)
+        text, at, _ = python_of(file.source)
     if len(text) > SCRIPT_BYTES:
         return None
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from zerocfg.source.launch.allowance import Allowance
@@ -15,6 +16,7 @@ from zerocfg.source.text import BOM, SourceText
 _MENTIONS = re.compile(
     r"accelerate|deepspeed|torchrun|torch\.distributed|llamafactory-cli|(?:lmf|axolotl) train|swift (?:sft|pt|rlhf)"
 )
+_PAGES = (".md", ".markdown", ".mdx", ".rst")
 
 
 def read_launch_lines(source: SourceText) -> LaunchFile:
@@ -23,8 +25,8 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
     if not _MENTIONS.search(source.text):
         return found
     allowance = Allowance()
-    name = source.name.replace("\\", "/").rpartition("/")[2].lower()
-    if name.endswith((".md", ".markdown", ".mdx", ".rst")):
+    name = _base_name(source)
+    if name.endswith(_PAGES):
         from zerocfg.source.launch.markdown import named_blocks, shell_blocks
 
         heredocs = Heredocs(choices=True)
@@ -33,7 +35,7 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
         shown = tuple(named_blocks(source.text)) if found.lines else ()
         if shown:
             found.lines = [replace(line, written=(*line.written, *shown)) for line in found.lines]
-    elif name in ("makefile", "gnumakefile") or name.endswith((".mk", ".mak")) or name.startswith("makefile."):
+    elif _is_makefile(name):
         from zerocfg.source.launch.makefile import recipes
 
         for recipe, exported in recipes(source.text):
@@ -57,10 +59,43 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
             else:
                 found.lines += read_words(source, words, allowance)
     else:
-        start = 1 if source.text.startswith(BOM) else 0
-        text = source.text[start:]
-        found.lines += read_shell(
-            source, Chars(text, range(start, start + len(text))), script=True, allowance=allowance
-        )
+        found.lines += read_shell(source, _whole(source), script=True, allowance=allowance)
     found.exhausted = tuple(allowance.exhausted.values())
     return found
+
+
+def shell_texts(source: SourceText) -> Iterator[Chars]:
+    """The texts of a file that a shell reads."""
+    name = _base_name(source)
+    if name.endswith(_PAGES):
+        from zerocfg.source.launch.markdown import shell_blocks
+
+        yield from shell_blocks(source.text)
+    elif _is_makefile(name):
+        from zerocfg.source.launch.makefile import recipes
+
+        yield from (recipe for recipe, _ in recipes(source.text))
+    elif name.endswith(".ipynb"):
+        from zerocfg.source.launch.notebook import shell_of
+
+        yield from shell_of(source)
+    elif name.endswith(".py"):
+        from zerocfg.source.launch.subprocesses import commands_of
+
+        yield from (words for words in commands_of(source) if isinstance(words, Chars))
+    else:
+        yield _whole(source)
+
+
+def _base_name(source: SourceText) -> str:
+    return source.name.replace("\\", "/").rpartition("/")[2].lower()
+
+
+def _is_makefile(name: str) -> bool:
+    return name in ("makefile", "gnumakefile") or name.endswith((".mk", ".mak")) or name.startswith("makefile.")
+
+
+def _whole(source: SourceText) -> Chars:
+    start = 1 if source.text.startswith(BOM) else 0
+    text = source.text[start:]
+    return Chars(text, range(start, start + len(text)))

@@ -210,7 +210,7 @@ def split_launcher(
                     at += 1
                     continue
                 break
-            options.append(Option(name, _part(word, len(name) + 1, None), word.span))
+            options.append(Option(name, _part(word, len(name) + 1, None), word.span, word.exact))
             at += 1
             continue
         if not value.startswith("-") or value == "-":
@@ -220,16 +220,16 @@ def split_launcher(
             return tuple(options), None, False, tuple(words[at + 1 :])
         takes = grammar.takes_value(name)
         if equals:
-            options.append(Option(name, _part(word, len(name) + 1, rest), word.span))
+            options.append(Option(name, _part(word, len(name) + 1, rest), word.span, word.exact))
         elif grammar.is_module(name):
             module = True
-            options.append(Option(name, None, word.span))
+            options.append(Option(name, None, word.span, word.exact))
         elif takes or (takes is None and _takes_next(launcher, words, at)):
             follower = words[at + 1] if at + 1 < len(words) else None
-            options.append(Option(name, follower, _join(word, follower)))
+            options.append(Option(name, follower, _join(word, follower), word.exact))
             at += 1
         else:
-            options.append(Option(name, None, word.span))
+            options.append(Option(name, None, word.span, word.exact))
         at += 1
     if at >= len(words):
         return tuple(options), None, module, ()
@@ -247,12 +247,12 @@ def read_options(words: tuple[Word, ...]) -> tuple[Option, ...]:
             name, equals, rest = text.partition("=")
             if equals:
                 value = None if word.value is None else rest
-                options.append(Option(name, _part(word, len(name) + 1, value), word.span))
+                options.append(Option(name, _part(word, len(name) + 1, value), word.span, word.exact))
             elif at + 1 < len(words) and not _option_like(words[at + 1]):
-                options.append(Option(name, words[at + 1], _join(word, words[at + 1])))
+                options.append(Option(name, words[at + 1], _join(word, words[at + 1]), word.exact))
                 at += 1
             else:
-                options.append(Option(name, None, word.span))
+                options.append(Option(name, None, word.span, word.exact))
         at += 1
     return tuple(options)
 
@@ -292,5 +292,5 @@ def _part(word: Word, skip: int, value: str | None) -> Word:
     """The value of ``--name=value`` as a word of its own."""
     start = min(word.span.start + skip, word.span.end)
     if word.text[:skip].endswith("=") and len(word.text) == word.span.end - word.span.start:
-        return Word(word.text[skip:], value, Span(start, word.span.end))
-    return Word(word.text, value, word.span)
+        return Word(word.text[skip:], value, Span(start, word.span.end), word.exact)
+    return Word(word.text, value, word.span, exact=False)

@@ -20,24 +20,27 @@ if TYPE_CHECKING:
 class Word:
     """One word of a command line. ``value`` is None when it holds a variable nobody assigned.
 
-    ``text`` is the word as written (quotes kept), ``value`` the word as the program receives it.
+    ``text`` is the word as written (quotes kept), ``value`` the word as the program receives it. ``exact``: ``span``
+    holds all of the word, with its quotes, and nothing else; otherwise it only shows where the word comes from.
     """
 
     text: str
     value: str | None
     span: Span
+    exact: bool = True
 
 
 @record(slots=True, frozen=True)
 class Option:
     """One option of a command: ``--name value``, ``--name=value``, or a bare ``--flag`` (``value`` is None).
 
-    ``name`` keeps its leading dashes and its spelling.
+    ``name`` keeps its leading dashes and its spelling. ``exact``: as of the word that holds the name.
     """
 
     name: str
     value: Word | None
     span: Span
+    exact: bool = True
 
     @property
     def plain(self) -> str:

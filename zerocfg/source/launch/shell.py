@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import NamedTuple
 
 from zerocfg.source.launch.allowance import Allowance
 from zerocfg.source.launch.heredocs import Heredocs
@@ -32,6 +33,7 @@ from zerocfg.source.text import SourceText, Span
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_NAMES = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
 _OPENS = frozenset(("if", "for", "while", "until", "case", "select", "{"))
 _CLOSES = frozenset(("fi", "done", "esac", "}"))
@@ -75,6 +77,20 @@ def read_commands(source: SourceText, chars: Chars) -> list[list[Word]]:
     return shell.started
 
 
+class Started(NamedTuple):
+    """A command as its program gets it. ``launch``: the place of the launch line that it is, None for any other."""
+
+    words: list[Word]
+    launch: Span | None
+
+
+def read_started(source: SourceText, chars: Chars) -> list[Started]:
+    """The same, with those in the texts of other shells (`srun bash -c "..."`), and which of them are launch lines."""
+    shell = _Started(source, {})
+    shell.run(chars, Span(0, len(source.text)), 0)
+    return shell.started
+
+
 class _Shell:
     def __init__(
         self,
@@ -86,7 +102,8 @@ class _Shell:
         self.source = source
         self.scope = Scope(environment)
         self.allowance = allowance or Allowance()
-        self.expander = Expander(self.scope.variables, self.scope.assign, self.scope.folder, self.allowance)
+        scope = self.scope
+        self.expander = Expander(source.text, scope.variables, scope.assign, scope.folder, self.allowance)
         self.lines: list[LaunchLine] = []
         self.heredocs = heredocs or Heredocs()
 
@@ -164,7 +181,10 @@ class _Shell:
             return
         first = command[at].text
         if first in ("for", "select") and at + 1 < len(command):
-            self.scope.assign(command[at + 1].text, None)
+            self._computed(command[at + 1].text)
+            return
+        if first.startswith("((") or first == "let":
+            self._computed(first if first != "let" else " ".join(token.text for token in command[at + 1 :]))
             return
         if first == "case":
             return
@@ -179,6 +199,11 @@ class _Shell:
         span = span_of(chars.at[command[0].start : command[-1].end], outer)
         self._simple(words, dict(prefix), span, nesting)
 
+    def _computed(self, expression: str) -> None:
+        """Variables of a loop or of arithmetic, whose values only the running shell knows."""
+        for name in _NAMES.findall(expression) if re.search(r"\A\w+\Z|(?<![=!<>])=(?!=)|\+\+|--", expression) else ():
+            self.scope.assign(name, None)
+
     def _assigned(self, chars: Chars, token: Token) -> tuple[str, Value]:
         """Name and value of an assignment word."""
         found = _ASSIGNMENT.match(token.text)
@@ -191,7 +216,7 @@ class _Shell:
         if chars.text.startswith("(", start):
             value = self.expander.array(chars.part(start + 1, max(start + 1, token.end - 1)))
         else:
-            value = self.expander.text(chars.part(start, token.end))
+            value = self.expander.assigned(chars.part(start, token.end))
         if not append:
             return name, value
         before = self.scope.variables.get(name)
@@ -352,3 +377,22 @@ class _Commands(_Shell):
             self._shell(words, 0, span, nesting)
         else:
             self.started.append(words)
+
+
+class _Started(_Shell):
+    """Keeps every command, those that start a training marked."""
+
+    def __init__(self, source: SourceText, environment: dict[str, str | None]) -> None:
+        super().__init__(source, environment)
+        self.started: list[Started] = []
+
+    def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
+        at = next((at for at, word in enumerate(words) if program(word) in SHELLS), None)
+        started, launched = len(self.started), len(self.lines)
+        if at is not None:
+            self._shell(words, at, span, nesting)
+        if at is not None and len(self.started) > started:
+            words = words[: at + 1]  # the words of the text that the shell is given are those of its commands
+        else:
+            super()._start(words, prefix, span, nesting)
+        self.started.append(Started(words, span if len(self.lines) > launched else None))

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from zerocfg.budgets import ELEMENT_CHARACTERS, EXPANSION_DEPTH, WORD_CHARACTERS
 from zerocfg.source.launch.allowance import Allowance
 from zerocfg.source.launch.shell_folders import command_output, parent
+from zerocfg.source.launch.shell_places import exact_span, words_in_text
 from zerocfg.source.launch.shell_words import UNKNOWN, Chars, dollar_end, nested_end, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from zerocfg.source.text import Span
 
 Value = Chars | list[Chars] | None
 """A variable: its text, the elements of an array, or None when the value cannot be known."""
@@ -35,10 +38,12 @@ class Builder:
         self.fields: list[Chars] = []
         self._text: list[str] = []
         self._at: list[int] = []
+        self._written: Span | None = None
         self._open = False
         self._size = 0
 
     def add(self, chars: Chars) -> None:
+        self._written = None if self._text else chars.written
         self._open = True
         self._size += len(chars.text)
         if self._size <= WORD_CHARACTERS:
@@ -55,6 +60,9 @@ class Builder:
     def split(self, chars: Chars) -> None:
         """Text of a variable outside quotes: white space in it ends a field."""
         at = 0
+        if chars.written is not None and not _BLANKS.search(chars.text):
+            self.add(chars)
+            return
         for blank in _BLANKS.finditer(chars.text):
             if blank.start() > at:
                 self.add(chars.part(at, blank.start()))
@@ -68,20 +76,24 @@ class Builder:
             if self._size > WORD_CHARACTERS:
                 self.fields.append(Chars(UNKNOWN, self._at[:1] or (0,)))
             else:
-                self.fields.append(Chars("".join(self._text), self._at))
-        self._text, self._at, self._open, self._size = [], [], False, 0
+                self.fields.append(Chars("".join(self._text), self._at, self._written))
+        self._text, self._at, self._written, self._open, self._size = [], [], None, False, 0
 
 
 class Expander:
-    """Expands words with the variables known so far. ``folder`` tells where commands run, None where nobody knows."""
+    """Expands words with the variables known so far. ``source``: the text of the file; ``folder`` tells where commands
+    run, None where nobody knows. ``in_texts``: the words that assigned texts hold, by the offset where they begin."""
 
     def __init__(
         self,
+        source: str,
         variables: dict[str, Value],
         assign: Callable[[str, Value], None],
         folder: Callable[[], str | None],
         allowance: Allowance | None = None,
     ) -> None:
+        self.source = source
+        self.in_texts: dict[int, Span] = {}
         self.variables = variables
         self.assign = assign
         self.folder = folder
@@ -110,6 +122,14 @@ class Expander:
         builder.close()
         return builder.fields[0] if builder.fields else Chars("", ())
 
+    def assigned(self, word: Chars) -> Chars:
+        """The text of an assignment; the words in it are known by their places from now on."""
+        for start, end in words_in_text(word):
+            span = exact_span(self.source, word, start, end)
+            if span is not None:
+                self.in_texts[span.start] = span
+        return self.text(word)
+
     def document(self, body: Chars) -> Chars:
         """The text of a here-document: expanded as between double quotes, which mean nothing by themselves."""
         builder = Builder()
@@ -127,7 +147,10 @@ class Expander:
         found: list[Chars] = []
         for token in tokens(inside.text):
             if token.kind == "word":
-                found.extend(self.fields(inside.part(token.start, token.end)))
+                fields = self.fields(inside.part(token.start, token.end))
+                if len(fields) == 1:
+                    fields = [fields[0]._replace(written=exact_span(self.source, inside, token.start, token.end))]
+                found.extend(fields)
         return found
 
     def _expand(self, word: Chars, out: Builder, split: bool, quoted: bool = False, default: bool = False) -> None:
@@ -161,7 +184,7 @@ class Expander:
                 elif quoted and follows not in ('"', "\\", "$", "`"):
                     out.add(word.part(at, at + 2))
                 else:
-                    out.add(word.part(at + 1, at + 2))
+                    out.add(Chars(follows, word.at[at : at + 1] if follows else ()))
                 at += 2
             elif mark == "'":
                 end = text.find("'", at + 1)
@@ -204,7 +227,7 @@ class Expander:
 
     def _dollar(self, word: Chars, at: int, out: Builder, split: bool, quoted: bool) -> int:
         text = word.text
-        end = dollar_end(text, at)
+        end = dollar_end(text, at, quoted=quoted)
         place = word.at[at]
         if text.startswith("$((", at):
             inside = word.part(at + 3, max(at + 3, end - 2))

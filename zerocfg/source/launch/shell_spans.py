@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from zerocfg.source.launch.line import Word
 from zerocfg.source.launch.shell_expand import Expander
+from zerocfg.source.launch.shell_places import exact_span
 from zerocfg.source.launch.shell_words import SUBSTITUTIONS, UNKNOWN, Chars, Token
 from zerocfg.source.text import Span
 
@@ -29,23 +30,31 @@ def words_of(
 ) -> list[Word]:
     """The words that one written word expands to. ``named`` puts the names of files in the place of paths that only the
     shell knows; ``told`` gives a word as the program sees it."""
-    whole = span_of(chars.at[token.start : token.end], outer)
-    if text[whole.end - 1 : whole.end] == "\\" != token.text[-1:]:  # the last quote, as a notebook escapes it
-        whole = Span(whole.start, whole.end + 1)
+    written = chars.part(token.start, token.end)
+    exact = exact_span(text, chars, token.start, token.end) or _in_text(text, written, expander)
+    whole = exact or span_of(chars.at[token.start : token.end], outer)
     if token.text.startswith(SUBSTITUTIONS):
-        return [Word(text[whole.start : whole.end], None, whole)]
-    fields = expander.fields(chars.part(token.start, token.end))
+        return [Word(text[whole.start : whole.end], None, whole, exact is not None)]
+    fields = expander.fields(written)
     words: list[Word] = []
     for field in fields:
-        span = whole
-        if len(fields) > 1 and field.at:
-            span = span_of(field.at, whole)
+        place, span = exact, whole
+        if len(fields) > 1:
+            place = field.written or _in_text(text, field, expander)
+            span = place or (span_of(field.at, whole) if field.at else whole)
         if UNKNOWN in field.text:
             field = named(field)
-        word = Placed(text[span.start : span.end], None if UNKNOWN in field.text else told(field.text), span)
+        value = None if UNKNOWN in field.text else told(field.text)
+        word = Placed(text[span.start : span.end], value, span, place is not None)
         object.__setattr__(word, "chars", field)
         words.append(word)
     return words
+
+
+def _in_text(text: str, field: Chars, expander: Expander) -> Span | None:
+    """The range of a word that an assigned text holds as a whole."""
+    known = expander.in_texts.get(field.at[0]) if field.at else None
+    return known if known is not None and exact_span(text, field, 0, len(field.at)) == known else None
 
 
 def span_of(at: object, fallback: Span) -> Span:
@@ -68,5 +77,5 @@ def joined(words: list[Word]) -> Chars:
         if isinstance(word, Placed):
             parts.append(word.chars.text + " ")
             at.extend(word.chars.at)
-            at.append(max(word.span.end - 1, 0))
+            at.append(word.span.end)
     return Chars("".join(parts), at)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from zerocfg.source.text import Span
+
 UNKNOWN = "\0"
 """Stands for text that only the running shell knows."""
 
@@ -22,20 +24,23 @@ SUBSTITUTIONS = ("<(", ">(")
 """How a word begins that stands for the input or output of another command."""
 
 
-_PLAIN = re.compile(r"[^\s;&|<>()\"'\\$`]+")
-_SPECIAL = re.compile(r"[\"'\\$`(){}]")
+_PLAIN = re.compile(r"[^ \t\r\n\f\v;&|<>()\"'\\$`]+")
+_SPECIAL = re.compile(r"[\"'\\$`(){}#]|(?<!<)<<-?(?![<=])")
 _BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?(?:\n|\Z))+")
 _COMMENT = re.compile(r"#[^\n]*")
 _REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(?:<<<|<<-?|>>|>\||<>|>&|<&|<|>)|&>>?")
 _OPERATOR = re.compile(r"\n|;;&?|;&?|&&|\|\|?&?|&|\(|\)")
+_MARK = re.compile(r"[ \t]*(\\?[\w.-]+|'[^'\n]*'|\"[^\"\n]*\")")
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=\Z")
 
 
 class Chars(NamedTuple):
-    """A text and, for every character, the offset in the file."""
+    """A text and, for every character, the offset in the file at which its written form begins. ``written``: the range
+    of the file that holds the text as one word, quotes and all, where there is one and it is known."""
 
     text: str
     at: Sequence[int]
+    written: Span | None = None
 
     def part(self, start: int, end: int) -> Chars:
         return Chars(self.text[start:end], self.at[start:end])
@@ -52,12 +57,14 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Words, operators, redirections; bodies of here-documents follow the end of their line. Comments are left out."""
+    """Words, operators, redirections; bodies of here-documents follow the end of their line. Comments are left out.
+    ``((...))`` is one word."""
     at = 0
     size = len(text)
     heredocs: list[tuple[str, bool]] = []
     skip_word = False
     heredoc: str | None = None
+    looked_at = 0
     while at < size:
         blank = _BLANK.match(text, at)
         if blank:
@@ -79,6 +86,12 @@ def tokens(text: str) -> Iterator[Token]:
             skip_word = True
             heredoc = redirect[0] if "<<" in redirect[0] and "<<<" not in redirect[0] else None
             continue
+        if text.startswith("((", at) and at >= looked_at:
+            looked_at = nested_end(text, at + 1, ")")
+            if text.startswith("))", looked_at - 2):
+                yield Token("word", at, looked_at, text[at:looked_at])
+                at = looked_at
+                continue
         operator = _OPERATOR.match(text, at)
         if operator:
             yield Token("operator", at, operator.end(), operator[0])
@@ -92,8 +105,7 @@ def tokens(text: str) -> Iterator[Token]:
                 heredocs = []
             continue
         end = word_end(text, at)
-        if end == at:  # white space that is neither blank nor a line end (U+00A0 and its like)
-            end = at + 1
+        end = max(end, at + 1)
         if skip_word:
             if heredoc is not None:
                 heredocs.append((re.sub(r"[\"'\\]", "", text[at:end]), heredoc.endswith("-")))
@@ -138,7 +150,7 @@ def word_end(text: str, at: int) -> int:
         elif mark == "`":
             at = nested_end(text, at + 1, "`")
         elif mark == "\\":
-            at += 2
+            at += 3 if text.startswith("\r\n", at + 1) else 2
         elif mark == "$":
             at = dollar_end(text, at)
         else:
@@ -146,14 +158,15 @@ def word_end(text: str, at: int) -> int:
     return min(at, size)
 
 
-def dollar_end(text: str, at: int) -> int:
-    """The end of the ``$...`` at ``at``, with its brackets or quotes; else just behind the dollar."""
+def dollar_end(text: str, at: int, *, quoted: bool = False) -> int:
+    """The end of the ``$...`` at ``at``, with its brackets or quotes; else just behind the dollar. ``quoted``: between
+    double quotes."""
     follows = text[at + 1 : at + 2]
     if follows == "(":
         return nested_end(text, at + 2, ")")
     if follows == "{":
         return nested_end(text, at + 2, "}")
-    if follows == "'":
+    if follows == "'" and not quoted:
         end = at + 2
         while end < len(text) and text[end] != "'":
             end += 2 if text[end] == "\\" else 1
@@ -170,10 +183,15 @@ def nested_end(text: str, at: int, closer: str) -> int:
     """Behind the ``closer`` of what was opened before ``at``; the end of the text if it never ends."""
     stack = [closer]
     size = len(text)
+    body_behind: tuple[int, int] | None = None
+    body_missing = False
     while stack:
         found = _SPECIAL.search(text, at)
         if not found:
             return size
+        if body_behind is not None and found.start() > body_behind[0]:
+            at, body_behind = body_behind[1], None
+            continue
         at = found.end()
         mark, top = found[0], stack[-1]
         if mark == "\\":
@@ -190,6 +208,28 @@ def nested_end(text: str, at: int, closer: str) -> int:
             if follows in ("(", "{"):
                 stack.append(")" if follows == "(" else "}")
                 at += 1
+            elif follows == "'" and top != '"':
+                at = dollar_end(text, at - 1)
         elif mark == "(" and top == ")":
             stack.append(")")
+        elif mark == "#" and top == ")":
+            if text[at - 2 : at - 1] in ("", *" \t\r\n(;&|"):
+                end = text.find("\n", at)
+                at = size if end < 0 else end
+        elif mark.startswith("<<") and top == ")":
+            body = _body_after(text, at, mark == "<<-") if not body_missing else None
+            body_missing = body is None  # each look for a mark may take as long as the text is
+            if body is not None:
+                body = body if body_behind is None else (body[0], max(body[1], body_behind[1]))
+                body_behind = body
     return min(at, size)
+
+
+def _body_after(text: str, at: int, tabs: bool) -> tuple[int, int] | None:
+    """The end of the line of a here-document's mark, and where its body ends; None where it never does."""
+    mark = _MARK.match(text, at)
+    line = text.find("\n", at)
+    if mark is None or line < 0:
+        return None
+    end, after = _heredoc_end(text, line + 1, re.sub(r"[\"'\\]", "", mark[1]), tabs)
+    return (line, end) if after > end else None

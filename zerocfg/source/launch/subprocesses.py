@@ -60,7 +60,7 @@ class _Places(PythonSpans):
     def word(self, node: ast.expr) -> Word:
         span = self.span(node)
         value = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
-        return Word(self.text[span.start : span.end], value, span)
+        return Word(self.text[span.start : span.end], value, span, exact=False)  # quoted as Python does
 
     def chars(self, node: ast.Constant) -> Chars | None:
         """The characters of a plain text; None of one with escapes, or of several side by side."""
