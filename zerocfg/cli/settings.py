@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from zerocfg.catalog.values import show
 from zerocfg.cli.usage import usage_error
 from zerocfg.linter.selection import Selection
 from zerocfg.record import field, record, replace
@@ -189,7 +190,7 @@ def _consumers(table: dict[str, object], path: str) -> tuple[tuple[str, Consumer
         consumer = consumer_of(word)
         if consumer is None:
             known = f"{', '.join(CONSUMERS[:-1])} or {CONSUMERS[-1]}"
-            raise usage_error(f"{path}: the consumer of '{pattern}' must be {known}, not {word!r}")
+            raise usage_error(f"{path}: the consumer of '{pattern}' must be {known}, not {show(word)}")
         found.append((str(pattern), consumer))
     return tuple(found)
 
@@ -197,7 +198,7 @@ def _consumers(table: dict[str, object], path: str) -> tuple[tuple[str, Consumer
 def _word(table: dict[str, object], name: str, choices: tuple[str, ...], path: str) -> str | None:
     word = table.get(name)
     if word is not None and word not in choices:
-        raise usage_error(f"{path}: {name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {word!r}")
+        raise usage_error(f"{path}: {name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {show(word)}")
     return word
 
 
