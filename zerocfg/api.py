@@ -149,8 +149,9 @@ def build(
     that were changed since. Raises ConfigError for errors that lint finds, Error for all else that prevents it.
     """
     from zerocfg.emit.compile_runs import compile_runs
+    from zerocfg.emit.exclusive import BusyError
     from zerocfg.emit.lock import LockError
-    from zerocfg.emit.write import RefusedError, check, write
+    from zerocfg.emit.write import RefusedError, write
 
     read, built = _resolved(spec, run, hardware)
     try:
@@ -162,9 +163,8 @@ def build(
         raise ConfigError(_text(found.errors), found.errors)
     _stop_on_problems(built)
     try:
-        check(found.emitted, force=force)
-        return write(found.emitted)
-    except (RefusedError, LockError, OSError) as error:
+        return write(found.emitted, force=force)
+    except (RefusedError, BusyError, LockError, OSError) as error:
         raise Error(str(error)) from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 import yaml
@@ -57,11 +57,11 @@ class InvalidConfigError(ValueError):
     """A config holds a value that its typed model refuses, as the library would, or that no file can hold."""
 
 
-def _key(data: object, place: tuple[int | str, ...]) -> str:
+def _key(data: Any, place: tuple[int | str, ...]) -> str:
     """The dotted key of a place in pydantic's words, which name types and validators between the keys."""
     names = []
     for part in place:
-        if (isinstance(data, dict) and part in data) or (isinstance(data, list) and isinstance(part, int)):
+        if part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data)):
             names.append(str(part))
             data = data[part]
     return ".".join(names)

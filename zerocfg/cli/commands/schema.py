@@ -10,6 +10,7 @@ import click
 
 from zerocfg.cli.terminal import columns
 from zerocfg.report.table import folded
+from zerocfg.source.write import write_atomic
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -92,7 +93,7 @@ def _write(target: Path) -> None:
     try:
         (target / "editor").mkdir(parents=True, exist_ok=True)
         for name, text in _texts().items():
-            (target / name).write_text(text, encoding="utf-8", newline="\n")
+            write_atomic(target / name, text.encode())
     except OSError as error:
         raise click.UsageError(f"cannot write {error.filename or target}: {error.strerror}") from None
 
