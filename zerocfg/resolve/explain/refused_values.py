@@ -49,23 +49,20 @@ def require_accepted_values(built: BuildResult) -> None:
 
 
 def refused_value(built: BuildResult) -> RefusedValue | None:
-    """The first value of a plan that its library refuses."""
+    """The first value in the files of a run that its library refuses."""
     for key in _refused(built):
         start = key.file.source.place(key.at("value").concrete().start)
         place = Where(key.file.name, start.line, start.column)
-        return RefusedValue(dotted(key.path), show(key.value), place, key.library, key.issue.reason)
+        if place not in built.moved_from:
+            return RefusedValue(dotted(key.path), show(key.value), place, key.library, key.issue.reason)
     return None
 
 
 def _refused(built: BuildResult) -> Iterator[KeyIssue]:
-    """Only values that the build takes over: it fills some of accelerate's keys by itself."""
-    plan = built.plan
-    if plan is None:
-        return
+    """Of accelerate's keys only those that the build takes over: it fills some by itself, and the launcher does not
+    look at all of them."""
+    accelerate = built.plan.accelerate if built.plan is not None else {}
     for key in issues(built.run, *_STOPPING):
         name = dotted(key.path)
-        if key.file is built.run.deepspeed:
-            if any(used == name or used.startswith(f"{name}.") for used in (*plan.deepspeed, *plan.empty)):
-                yield key
-        elif key.file is built.run.accelerate and name in plan.accelerate and plan.accelerate[name].value == key.value:
+        if key.file is built.run.deepspeed or (name in accelerate and accelerate[name].value == key.value):
             yield key
