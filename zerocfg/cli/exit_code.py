@@ -15,7 +15,8 @@ def exit_code(work: Callable[[], object]) -> int:
     """0 clean, 1 findings or a failed check, 2 wrong use or zerocfg could not do its work."""
     try:
         code = work()
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # the language server closes it when its client has gone
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except KeyboardInterrupt:
         tell("interrupted")

@@ -14,6 +14,7 @@ from zerocfg.record import field, record, replace
 from zerocfg.run.model import CONSUMERS, Consumer, consumer_of
 from zerocfg.source import disk
 
+SETTINGS_FILES = ("zerocfg.toml", "pyproject.toml")
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 KNOWN = {
     *("select", "ignore", "preview", "notes", "exclude", "per-file-ignores", "baseline", "fail-on"),
@@ -93,10 +94,9 @@ class SettingsOptions:
 def _nearest(start: Path) -> tuple[dict[str, Any], Path | None]:
     folder = disk.resolved(start)
     for above in (folder, *folder.parents):
-        own = above / "zerocfg.toml"
+        own, shared = (above / name for name in SETTINGS_FILES)
         if disk.is_file(own):
             return _read(own), own
-        shared = above / "pyproject.toml"
         if disk.is_file(shared):
             table = _read(shared).get("tool", {}).get("zerocfg")
             if table is not None:

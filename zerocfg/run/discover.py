@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,6 +118,7 @@ class Files:
         self._overlay = dict(overlay or {})
         self._stamps: dict[str, Stamp] = {}
         self._folders: dict[str, str] = {}
+        self._opened: dict[str, SourceFile] | None = None
 
     def with_texts(self, texts: Mapping[str, str]) -> Files:
         """The same files as they were read, except for some, by real path, that hold these texts now."""
@@ -143,6 +145,29 @@ class Files:
             self._passed_over.pop(key, None)
             self._stamps.pop(key, None)
 
+    @property
+    def stamped(self) -> Collection[str]:
+        """The files, by real path, whose changes on disk `refresh` notices."""
+        return self._stamps.keys() - self._overlay.keys()
+
+    @property
+    def given(self) -> Collection[str]:
+        """The files, by real path, that have a text in the place of what is on disk."""
+        return self._overlay.keys()
+
+    @contextmanager
+    def opened(self) -> Iterator[dict[str, SourceFile]]:
+        """The files that are opened within, by real path."""
+        before, self._opened = self._opened, {}
+        try:
+            yield self._opened
+        finally:
+            self._opened = before
+
+    def holds(self, opened: Mapping[str, SourceFile]) -> bool:
+        """Whether these files are still what they were when they were opened."""
+        return all(self._read.get(key) is file for key, file in opened.items())
+
     def open(self, path: Path, text: str | None = None) -> SourceFile:
         """Read one file; ``text`` replaces what is on disk (stdin). Never raises: problems are in the document."""
         return self._open(path, self.real(path), text)
@@ -153,6 +178,8 @@ class Files:
         if found is None:
             self._stamps[key] = stamp(key)
             found = self._read[key] = _read_or_why(path, self._overlay.get(key, text), data)
+        if self._opened is not None:
+            self._opened[key] = found
         return found
 
     def peek(self, path: Path) -> SourceFile | None:

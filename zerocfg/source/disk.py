@@ -11,12 +11,13 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 TYPE_CHECKING = (
     False  # importing `typing` and `pathlib` would take a quarter of the time in which a kept lint is printed
 )
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
     from pathlib import Path
 
     Target = str | os.PathLike[str]
@@ -24,31 +25,38 @@ if TYPE_CHECKING:
 Notes = dict[str, dict[str, str]]
 """Answers by question and path, as text."""
 
-_looking: Notes | None = None
+_looking: ContextVar[Notes | None] = ContextVar("_looking", default=None)
+"""Of the thread that looks: a language server asks from others as well."""
 _UNREACHABLE = (OSError, ValueError)
 """ValueError: a NUL in the name."""
 
 
 @contextmanager
 def looking() -> Iterator[Notes]:
-    """Note what is asked. One at a time: the notes of a process are about its one lint."""
-    global _looking
+    """Note what is asked in this thread."""
     notes: Notes = {}
-    before, _looking = _looking, notes
+    before = _looking.set(notes)
     try:
         yield notes
     finally:
-        _looking = before
+        _looking.reset(before)
 
 
 def repeats(notes: Mapping[str, Mapping[str, str]]) -> bool:
     """Whether every question is answered as it was."""
     with looking() as now:
-        return all(
-            _again(question, path) and now.get(question, {}).get(path) == answer
-            for question, answers in notes.items()
-            for path, answer in answers.items()
-        )
+        return still(notes, now)
+
+
+def still(notes: Mapping[str, Mapping[str, str]], now: Notes, trusted: Container[str] = ()) -> bool:
+    """Whether every question is answered as it was; ``now`` are the notes of `looking`, which begins anew with these
+    answers. What the ``trusted`` files hold is not asked: by another way it is known to be the same."""
+    return all(
+        _again(question, path) and now.get(question, {}).get(path) == answer
+        for question, answers in notes.items()
+        for path, answer in answers.items()
+        if path not in trusted or not question.startswith("content")
+    )
 
 
 def is_file(path: Target) -> bool:
@@ -66,10 +74,10 @@ def exists(path: Target) -> bool:
 
 def real(path: Target) -> str:
     """The absolute path without links. Raises ValueError for a NUL in it."""
-    name = os.fspath(path)
-    if _looking is None:
+    name, notes = os.fspath(path), _looking.get()
+    if notes is None:
         return os.path.realpath(name)
-    answers = _looking.setdefault("real", {})
+    answers = notes.setdefault("real", {})
     # The folders above are followed once for all that lies in them; a loop, as there may be thousands of them.
     below: list[tuple[str, str]] = []
     while (found := answers.get(name)) is None:
@@ -89,7 +97,7 @@ def real(path: Target) -> str:
 
 def resolved(path: Path) -> Path:
     """The same as a path."""
-    return path.resolve() if _looking is None else type(path)(real(path))
+    return path.resolve() if _looking.get() is None else type(path)(real(path))
 
 
 def names(folder: Target) -> tuple[list[str], list[str]]:
@@ -106,7 +114,7 @@ def names(folder: Target) -> tuple[list[str], list[str]]:
         raise
     inner.sort()
     others.sort()
-    if _looking is not None:
+    if _looking.get() is not None:
         _note("names", path, digest("\0".join((*inner, "", *others)).encode("utf-8", "surrogateescape")))
     return inner, others
 
@@ -149,7 +157,7 @@ def content(path: Target, most: int, head: int) -> tuple[int, bytes]:
         _note(question, name, _refused(error))
         raise
     size = max(about.st_size, len(data))
-    if _looking is not None:
+    if _looking.get() is not None:
         _note(question, name, f"{size} {digest(data)}")
     return size, data
 
@@ -168,7 +176,8 @@ def _read(file: io.FileIO, most: int) -> bytes:
 
 def _kind(path: str) -> str:
     """What a path leads to; empty where it leads nowhere."""
-    known = _looking.get("kind", {}).get(path) if _looking is not None else None
+    notes = _looking.get()
+    known = notes.get("kind", {}).get(path) if notes is not None else None
     if known is not None:
         return known
     try:
@@ -183,8 +192,9 @@ def _kind(path: str) -> str:
 
 def _note(question: str, path: str, answer: str) -> None:
     """Keep an answer. What the disk has answered in two ways is kept as neither, and never repeats."""
-    if _looking is not None and _looking.setdefault(question, {}).setdefault(path, answer) != answer:
-        _looking[question][path] = ""
+    notes = _looking.get()
+    if notes is not None and notes.setdefault(question, {}).setdefault(path, answer) != answer:
+        notes[question][path] = ""
 
 
 def digest(data: bytes) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from zerocfg.cli.settings import Settings
 from zerocfg.internal_errors import Containment, contain
 from zerocfg.linter.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
+from zerocfg.linter.kept import Kept
 from zerocfg.linter.selection import Selection, called, fits, names
 from zerocfg.record import field, record
 from zerocfg.run.discover import Files, display_name
@@ -62,8 +63,9 @@ class Job:
     empty: list[Path] = field(default_factory=list)
     """Target folders in which the last lint found no config."""
 
-    def lint(self, texts: Mapping[str, str] | None = None) -> Result:
-        """Lint the targets. ``texts``: contents by real path that replace those on disk."""
+    def lint(self, texts: Mapping[str, str] | None = None, kept: Kept | None = None) -> Result:
+        """Lint the targets. ``texts``: contents by real path that replace those on disk. ``kept``: what a lint with the
+        same settings has worked out."""
         changed = {**self.stdin, **(texts or {})}
         if self.files is None:
             files = self.files = Files(changed)
@@ -71,7 +73,12 @@ class Job:
             files = self.files.with_texts(changed)
         contained = Containment()
         settle = with_versions_and_settings(self.settings.versions)
-        runs, asked = find_runs(self.targets, files, root=self.root, scripts=True, contained=contained, settle=settle)
+        if kept is not None:
+            settle = kept.settling(settle)
+        links = kept.links if kept is not None else None
+        runs, asked = find_runs(
+            self.targets, files, root=self.root, scripts=True, contained=contained, settle=settle, kept=links
+        )
         excluded = {id(file) for file in files.all() if self.excluded(file)} if self.settings.exclude else set()
         self.empty = _empty(self.targets, runs)
         runs = self.read(runs, contained)
@@ -88,6 +95,7 @@ class Job:
             excluded=excluded,
             contained=contained,
             notes=self.notes,
+            kept=kept,
         )
         with contained.of("list what was not checked"):
             result.unread = self.unread(files, runs, result)
