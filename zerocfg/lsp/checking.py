@@ -53,6 +53,15 @@ class Snapshot:
         return [run for look in self.looks for run in look.runs]
 
     @cached_property
+    def runs_of(self) -> dict[str, list[Run]]:
+        """The runs that each file takes part in, by its real path."""
+        found: dict[str, list[Run]] = {}
+        for run in self.runs:
+            for path in {real_name(file) for file in run.files if file.path is not None}:
+                found.setdefault(path, []).append(run)
+        return found
+
+    @cached_property
     def roles(self) -> dict[str, tuple[Kind, SourceFile]]:
         """What a file is to its runs, by real path, whatever it looks like; and the file as its readers see it."""
         found: dict[str, tuple[Kind, SourceFile]] = {}
@@ -127,6 +136,7 @@ class Project:
                 self.kept.clear()
                 self.notes.clear()
             snapshot = self._check(documents)
+            _ = snapshot.runs_of, snapshot.roles  # while the real paths are known
         whole = not self.notes
         for question, answers in notes.items():
             self.notes.setdefault(question, {}).update(answers)
