@@ -228,7 +228,9 @@ class _Lint:
         spoken_of = {id(one.span.file) for one in result.diagnostics}
         read = (file for run in runs for file in run.files if understood(file) or id(file) in spoken_of)
         result.files = len({file.name for file in read})
-        readers = Readers(runs)
+        readers = Readers(runs, self.kept.readers if self.kept is not None else None)
+        if self.kept is not None:
+            self.kept.readers = readers
         result.diagnostics = [self.agreed(self.everywhere(diagnostic), readers) for diagnostic in result.diagnostics]
         result.diagnostics.sort(key=lambda d: (d.span.file.name, d.span.start, d.code))
         return result

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
+from zerocfg.linter.reader_agreement import Readers
 from zerocfg.record import field, record
 from zerocfg.rules.api import Finding, Rule
 from zerocfg.run.discover import Files
@@ -28,6 +29,7 @@ class Kept:
     """Of each lint only what it used is there for the next. ``settled`` and ``checked`` count what was worked out."""
 
     links: Links = field(default_factory=Links)
+    readers: Readers | None = None
     settled: int = 0
     checked: int = 0
     _before: dict[str, list[tuple[Content, Run]]] = field(default_factory=dict)
@@ -43,6 +45,7 @@ class Kept:
 
     def forget(self) -> None:
         self.links.forget()
+        self.readers = None
         for store in (self._before, self._now, self._findings_before, self._findings_now):
             store.clear()
 

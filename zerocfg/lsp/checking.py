@@ -151,13 +151,12 @@ class Project:
         for document in documents:
             if not document.linted:
                 continue
-            assert document.path is not None
             try:
-                settings = _settings(Path(document.path).parent, found)
+                settings = _settings(document.file.parent, found)
             except (click.UsageError, OSError) as error:
                 troubles.append(_sentence(error))
                 continue
-            groups.setdefault(settings.source, (settings, []))[1].append(Path(document.path))
+            groups.setdefault(settings.source, (settings, []))[1].append(document.file)
         looks = []
         for settings, targets in groups.values():
             try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from pygls.uris import from_fs_path, to_fs_path
@@ -36,12 +37,18 @@ class Document:
     def name(self) -> str:
         return self.path or self.uri
 
-    @property
+    @cached_property
+    def file(self) -> Path:
+        """Its path, where it is a file."""
+        assert self.path is not None
+        return Path(self.path)
+
+    @cached_property
     def linted(self) -> bool:
         """Whether a lint may start from this document: other files are only met as partners."""
         if self.path is None or len(self.text) > UNASKED_BYTES:
             return False
-        path = Path(self.path)
+        path = self.file
         if path.name in SPEC_NAMES or is_launch_file(path) or self.undecodable:
             return True
         return not self.text.strip() or any(marker.decode() in self.text for marker in MARKERS)

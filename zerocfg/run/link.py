@@ -128,12 +128,14 @@ def _called(file: SourceFile) -> str:
 
 
 def _tops(paths: Sequence[Path], root: Path | None) -> list[Path]:
-    tops = []
+    if root is not None:
+        return [root]
+    tops: list[Path] = []
     for path in paths:
         if disk.is_dir(path):
             continue
         folder = disk.resolved(path).parent
-        top = root or next((above for above in (folder, *folder.parents) if disk.exists(above / ".git")), None)
+        top = next((above for above in (folder, *folder.parents) if disk.exists(above / ".git")), None)
         if top is None:
             cwd = Path.cwd()
             top = cwd if folder.is_relative_to(cwd) and cwd != Path.home() else folder

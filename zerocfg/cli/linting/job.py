@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,7 +72,7 @@ class Job:
         else:
             files = self.files.with_texts(changed)
         contained = Containment()
-        settle = with_versions_and_settings(self.settings.versions)
+        settle = self._settling()
         if kept is not None:
             settle = kept.settling(settle)
         links = kept.links if kept is not None else None
@@ -81,7 +81,6 @@ class Job:
         )
         excluded = {id(file) for file in files.all() if self.excluded(file)} if self.settings.exclude else set()
         self.empty = _empty(self.targets, runs)
-        runs = self.read(runs, contained)
         if any(run.spec is not None for run in runs):
             from zerocfg.resolve.facts import with_facts
 
@@ -125,13 +124,22 @@ class Job:
     def read(self, runs: list[Run], contained: Containment | None = None) -> list[Run]:
         """The runs with the consumer from the command line or the settings; the setting ``consumer`` is only a default
         for files that do not say who reads them."""
-        if self.consumer is None and not self.settings.consumers and self.settings.consumer is None:
+        if not self._says_consumer:
             return runs
         found = []
         for run in runs:
             with contain(contained, f"compute the settings of the run `{run.name}`", run.main_file):
                 found.append(self._read(run))
         return found
+
+    def _settling(self) -> Callable[[Run], Run]:
+        """What gives a run its versions, its settings, and its consumer where the files do not say who reads them."""
+        settle = with_versions_and_settings(self.settings.versions)
+        return (lambda run: self._read(settle(run))) if self._says_consumer else settle
+
+    @property
+    def _says_consumer(self) -> bool:
+        return self.consumer is not None or bool(self.settings.consumers) or self.settings.consumer is not None
 
     def _read(self, run: Run) -> Run:
         if self.consumer is not None:
