@@ -53,7 +53,7 @@ def _told(snapshot: Snapshot, documents: list[Document]) -> object:
     shown = diagnostics(snapshot, {str(one.path) for one in documents}, lambda path: path, "utf-16")
     roles = {path: kind for path, (kind, _) in snapshot.roles.items()}
     runs = {path: [_described(run) for run in runs] for path, runs in snapshot.runs_of.items()}
-    return shown, snapshot.troubles, roles, runs, [look.result.unread for look in snapshot.looks]
+    return shown, snapshot.troubles, roles, runs
 
 
 def _described(run: Run) -> object:

@@ -184,7 +184,7 @@ def _settings(folder: Path, found: dict[Path, Settings]) -> Settings:
     """The settings that count in a folder, looked for once in each folder above. Raises click.UsageError."""
     if folder not in found:
         above = folder.parent
-        nearer = above == folder or any(disk.exists(folder / name) for name in SETTINGS_FILES)
+        nearer = above == folder or any(disk.exists(f"{folder}/{name}") for name in SETTINGS_FILES)
         found[folder] = find_settings(folder) if nearer else _settings(above, found)
     return found[folder]
 

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,9 +68,15 @@ def walk(
     for inside, name in _below(os.fspath(folder), not_entered):
         # most files of a tree are none of ours: texts are compared before a path is made
         if name.endswith(wanted) or name in MAKEFILES:
-            path = Path(inside, name)
+            path = _path(inside, name)
             if path.suffix in wanted or path.name in MAKEFILES:
                 yield path
+
+
+@lru_cache(maxsize=4096)
+def _path(folder: str, name: str) -> Path:
+    """Made once: an editor walks the same folders after every edit, and a path knows its text and its parts."""
+    return Path(folder, name)
 
 
 def _below(top: str, not_entered: Callable[[OSError], None] | None) -> Iterator[tuple[str, str]]:
@@ -222,7 +229,7 @@ class Files:
 
     def real(self, path: Path) -> str:
         """The real path of a file; the folders above it are followed once for all that lies in them."""
-        folder, name = os.path.split(path)
+        folder, name = os.path.split(os.fspath(path))
         if name in ("", ".", ".."):
             return disk.real(path)
         real = self._folders.get(folder)

@@ -16,6 +16,7 @@ from zerocfg.record import record, replace
 from zerocfg.run.discover import Files, launch_lines, walk
 from zerocfg.run.linking.follow import Find, Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
+from zerocfg.run.remembered import remembered
 from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source import disk
 
@@ -121,6 +122,7 @@ def _near(known: list[SourceFile], asked: Mapping[int, SourceFile]) -> list[Sour
     ]
 
 
+@remembered
 def _called(file: SourceFile) -> str:
     """What every text holds that names the file; a script is named as a module, too."""
     path = Path(file.name)

@@ -51,12 +51,15 @@ def repeats(notes: Mapping[str, Mapping[str, str]]) -> bool:
 def still(notes: Mapping[str, Mapping[str, str]], now: Notes, trusted: Container[str] = ()) -> bool:
     """Whether every question is answered as it was; ``now`` are the notes of `looking`, which begins anew with these
     answers. What the ``trusted`` files hold is not asked: by another way it is known to be the same."""
-    return all(
-        _again(question, path) and now.get(question, {}).get(path) == answer
-        for question, answers in notes.items()
-        for path, answer in answers.items()
-        if path not in trusted or not question.startswith("content")
-    )
+    for question, answers in notes.items():
+        ask, repeated = _asking(question), now.setdefault(question, {})
+        if ask is None:
+            return False
+        known = trusted if question.startswith("content") else ()
+        for path, answer in answers.items():
+            if path not in known and (not _answered(ask, path) or repeated.get(path) != answer):
+                return False
+    return True
 
 
 def is_file(path: Target) -> bool:
@@ -211,20 +214,25 @@ def _refused(error: OSError) -> str:
     return f"errno {error.errno}"
 
 
-def _again(question: str, path: str) -> bool:
-    """Ask a question anew, for its answer to be noted. False where there is no such question."""
+def _asking(question: str) -> Callable[[str], object] | None:
+    """What asks a question anew, for its answer to be noted. None where there is no such question."""
     words = question.split()
+    if words == ["kind"]:
+        return _kind
+    if words == ["real"]:
+        return real
+    if words == ["names"]:
+        return names
+    if len(words) == 3 and words[0] == "content" and all(word.isdecimal() and len(word) < 20 for word in words[1:]):
+        most, head = int(words[1]), int(words[2])
+        return lambda path: content(path, most, head)
+    return None
+
+
+def _answered(ask: Callable[[str], object], path: str) -> bool:
+    """Ask a question. False where no path can be asked about."""
     try:
-        if words == ["kind"]:
-            _kind(path)
-        elif words == ["real"]:
-            real(path)
-        elif words == ["names"]:
-            names(path)
-        elif len(words) == 3 and words[0] == "content":
-            content(path, int(words[1]), int(words[2]))
-        else:
-            return False
+        ask(path)
     except OSError:
         pass  # an answer, too
     except ValueError:

@@ -41,7 +41,8 @@ class Job:
     stdin          texts from standard input, by real path
     consumer       who reads the configs, overriding what the files say
     root           what paths in configs are relative to, if not the current folder
-    touching       only findings that touch a target, not all of the runs that the targets take part in
+    touching       only findings that touch a target, not all of the runs that the targets take part in; files that
+                   could not be checked are not listed then
     notes          whether notes are reported (see `reported`); a lint collects them in any case
     skip_unknown   ignore targets that are no configs
     """
@@ -96,8 +97,9 @@ class Job:
             notes=self.notes,
             kept=kept,
         )
-        with contained.of("list what was not checked"):
-            result.unread = self.unread(files, runs, result)
+        if not self.touching:  # an editor lists no files
+            with contained.of("list what was not checked"):
+                result.unread = self.unread(files, runs, result)
         result.internal_errors = tuple(contained.met)
         if self.known is None:
             return result
