@@ -18,19 +18,21 @@ def main() -> None:
     except MemoryError:
         os.write(2, b"zerocfg: error: there is not enough memory\n")
         code = 2
-    sys.exit(code)
+    if code is not None:
+        sys.exit(code)
 
 
-def _run() -> int:
+def _run() -> int | None:
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_closed_streams()
     if sys.argv[1:] in (["--version"], ["-V"]):
         try:
-            return _print_version()
+            _print_version()
+            return None
         except OSError:
             from zerocfg.cli.exit_code import exit_code
 
-            return exit_code(_print_version)
+            return exit_code(_print_version)  # it fails again, in words
     import gc
     import signal
 
@@ -50,12 +52,11 @@ def _run() -> int:
     return run()
 
 
-def _print_version() -> int:
+def _print_version() -> None:
     from zerocfg.version import __version__
 
     sys.stdout.write(f"zerocfg {__version__}\n")
     sys.stdout.flush()
-    return 0
 
 
 def _open_closed_streams() -> None:

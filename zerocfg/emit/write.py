@@ -21,7 +21,7 @@ JOURNAL = ".zerocfg.building"
 of others, so that the next build knows what one that was killed has written."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class RefusedError(Exception):
     """A file that is in the way; nothing was written."""
 

@@ -59,10 +59,13 @@ def refused_value(built: BuildResult) -> RefusedValue | None:
 
 
 def _refused(built: BuildResult) -> Iterator[KeyIssue]:
-    """Of accelerate's keys only those that the build takes over: it fills some by itself, and the launcher does not
-    look at all of them."""
-    accelerate = built.plan.accelerate if built.plan is not None else {}
     for key in issues(built.run, *_STOPPING):
-        name = dotted(key.path)
-        if key.file is built.run.deepspeed or (name in accelerate and accelerate[name].value == key.value):
+        if key.file is built.run.deepspeed or _is_taken_over(key, built):
             yield key
+
+
+def _is_taken_over(key: KeyIssue, built: BuildResult) -> bool:
+    """Whether the build writes a value of accelerate's config as it stands: it fills some keys by itself, and the
+    launcher does not look at all of them."""
+    decision = built.plan.accelerate.get(dotted(key.path)) if built.plan is not None else None
+    return decision is not None and decision.value == key.value
