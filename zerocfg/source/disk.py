@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 Notes = dict[str, dict[str, str]]
 """Answers by question and path, as text."""
 
-_looking: ContextVar[Notes | None] = ContextVar("_looking", default=None)
+class _Looked(Notes):
+    """The notes of a look, and what lies in the folders that it listed."""
+
+    __slots__ = ("listed",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: dict[str, tuple[list[str], list[str]]] = {}
+
+
+_looking: ContextVar[_Looked | None] = ContextVar("_looking", default=None)
 """Of the thread that looks: a language server asks from others as well."""
 _UNREACHABLE = (OSError, ValueError)
 """ValueError: a NUL in the name."""
@@ -34,7 +44,7 @@ _UNREACHABLE = (OSError, ValueError)
 @contextmanager
 def looking() -> Iterator[Notes]:
     """Note what is asked in this thread."""
-    notes: Notes = {}
+    notes = _Looked()
     before = _looking.set(notes)
     try:
         yield notes
@@ -105,7 +115,9 @@ def resolved(path: Path) -> Path:
 
 def names(folder: Target) -> tuple[list[str], list[str]]:
     """What lies in a folder, sorted: the names of folders that are no links, and of everything else. Raises OSError."""
-    path = os.fspath(folder)
+    path, notes = os.fspath(folder), _looking.get()
+    if notes is not None and path in notes.listed:
+        return notes.listed[path]
     inner: list[str] = []
     others: list[str] = []
     try:
@@ -117,7 +129,8 @@ def names(folder: Target) -> tuple[list[str], list[str]]:
         raise
     inner.sort()
     others.sort()
-    if _looking.get() is not None:
+    if notes is not None:
+        notes.listed[path] = inner, others
         _note("names", path, digest("\0".join((*inner, "", *others)).encode("utf-8", "surrogateescape")))
     return inner, others
 
