@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Notes = dict[str, dict[str, str]]
 """Answers by question and path, as text."""
 
+
 class _Looked(Notes):
     """The notes of a look, and what lies in the folders that it listed."""
 
