@@ -165,8 +165,9 @@ def build(
 
 def _build(spec: AnyPath, out: Path, run: str | None, hardware: str | None, force: bool) -> list[Path]:
     from zerocfg.emit.compile_runs import compile_runs
+    from zerocfg.emit.exclusive import BusyError
     from zerocfg.emit.lock import LockError
-    from zerocfg.emit.write import RefusedError, check, write
+    from zerocfg.emit.write import RefusedError, write
 
     read, built = _resolved(spec, run, hardware)
     try:
@@ -178,9 +179,8 @@ def _build(spec: AnyPath, out: Path, run: str | None, hardware: str | None, forc
         raise ConfigError(_text(found.errors), found.errors)
     _stop_on_problems(built)
     try:
-        check(found.emitted, force=force)
-        return write(found.emitted)
-    except (RefusedError, LockError, OSError) as error:
+        return write(found.emitted, force=force)
+    except (RefusedError, BusyError, LockError, OSError) as error:
         raise Error(str(error)) from None
 
 

@@ -42,15 +42,18 @@ class Containment:
 
     @contextmanager
     def of(self, doing: str, file: str = "") -> Iterator[None]:
-        """Nothing that is raised within gets out, except for what stops a program."""
+        """Nothing that is raised within gets out, except for what stops a program, and for a lack of memory."""
         try:
             yield
         except Exception as error:
             self.take(error, doing, file)
 
     def take(self, error: Exception, doing: str, file: str = "") -> None:
-        """Keep an exception that was just caught; raises it again where tracebacks are asked for."""
-        if os.environ.get("ZEROCFG_TRACEBACK"):
+        """Keep an exception that was just caught; raises it again where tracebacks are asked for.
+
+        A lack of memory is raised as well: it is no bug, and the rest of the work would fail of it.
+        """
+        if isinstance(error, MemoryError) or os.environ.get("ZEROCFG_TRACEBACK"):
             raise error
         self.met[InternalError(doing, file, in_a_line(error), _where(error))] = None
 

@@ -795,7 +795,8 @@ class TestAlternatives:
         monkeypatch.setattr(alternatives, "choices", asked.append)
         settings = {name: SimpleNamespace(value=value) for name, value in values.items()}
         inputs = SimpleNamespace(profile=profile(), spec=SimpleNamespace(goals=None), before=Effective(), engine="fsdp")
-        built: Any = SimpleNamespace(plan=SimpleNamespace(settings=settings, engine="fsdp"), inputs=inputs)
+        plan = SimpleNamespace(settings=settings, engine="fsdp")
+        built: Any = SimpleNamespace(plan=plan, inputs=inputs, run=Run("a", "accelerate"))
         assert alternatives.alternatives(built) == []
         (what,) = asked
         assert what.global_batch == batch and what.micro_open is what.steps_open is (batch is not None)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.build.conftest import Files, Workplace, job, spec
+from zerocfg.emit.values import InvalidConfigError
 
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
 ZERO_3 = {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}
@@ -539,7 +540,7 @@ def test_what_the_build_loses_is_its_own_error(workplace: Workplace, monkeypatch
         assert result.exit_code == 2 and "ACCELERATE_DYNAMO_BACKEND: an error of zerocfg" in result.output
 
     def refuse(plan: object, out: object) -> None:
-        raise RuntimeError("DeepSpeedConfig: zero_optimization.stage: no")
+        raise InvalidConfigError("DeepSpeedConfig: zero_optimization.stage: no")
 
     monkeypatch.setattr("zerocfg.emit.compile_runs.emit", refuse)
     result = workplace.build(path, "--force")

@@ -62,7 +62,7 @@ def test_which_files(words: tuple[str, ...], found: list[str], zerocfg: Cli, pro
     [
         (("--config", "missing.toml"), "--config: 'missing.toml' is no file and no setting in TOML"),
         (("--config", "selct = []"), "--config: [tool.zerocfg] has no setting 'selct'"),
-        (("--config", 'fail-on = "never"'), "--config: fail-on must be error, warning or note, not 'never'"),
+        (("--config", 'fail-on = "never"'), '--config: fail-on must be error, warning or note, not "never"'),
         (("--config", "wrong.toml"), "wrong.toml: "),
         (("--config", "bare/pyproject.toml"), "has no [tool.zerocfg]"),
         (("--config", "zerocfg.toml", "--config", "bare/pyproject.toml"), "--config names two files"),

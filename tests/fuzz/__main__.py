@@ -26,10 +26,11 @@ from tests.fuzz.play import Played, keep_broken, play, tell
 from tests.fuzz.reading import READERS
 from tests.fuzz.shell_edits import SHELL_EDITS
 from tests.fuzz.writing import WRITES
+from tests.fuzz.wrong_values import WRONG_VALUES
 
 EDITS = "edits"
 """The session of an editor is one long input."""
-CAMPAIGNS: tuple[Campaign, ...] = (*READERS, *LINTS, *ARTEFACTS, *WRITES, SHELL_EDITS)
+CAMPAIGNS: tuple[Campaign, ...] = (*READERS, *LINTS, *ARTEFACTS, *WRITES, SHELL_EDITS, WRONG_VALUES)
 KEPT = Path(__file__).parent / "kept"
 MOST_KEPT = 5
 """Of one campaign in one call: many have the same cause."""

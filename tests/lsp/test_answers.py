@@ -184,6 +184,7 @@ def test_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = Documents(folders=[str(tmp_path)])
     assert documents.root(str(inner / "a.yaml")) == str(tmp_path), "the folder of the workspace"
     (tmp_path / "repository" / ".git").mkdir()
+    documents.forget_roots()  # as after each save
     assert documents.root(str(inner / "a.yaml")) == str(tmp_path / "repository")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))

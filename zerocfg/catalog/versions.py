@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from zerocfg.budgets import DIGITS
 from zerocfg.patterns import pattern
 
 Release = tuple[int, ...]
@@ -32,10 +33,15 @@ def library_name(library: str) -> str:
 def release(text: str) -> Release:
     """``0.19.8`` as (0, 19, 8), trailing zeros dropped."""
     plain = text.replace(".", "").isdecimal()
-    numbers = [int(part) for part in (text.split(".") if plain else re.findall(r"\d+", text)) if part]
+    numbers = [_number(part) for part in (text.split(".") if plain else re.findall(r"\d+", text)) if part]
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)
+
+
+def _number(digits: str) -> int:
+    """A part of a release. Python refuses to read thousands of digits; those of a budget already exceed any release."""
+    return int(digits[:DIGITS])
 
 
 def text(at: Release) -> str:
@@ -68,7 +74,7 @@ def _clause(match: re.Match[str]) -> tuple[Release, Release, bool] | None:
     if sign in ("", "==", "===") and not match[3]:
         return at, at, True
     if sign in ("", "==", "===", "~="):
-        parts = [int(number) for number in match[2].split(".")]
+        parts = [_number(part) for part in match[2].split(".")]
         parts = parts if sign != "~=" else parts[:-1]
         return (at, (*parts[:-1], parts[-1] + 1), False) if parts else None
     if sign in ("<", "<="):

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from zerocfg.budgets import FILE_BYTES
+from zerocfg.catalog.values import show
 from zerocfg.cli.usage import usage_error
 from zerocfg.linter.selection import Selection
 from zerocfg.record import field, record, replace
 from zerocfg.run.model import CONSUMERS, Consumer, consumer_of
 from zerocfg.source import boundary, disk
 
+SETTINGS_FILES = ("zerocfg.toml", "pyproject.toml")
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 KNOWN = {
     *("select", "ignore", "preview", "notes", "exclude", "per-file-ignores", "baseline", "fail-on"),
@@ -95,10 +97,9 @@ class SettingsOptions:
 def _nearest(start: Path) -> tuple[dict[str, Any], Path | None]:
     folder = disk.resolved(start)
     for above in (folder, *folder.parents):
-        own = above / "zerocfg.toml"
+        own, shared = (above / name for name in SETTINGS_FILES)
         if disk.is_file(own):
             return _read(own), own
-        shared = above / "pyproject.toml"
         if disk.is_file(shared):
             table = _read(shared).get("tool", {}).get("zerocfg")
             if table is not None:
@@ -209,7 +210,7 @@ def _consumers(table: dict[str, object], path: str) -> tuple[tuple[str, Consumer
         consumer = consumer_of(word)
         if consumer is None:
             known = f"{', '.join(CONSUMERS[:-1])} or {CONSUMERS[-1]}"
-            raise usage_error(f"{path}: the consumer of '{pattern}' must be {known}, not {word!r}")
+            raise usage_error(f"{path}: the consumer of '{pattern}' must be {known}, not {show(word)}")
         found.append((str(pattern), consumer))
     return tuple(found)
 
@@ -217,7 +218,7 @@ def _consumers(table: dict[str, object], path: str) -> tuple[tuple[str, Consumer
 def _word(table: dict[str, object], name: str, choices: tuple[str, ...], path: str) -> str | None:
     word = table.get(name)
     if word is not None and word not in choices:
-        raise usage_error(f"{path}: {name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {word!r}")
+        raise usage_error(f"{path}: {name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {show(word)}")
     return word
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import os
 import stat
@@ -137,9 +138,10 @@ def _write_own(text: str, stream: TextIO) -> None:
 
 
 def tell(message: str) -> None:
-    """A line on standard error."""
-    sys.stderr.write(f"{message}\n")
-    sys.stderr.flush()
+    """A line on standard error. Where that takes nothing there is nobody to tell, and the exit code says it."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{message}\n")
+        sys.stderr.flush()
 
 
 def prepare() -> None:

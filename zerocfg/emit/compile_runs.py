@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from zerocfg.emit.files import Emitted, emit
 from zerocfg.emit.problems import problems as emit_problems
+from zerocfg.emit.values import InvalidConfigError
 from zerocfg.emit.verify import OWN, REPORT, differences, emitted_run, unexplained
 from zerocfg.linter.engine import Diagnostic, Result, lint_runs
+from zerocfg.resolve.explain.refused_values import refused_value
 from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.rules.api import Severity
@@ -65,7 +67,11 @@ def compile_runs(
     found.warnings = sum(one.severity is Severity.WARNING for one in linted.diagnostics)
     found.errors = _errors(linted, moved={place for one in built for place in one.moved_from})
     rest = [one for one in judged if not one.problems and one.name not in _runs_of(found.errors)]
-    made = {one.name: files for one in rest if (files := _emitted(one, out)) is not None}
+    for one in rest:  # the project may ignore the finding, the library does not
+        if (refused := refused_value(one)) is not None:
+            one.problems.append(refused.problem)
+    rest = [one for one in rest if not one.problems]
+    made = {one.name: files for one in rest if (files := emit_run(one, out)) is not None}
     runs = {one.name: emitted_run(made[one.name], one.run) for one in rest if one.name in made}
     for one in rest:
         if one.name in made:
@@ -112,13 +118,13 @@ def _path(diagnostic: Diagnostic) -> KeyPath:
     return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.span.path), ())
 
 
-def _emitted(one: BuildResult, out: Path) -> Emitted | None:
+def emit_run(one: BuildResult, out: Path) -> Emitted | None:
     """The files of a run; None, and a problem, where its library would refuse a value of them."""
     if one.plan is None:
         return None
     try:
         return emit(one.plan, out)
-    except RuntimeError as error:
+    except InvalidConfigError as error:
         one.problems.append(Problem(one.name, f"{OWN}: {error}", REPORT))
         return None
 

@@ -51,7 +51,8 @@ class Emitted:
 def emit(plan: Plan, out: Path) -> Emitted:
     """The files of a plan below ``out``; nothing is written.
 
-    Raises ValueError where `zerocfg.emit.problems` finds that the recipe cannot be changed.
+    Raises ValueError where `zerocfg.emit.problems` finds that the recipe cannot be changed, InvalidConfigError for a
+    config that its library refuses.
     """
     folder = out / plan.name
     spec_from_here = relative(plan.folder, folder)

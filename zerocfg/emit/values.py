@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 import yaml
+
+from zerocfg.catalog.values import show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,15 +53,30 @@ def json_value(value: object) -> str:
     return text if text.isprintable() else json.dumps(value, allow_nan=False)
 
 
+class InvalidConfigError(ValueError):
+    """A config holds a value that its typed model refuses, as the library would, or that no file can hold."""
+
+
+def _key(data: Any, place: tuple[int | str, ...]) -> str:
+    """The dotted key of a place in pydantic's words, which name types and validators between the keys."""
+    names = []
+    for part in place:
+        if part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data)):
+            names.append(str(part))
+            data = data[part]
+    return ".".join(names)
+
+
 def typed(model: type[Section], data: Mapping[str, object]) -> dict[str, object]:
     """The values of a config as its model holds them: those that ``data`` states, converted as the library would.
 
-    Raises RuntimeError for a config that the library refuses: a bug of zerocfg, because lint and build let it pass.
+    Raises InvalidConfigError for a config that the library refuses. After a clean lint that is a bug of zerocfg.
     """
     try:
         made = model.model_validate(data)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        raise RuntimeError(f"{model.__name__}: {key}: {first['msg']} (given {first['input']!r})") from None
+        raise InvalidConfigError(
+            f"{model.__name__}: {_key(data, first['loc'])}: {first['msg']} (given {show(first['input'])})"
+        ) from None
     return made.model_dump(exclude_unset=True, serialize_as_any=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.budgets import FILE_BYTES
 from zerocfg.emit import lock as lockfile
+from zerocfg.emit.exclusive import exclusive
 from zerocfg.emit.lenient_json import mapping
 from zerocfg.source import disk
 from zerocfg.source.write import write_atomic
@@ -23,7 +24,7 @@ JOURNAL = ".zerocfg.building"
 of others, so that the next build knows what one that was killed has written."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class RefusedError(Exception):
     """A file that is in the way; nothing was written."""
 
@@ -36,13 +37,9 @@ class RefusedError(Exception):
 
 def check(emitted: list[Emitted], *, force: bool = False) -> None:
     """Raise RefusedError when writing would replace a file that is not as an earlier build left it."""
+    _check_folders(emitted)
     for one in emitted:
         folder = one.folder
-        for parent in (folder, *folder.parents):
-            if parent.is_dir():
-                break
-            if parent.exists() or parent.is_symlink():
-                raise RefusedError(parent, "is not a folder")
         try:
             disk.check_inside(folder)
         except OSError as error:
@@ -68,20 +65,38 @@ def check(emitted: list[Emitted], *, force: bool = False) -> None:
             raise RefusedError(path, f"{why}; --force replaces it")
 
 
+def _check_folders(emitted: list[Emitted]) -> None:
+    for one in emitted:
+        for parent in (one.folder, *one.folder.parents):
+            if parent.is_dir():
+                break
+            if parent.exists() or parent.is_symlink():
+                raise RefusedError(parent, "is not a folder")
+
+
 def _is_ours(lock: lockfile.Lock, name: str, data: bytes) -> bool:
     return name == lockfile.NAME or lock.files.get(name) == lockfile.sha256(data)
 
 
-def write(emitted: list[Emitted]) -> list[Path]:
+def write(emitted: list[Emitted], *, force: bool = False) -> list[Path]:
     """Write every file, the locks last, so that a lock never speaks of files that are not there yet.
+
+    Raises RefusedError as `check` does, with nothing written. A build of the same folders that is under way is waited
+    for, then its files are what is there: BusyError where it does not end.
 
     A build that is killed leaves old and new files, each of them whole; the next one replaces both.
     Files that an earlier build wrote, that nobody changed since and that are no longer emitted go away: a batch script
     of before would still start the job, for another number of nodes.
     """
+    _check_folders(emitted)
+    with exclusive(one.folder for one in emitted):
+        check(emitted, force=force)
+        return _write(emitted)
+
+
+def _write(emitted: list[Emitted]) -> list[Path]:
     written = []
     for one in emitted:
-        one.folder.mkdir(parents=True, exist_ok=True)
         outdated = _outdated(one)
         journal = one.folder / JOURNAL
         hashes = {name: lockfile.sha256(data) for name, data in one.files.items()}
@@ -92,7 +107,7 @@ def write(emitted: list[Emitted]) -> list[Path]:
             written.append(path)
         for path in outdated:
             path.unlink(missing_ok=True)
-        journal.unlink()
+        journal.unlink(missing_ok=True)
     return written
 
 

@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import TypeVar
 
+from zerocfg.source import disk
+
 T = TypeVar("T")
 READ = (".py", ".ipynb", ".md", ".sh", ".yaml", ".yml", ".json", ".toml", ".cfg", ".txt")
 """How names of files end that a lint reads most of its time."""
@@ -18,8 +20,7 @@ MOST = 1 << 20
 def weight(folder: str) -> int:
     """How much there is to read in a folder, in bytes; at least 1, also where it cannot be seen from here."""
     total = 1
-    for at, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "node_modules"]
+    for at, names in disk.tree(folder, lambda _, name: not name.startswith(".") and name != "node_modules"):
         for name in names:
             if name.endswith(READ):
                 try:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from zerocfg.compare.check_outputs import FileState, OutputCheck, check_run, differences, gone_runs
 from zerocfg.emit import lock as lockfile
-from zerocfg.emit.files import emit
+from zerocfg.emit.compile_runs import emit_run
 from zerocfg.emit.problems import problems as emit_problems
 from zerocfg.gate.model import Reason, Target
 from zerocfg.gate.outputs import unreadable
 from zerocfg.gate.positions import dotted_position
 from zerocfg.resolve.build import build_plans
+from zerocfg.resolve.explain.refused_values import refused_value
 from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.run.discover import display_name
@@ -71,6 +72,8 @@ def check_builds(
     for one in built:
         if one.plan is not None:
             one.problems += locate_problems(emit_problems(one.plan), read, one.run)
+        if not one.problems and (refused := refused_value(one)) is not None:
+            one.problems.append(refused.problem)
         reasons += [_impossible(problem, one.name, name) for problem in one.problems]
     whole = not any(one.problems for one in built)
     for out in outs:
@@ -78,7 +81,10 @@ def check_builds(
         for one in built:
             if one.plan is None or one.problems:
                 continue
-            emitted = emit(one.plan, out)
+            emitted = emit_run(one, out)
+            if emitted is None:
+                reasons += [_impossible(problem, one.name, name) for problem in one.problems]
+                continue
             targets.append(Target(read, one, emitted, emitted.folder))
             try:
                 reasons += _reasons(check_run(emitted), emitted, again)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.emit import lock as lockfile
 from zerocfg.gate.model import Reason
 from zerocfg.run.discover import SPEC_NAMES, display_name, is_environment
+from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,15 +58,14 @@ def find(folder: Path, policy: Policy, excluded: Callable[[Path], bool]) -> tupl
 
 def _walk(folder: Path) -> Iterator[Path]:
     """Specs and locks below a folder, in a stable order."""
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".") and name not in _SKIPPED and not is_environment(root, name)
-        )
+    for root, names in disk.tree(folder, _is_entered):
         for name in (*SPEC_NAMES, lockfile.NAME):
             if name in names:
                 yield Path(root) / name
+
+
+def _is_entered(folder: str, name: str) -> bool:
+    return not name.startswith(".") and name not in _SKIPPED and not is_environment(folder, name)
 
 
 def _spec_of(path: Path, reasons: list[Reason]) -> Path | None:

@@ -11,6 +11,7 @@ from zerocfg.internal_errors import Containment, InternalError, contain
 from zerocfg.linter.applicability import UNUSED_BY, Asked, holds, within
 from zerocfg.linter.concerned import rules_for
 from zerocfg.linter.ignores import Ignores, not_understood
+from zerocfg.linter.kept import Findings, Kept
 from zerocfg.linter.reader_agreement import Edits, Readers, edits_of
 from zerocfg.linter.selection import Selection
 from zerocfg.record import field, record, replace
@@ -146,6 +147,7 @@ def lint_runs(
     contained: Containment | None = None,
     notes: bool = True,
     fixes: bool = True,
+    kept: Kept | None = None,
 ) -> Result:
     """Diagnostics of all runs, each reported once, in the order of files and lines.
 
@@ -154,9 +156,10 @@ def lint_runs(
     which silenced nothing is known to be of no use; a set of ids says it of these files. Where ``contained`` takes what
     fails inside zerocfg, a rule that fails on a run costs that rule on that run; without it such an error is raised.
     ``notes`` False: those that `without_notes` takes out are there to be counted, and have no fix. ``fixes``: whether
-    anybody applies them; for whom each is right is not asked otherwise, and none is offered.
+    anybody applies them; for whom each is right is not asked otherwise, and none is offered. ``kept``: findings of an
+    earlier lint, for runs that are the same.
     """
-    return _Lint(selection or Selection(), asked, excluded, contained, notes, fixes).run(runs, complete)
+    return _Lint(selection or Selection(), asked, excluded, contained, notes, fixes, kept).run(runs, complete)
 
 
 def without_notes(result: Result, selection: Selection) -> Result:
@@ -181,6 +184,7 @@ class _Lint:
         contained: Containment | None,
         notes: bool,
         fixes: bool,
+        kept: Kept | None,
     ) -> None:
         self.contained = contained
         self.fixes = fixes
@@ -194,6 +198,9 @@ class _Lint:
         self.met: dict[tuple[str, str, Place, str], set[str]] = {}
         self.mended: dict[tuple[str, Edits], set[str]] = {}
         self.known: Sequence[Rule] = ()
+        self.kept = kept
+        self.found: Findings = []
+        """Of the run that is being checked."""
         self.result = Result(selection=selection)
 
     def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
@@ -201,20 +208,15 @@ class _Lint:
         rules = self.selection.among(self.known)
         concerned: dict[tuple[Consumer | None, bool], list[Rule]] = {}
         for stated in runs:
-            asked = Asked(stated.versions)
-            run = replace(stated, versions=asked)
-            kind = run.consumer, bool(run.parts)
+            kind = stated.consumer, bool(stated.parts)
             if kind not in concerned:
                 concerned[kind] = [rule for rule in rules if _concerns(rule, *kind)]
-            for rule in concerned[kind]:
-                if asked.missing:
-                    asked.missing.clear()
-                try:
-                    self.check(rule, run, asked)
-                except Exception as error:
-                    if self.contained is None:
-                        raise
-                    self.contained.take(error, f"check {rule.code} in the run `{run.name}`", run.main_file)
+            known = self.kept.findings(stated, concerned[kind]) if self.kept is not None else None
+            if known is None:
+                self.check_all(concerned[kind], stated)
+            else:
+                for rule, finding in known:
+                    self.take(rule, finding, stated)
         result = self.result
         names = {id(file): file for run in runs for file in run.files}
         real = {key: real_name(file) for key, file in names.items()}  # many runs read the same few files
@@ -226,10 +228,30 @@ class _Lint:
         spoken_of = {id(one.span.file) for one in result.diagnostics}
         read = (file for run in runs for file in run.files if understood(file) or id(file) in spoken_of)
         result.files = len({file.name for file in read})
-        readers = Readers(runs)
+        readers = Readers(runs, self.kept.readers if self.kept is not None else None)
+        if self.kept is not None:
+            self.kept.readers = readers
         result.diagnostics = [self.agreed(self.everywhere(diagnostic), readers) for diagnostic in result.diagnostics]
         result.diagnostics.sort(key=lambda d: (d.span.file.name, d.span.start, d.code))
         return result
+
+    def check_all(self, rules: Sequence[Rule], stated: Run) -> None:
+        """Ask the rules about a run. What they find is kept, unless one failed: that is told in every lint."""
+        asked = Asked(stated.versions)
+        run, whole = replace(stated, versions=asked), True
+        self.found = []
+        for rule in rules:
+            if asked.missing:
+                asked.missing.clear()
+            try:
+                self.check(rule, run, asked)
+            except Exception as error:
+                if self.contained is None:
+                    raise
+                self.contained.take(error, f"check {rule.code} in the run `{run.name}`", run.main_file)
+                whole = False
+        if self.kept is not None and whole:
+            self.kept.keep(stated, rules, self.found)
 
     def check(self, rule: Rule, run: Run, asked: Asked) -> None:
         releases = holds(rule, run) if rule.versions else ""
@@ -244,13 +266,16 @@ class _Lint:
                 if not self.fixes:
                     applied = replace(applied, fix=None)
                 applied.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
+                self.found.append((rule, applied))
                 self.take(rule, applied, run)
 
     def more(self, rule: Rule, finding: Finding, run: Run) -> None:
         """Tell that a rule has more findings in a run than are told, of which this is the first."""
         if self.selection.wants(checked_in_part):
             message = f"more than {FINDINGS:,} findings of {rule.code} in this run; the others are not told"
-            self.take(checked_in_part, Finding(finding.location, message, "correct those that are told first"), run)
+            told = Finding(finding.location, message, "correct those that are told first")
+            self.found.append((checked_in_part, told))
+            self.take(checked_in_part, told, run)
 
     def find_unused(self, runs: Sequence[Run], rules: Sequence[Rule], among: Set[int] | None) -> None:
         """The comments that silenced nothing, now that every rule has spoken; ``among`` some files or in all."""

@@ -38,12 +38,23 @@ Offers = dict[Edits, set[Severity]]
 
 
 class Readers:
-    """The runs without a known reader, and what each possible reader of theirs would be offered."""
+    """The runs without a known reader, and what each possible reader of theirs would be offered.
 
-    def __init__(self, runs: Iterable[Run]) -> None:
-        self._unknown = [run for run in runs if run.consumer is None]
+    ``before``: those of an earlier lint, whose answers are taken over for the runs that are the same objects.
+    """
+
+    def __init__(self, runs: Iterable[Run], before: Readers | None = None) -> None:
+        self._unknown = {id(run): run for run in runs if run.consumer is None}
+        self._of_file: dict[int, list[Run]] = {}
+        for run in self._unknown.values():
+            for file in {id(original(file)) for file in run.files}:
+                self._of_file.setdefault(file, []).append(run)
         self._read: dict[int, tuple[Run, ...]] = {}
         self._offered: dict[tuple[str, int], tuple[Offers, ...]] = {}
+        if before is not None:
+            same = before._unknown.keys() & self._unknown.keys()
+            self._read = {key: read for key, read in before._read.items() if key in same}
+            self._offered = {key: offered for key, offered in before._offered.items() if key[1] in same}
 
     def agree(self, rule: Rule, severity: Severity, fix: Fix) -> bool:
         """Whether every reader of the files that the fix edits would be offered these edits, for what is as grave to
@@ -51,7 +62,8 @@ class Readers:
         if rule.code in OWN:
             return True  # comments to zerocfg, which nobody else reads
         edits = edits_of(fix)
-        for run in self._unknown:
+        reading = {id(run): run for file, _ in fix.edits for run in self._of_file.get(id(original(file)), ())}
+        for run in reading.values():
             if _concerns(run, fix):
                 alike = set.intersection(*(offers.get(edits, set()) for offers in self._all(rule, run)))
                 if not any(grave.rank >= severity.rank for grave in alike):

@@ -12,12 +12,17 @@ import click
 from zerocfg.cli.linting.baseline import read_baseline_file
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.linting.selection import selection_of
-from zerocfg.cli.settings import Settings, find_settings
+from zerocfg.cli.settings import SETTINGS_FILES, Settings, find_settings
 from zerocfg.linter.engine import Diagnostic, Result, real_name
 from zerocfg.linter.fixing import Texts, edited, fix_all
+from zerocfg.linter.kept import Kept
 from zerocfg.lsp.documents import Document, texts
 from zerocfg.run.discover import Files
 from zerocfg.run.model import Kind, Run, SourceFile
+from zerocfg.source import disk
+
+MORE_NOTES = 2
+"""How many times as many questions to the disk as a whole look has are kept, until the next look is a whole one."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,15 @@ class Snapshot:
     @cached_property
     def runs(self) -> list[Run]:
         return [run for look in self.looks for run in look.runs]
+
+    @cached_property
+    def runs_of(self) -> dict[str, list[Run]]:
+        """The runs that each file takes part in, by its real path."""
+        found: dict[str, list[Run]] = {}
+        for run in self.runs:
+            for path in {real_name(file) for file in run.files if file.path is not None}:
+                found.setdefault(path, []).append(run)
+        return found
 
     @cached_property
     def roles(self) -> dict[str, tuple[Kind, SourceFile]]:
@@ -107,22 +121,42 @@ class Project:
 
     root: str
     files: Files = field(default_factory=Files)
+    kept: dict[Path | None, tuple[Settings, Kept]] = field(default_factory=dict)
+    """By the file of settings, with what stood in it."""
+    notes: disk.Notes = field(default_factory=dict)
+    """What the looks so far have asked the disk, so far as something rests on it that is kept."""
+    known_notes: int = 0
 
     def check(self, documents: Sequence[Document]) -> Snapshot:
         """Lint the open documents. Never raises for what stands in a file of the user's."""
         self.files.refresh(texts(documents))
+        with disk.looking() as notes:
+            many = sum(map(len, self.notes.values())) > MORE_NOTES * self.known_notes
+            if many or not disk.still(self.notes, notes, self.files.stamped):
+                self.kept.clear()
+                self.notes.clear()
+            snapshot = self._check(documents)
+            _ = snapshot.runs_of, snapshot.roles  # while the real paths are known
+        whole = not self.notes
+        for question, answers in notes.items():
+            self.notes.setdefault(question, {}).update(answers)
+        if whole:
+            self.known_notes = sum(map(len, self.notes.values()))
+        return snapshot
+
+    def _check(self, documents: Sequence[Document]) -> Snapshot:
         groups: dict[Path | None, tuple[Settings, list[Path]]] = {}
+        found: dict[Path, Settings] = {}
         troubles: list[str] = []
         for document in documents:
             if not document.linted:
                 continue
-            assert document.path is not None
             try:
-                settings = find_settings(Path(document.path).parent)
+                settings = _settings(document.file.parent, found)
             except (click.UsageError, OSError) as error:
                 troubles.append(_sentence(error))
                 continue
-            groups.setdefault(settings.source, (settings, []))[1].append(Path(document.path))
+            groups.setdefault(settings.source, (settings, []))[1].append(document.file)
         looks = []
         for settings, targets in groups.values():
             try:
@@ -136,9 +170,23 @@ class Project:
     def _lint(self, settings: Settings, targets: list[Path]) -> Look:
         selection = selection_of(settings, "", "", False)
         known = read_baseline_file(None, settings)
+        before, kept = self.kept.get(settings.source, (settings, Kept()))
+        if before != settings:
+            kept = Kept()
+        self.kept[settings.source] = settings, kept
+        kept.begin(self.files)
         job = Job(targets, settings, selection, known=known, root=Path(self.root), touching=True, files=self.files)
-        result = job.lint()
+        result = job.lint(kept=kept)
         return Look(job, result, job.runs)
+
+
+def _settings(folder: Path, found: dict[Path, Settings]) -> Settings:
+    """The settings that count in a folder, looked for once in each folder above. Raises click.UsageError."""
+    if folder not in found:
+        above = folder.parent
+        nearer = above == folder or any(disk.exists(f"{folder}/{name}") for name in SETTINGS_FILES)
+        found[folder] = find_settings(folder) if nearer else _settings(above, found)
+    return found[folder]
 
 
 def _place(diagnostic: Diagnostic) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from pygls.uris import from_fs_path, to_fs_path
@@ -36,12 +37,18 @@ class Document:
     def name(self) -> str:
         return self.path or self.uri
 
-    @property
+    @cached_property
+    def file(self) -> Path:
+        """Its path, where it is a file."""
+        assert self.path is not None
+        return Path(self.path)
+
+    @cached_property
     def linted(self) -> bool:
         """Whether a lint may start from this document: other files are only met as partners."""
         if self.path is None or len(self.text) > UNASKED_BYTES:
             return False
-        path = Path(self.path)
+        path = self.file
         if path.name in SPEC_NAMES or is_launch_file(path) or self.undecodable:
             return True
         return not self.text.strip() or any(marker.decode() in self.text for marker in MARKERS)
@@ -53,10 +60,15 @@ class Documents:
 
     open: dict[str, Document] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
+    _roots: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """By folder, and the folders of the workspace."""
+    _uris: dict[str, str] = field(default_factory=dict)
+    """Of the open documents, by real path; empty where it has to be made anew."""
 
     def put(self, uri: str, text: str, version: int) -> Document:
         """A document that was opened."""
         path = real_path(uri)
+        self._uris = {}
         document = self.open[uri] = Document(uri, text, version, path, path is not None and not _is_utf8(path))
         return document
 
@@ -70,13 +82,19 @@ class Documents:
 
     def close(self, uri: str) -> None:
         self.open.pop(uri, None)
+        self._uris = {}
 
     def uri_of(self, path: str) -> str:
         """As the client calls a file, where it is open; else a URI of our own."""
-        for document in list(self.open.values()):
-            if document.path == path:
-                return document.uri
-        return file_uri(path)
+        uris = self._uris
+        if not uris:  # of two names of one file the one that was opened first
+            documents = reversed(list(self.open.values()))
+            uris = self._uris = {one.path: one.uri for one in documents if one.path is not None}
+        return uris.get(path) or file_uri(path)
+
+    def forget_roots(self) -> None:
+        """Something changed on disk: a folder may have become a repository."""
+        self._roots.clear()
 
     def in_folder(self, root: str) -> list[Document]:
         """The open files whose nearest root is this one."""
@@ -88,7 +106,12 @@ class Documents:
         The repository that it lies in, else the folder of the workspace, else the file's own folder. A home folder or
         the root of the file system is none of these, though it may be under version control.
         """
-        folder = Path(path).parent
+        key = (os.path.dirname(path), *self.folders)  # noqa: PTH120
+        if key not in self._roots:
+            self._roots[key] = self._root(Path(path).parent)
+        return self._roots[key]
+
+    def _root(self, folder: Path) -> str:
         for above in (folder, *folder.parents):
             if (above / ".git").exists() and _is_project(above):
                 return str(above)

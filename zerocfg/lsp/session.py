@@ -13,7 +13,6 @@ from typing import Literal, TypeVar
 from lsprotocol.types import Diagnostic as Shown
 
 from zerocfg.budgets import UNASKED_BYTES
-from zerocfg.linter.engine import real_name
 from zerocfg.lsp.checking import Project, Snapshot
 from zerocfg.lsp.diagnostics import diagnostics
 from zerocfg.lsp.documents import Document, Documents, real_path
@@ -79,6 +78,7 @@ class Session:
 
     def touch_all(self) -> None:
         """Something changed on disk."""
+        self.documents.forget_roots()
         for document in list(self.documents.open.values()):
             if document.path is not None:
                 self._touch(document.path)
@@ -167,8 +167,7 @@ class Session:
 
     def runs(self, snapshot: Snapshot | None, path: str | None) -> list[Run]:
         """The runs that a file takes part in."""
-        found = snapshot.runs if snapshot is not None and path is not None else []
-        return [run for run in found if any(one.path and real_name(one) == path for one in run.files)]
+        return snapshot.runs_of.get(path, []) if snapshot is not None and path is not None else []
 
     def reading(self, document: Document, snapshot: Snapshot | None) -> Reading | None:
         """How a document reads; None for what is no config (a script, a text that is too long)."""

@@ -105,7 +105,7 @@ def rows(look: Look, number: int) -> tuple[float, float]:
 def _style(theme: Theme, narrow: bool) -> Iterator[None]:
     try:
         import matplotlib as mpl
-    except ImportError:
+    except ModuleNotFoundError:
         raise PageError("a report needs matplotlib and jinja2: pip install 'zerocfg[report]'") from None
     # No settings of somebody else, no random identifiers, text as text.
     changed: Any = {

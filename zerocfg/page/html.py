@@ -16,7 +16,7 @@ def html(template: str, generator: str, **data: object) -> str:
     """``generator``: the command that makes the page, for its meta data. Raises PageError where an extra is missing."""
     try:
         import jinja2
-    except ImportError:
+    except ModuleNotFoundError:
         raise PageError("a report needs matplotlib and jinja2: pip install 'zerocfg[report]'") from None
     # Everything that files say is escaped; styles and script are the package's own.
     environment = jinja2.Environment(

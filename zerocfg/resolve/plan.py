@@ -54,7 +54,7 @@ class Problem:
     message: str
     help: str = ""
     place: Where | None = None
-    failure: Failure | None = None
+    failure: Failure | None = field(default=None, compare=False)  # holds values of configs, which need not be hashable
     missing: str = ""
     meant: str = ""
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from zerocfg.budgets import FOLDER_NAMES
 from zerocfg.resume.checkpoint import DeepSpeed
-from zerocfg.resume.files import names_if_readable, names_in, note_damage
-from zerocfg.resume.torch_file import Fact, UnreadableError, facts
+from zerocfg.resume.files import names_if_readable, names_in
+from zerocfg.resume.torch_file import Fact, UnreadableError, facts, note_damage
 from zerocfg.source import disk
 
 LATEST, LATEST_UNIVERSAL = "latest", "latest_universal"
@@ -89,9 +89,10 @@ def _shards(found: DeepSpeed, folder: Path, names: list[str]) -> None:
     sharded = {(int(m[1]), int(m[2])): name for name in names if (m := _SHARDED_MODEL.match(name))}
     plain = {int(m[1]): name for name in names if (m := _MODEL.match(name))}
     found.optimizer_files = len(optimizer)
-    found.experts = any(map(_EXPERT.match, names))
-    for name in [*optimizer.values(), *sharded.values(), *plain.values()]:
+    experts = [name for name in names if _EXPERT.match(name)]
+    for name in [*optimizer.values(), *sharded.values(), *plain.values(), *experts]:
         note_damage(folder / name, found.damaged, f"{folder.name}/{name}")
+    found.experts = bool(experts)
     known = _known(folder, [*plain.values(), *sharded.values()], ("dp_world_size", "mp_world_size"))
     more = _known(folder, [*plain.values(), *sharded.values()], ("ds_version", "global_steps"))
     world = known.get("dp_world_size")

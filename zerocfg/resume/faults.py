@@ -45,7 +45,7 @@ def _weights_faults(weights: Weights) -> list[Finding]:
             )
         )
     for name, reason in weights.damaged.items():
-        error = "SafetensorError: Error while deserializing header"
+        error = CUT_OFF if name.endswith(".bin") else "SafetensorError: Error while deserializing header"
         found.append(_damaged(name, reason, error))
     return found
 

@@ -1,4 +1,4 @@
-"""The files of a checkpoint folder: their names, and whether they can be read at all."""
+"""The names of the files of a checkpoint folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 from zerocfg.budgets import FOLDER_NAMES
 from zerocfg.resume.checkpoint import CheckpointError
-from zerocfg.resume.torch_file import UnreadableError, check
 
 
 def names_in(folder: Path) -> list[str]:
@@ -29,12 +28,3 @@ def names_if_readable(folder: Path) -> list[str]:
         return names_in(folder)
     except CheckpointError:
         return []
-
-
-def note_damage(path: Path, damaged: dict[str, str], name: str | None = None) -> None:
-    try:
-        check(path)
-    except UnreadableError as error:
-        damaged[name or path.name] = str(error)
-    except OSError as error:
-        damaged[name or path.name] = f"cannot be read: {error.strerror or error}"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from zerocfg.budgets import PICKLE_BYTES
 from zerocfg.resume.checkpoint import FULL, SHARDED, Fsdp
-from zerocfg.resume.files import names_if_readable, note_damage
-from zerocfg.resume.torch_file import UnreadableError
+from zerocfg.resume.files import names_if_readable
+from zerocfg.resume.torch_file import UnreadableError, note_damage
 from zerocfg.source import disk
 
 FSDP_MODEL, FSDP_OPTIMIZER = "pytorch_model_fsdp", "optimizer"

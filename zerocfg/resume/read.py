@@ -7,9 +7,9 @@ from pathlib import Path
 
 from zerocfg.resume.checkpoint import Checkpoint, CheckpointError
 from zerocfg.resume.deepspeed_files import LATEST, is_shard, read_deepspeed, tags_in
-from zerocfg.resume.files import names_in, note_damage
+from zerocfg.resume.files import names_in
 from zerocfg.resume.fsdp_files import FSDP_MODEL, read_fsdp
-from zerocfg.resume.torch_file import UnreadableError
+from zerocfg.resume.torch_file import UnreadableError, note_damage
 from zerocfg.resume.weights import read_json, read_weights
 
 STATE = "trainer_state.json"
@@ -59,12 +59,12 @@ def _read(path: Path, names: list[str], tag: str | None = None) -> Checkpoint:
     found.optimizer = (path / "optimizer.pt").is_file() or (path / "optimizer.bin").is_file()
     found.scheduler = (path / "scheduler.pt").is_file()
     found.converter = (path / "zero_to_fp32.py").is_file()
-    for name in ("optimizer.pt", "scheduler.pt"):
-        if name in names:
-            note_damage(path / name, found.damaged)
-    random = [match for name in names if (match := _RANDOM.match(name))]
+    random = [name for name in names if _RANDOM.match(name)]
     if random:
         found.random_ranks = len(random)
+    for name in ("optimizer.pt", "scheduler.pt", *random):
+        if name in names:
+            note_damage(path / name, found.damaged)
     found.deepspeed = read_deepspeed(path, names, tag)
     found.fsdp = read_fsdp(path, names)
     if not (found.deepspeed or found.fsdp or found.trainer or found.weights):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.budgets import HEADER_BYTES, INDEX_BYTES, TENSOR_ELEMENTS
-from zerocfg.resume.torch_file import UnreadableError
+from zerocfg.resume.torch_file import UnreadableError, note_damage
 from zerocfg.source import disk
 
 if TYPE_CHECKING:
@@ -59,7 +59,11 @@ def read_weights(folder: Path) -> Weights | None:
         found.files = [name for name in names if name not in found.missing]
     else:
         other = [name for name in OTHERS if (folder / name).is_file()]
-        return Weights(other) if other else None
+        found = Weights(other)
+        for name in other:
+            if name.endswith(".bin"):
+                note_damage(folder / name, found.damaged)
+        return found if other else None
     for name in found.files:
         try:
             _add(found, folder / name)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,9 +68,15 @@ def walk(
     for inside, name in _below(os.fspath(folder), not_entered):
         # most files of a tree are none of ours: texts are compared before a path is made
         if name.endswith(wanted) or name in MAKEFILES:
-            path = Path(inside, name)
+            path = _path(inside, name)
             if path.suffix in wanted or path.name in MAKEFILES:
                 yield path
+
+
+@lru_cache(maxsize=4096)
+def _path(folder: str, name: str) -> Path:
+    """Made once: an editor walks the same folders after every edit, and a path knows its text and its parts."""
+    return Path(folder, name)
 
 
 def _below(top: str, not_entered: Callable[[OSError], None] | None) -> Iterator[tuple[str, str]]:
@@ -117,6 +125,7 @@ class Files:
         self._overlay = dict(overlay or {})
         self._stamps: dict[str, Stamp] = {}
         self._folders: dict[str, str] = {}
+        self._opened: dict[str, SourceFile] | None = None
 
     def with_texts(self, texts: Mapping[str, str]) -> Files:
         """The same files as they were read, except for some, by real path, that hold these texts now."""
@@ -143,6 +152,29 @@ class Files:
             self._passed_over.pop(key, None)
             self._stamps.pop(key, None)
 
+    @property
+    def stamped(self) -> Collection[str]:
+        """The files, by real path, whose changes on disk `refresh` notices."""
+        return self._stamps.keys() - self._overlay.keys()
+
+    @property
+    def given(self) -> Collection[str]:
+        """The files, by real path, that have a text in the place of what is on disk."""
+        return self._overlay.keys()
+
+    @contextmanager
+    def opened(self) -> Iterator[dict[str, SourceFile]]:
+        """The files that are opened within, by real path."""
+        before, self._opened = self._opened, {}
+        try:
+            yield self._opened
+        finally:
+            self._opened = before
+
+    def holds(self, opened: Mapping[str, SourceFile]) -> bool:
+        """Whether these files are still what they were when they were opened."""
+        return all(self._read.get(key) is file for key, file in opened.items())
+
     def open(self, path: Path, text: str | None = None) -> SourceFile:
         """Read one file; ``text`` replaces what is on disk (stdin). Never raises: problems are in the document."""
         return self._open(path, self.real(path), text)
@@ -153,6 +185,8 @@ class Files:
         if found is None:
             self._stamps[key] = stamp(key)
             found = self._read[key] = _read_or_why(path, self._overlay.get(key, text), data)
+        if self._opened is not None:
+            self._opened[key] = found
         return found
 
     def peek(self, path: Path) -> SourceFile | None:
@@ -198,7 +232,7 @@ class Files:
 
     def real(self, path: Path) -> str:
         """The real path of a file; the folders above it are followed once for all that lies in them."""
-        folder, name = os.path.split(path)
+        folder, name = os.path.split(os.fspath(path))
         if name in ("", ".", ".."):
             return disk.real(path)
         real = self._folders.get(folder)

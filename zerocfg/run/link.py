@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zerocfg.budgets import NEIGHBOURS
 from zerocfg.internal_errors import Containment, contain
-from zerocfg.record import replace
+from zerocfg.record import record, replace
 from zerocfg.run.discover import Files, launch_lines, walk
 from zerocfg.run.linking.follow import Find, Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
+from zerocfg.run.remembered import remembered
 from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source import disk
+
+if TYPE_CHECKING:
+    from zerocfg.source.launch.line import LaunchLine
 
 
 def find_runs(
@@ -28,6 +33,7 @@ def find_runs(
     scripts: bool = False,
     contained: Containment | None = None,
     settle: Callable[[Run], Run] = with_settings,
+    kept: Links | None = None,
 ) -> tuple[list[Run], set[int]]:
     """The runs that the given files and folders take part in, and the ids of the source files asked about.
 
@@ -36,7 +42,8 @@ def find_runs(
     start it. Files to ``skip`` are as if they were not there. ``scripts``: Python files that write out a config or
     the arguments of a Trainer make runs of their own where no line starts them. ``contained`` takes what fails inside
     zerocfg, and the run or file that it is about is left out; without it such an error is raised. ``settle`` gives a
-    run its settings, and whatever they depend on and the files of the run do not say.
+    run its settings, and whatever they depend on and the files of the run do not say. ``kept``: what launch lines and
+    configs by themselves were linked to before.
     """
     asked: dict[int, SourceFile] = {}
     single = False
@@ -61,7 +68,7 @@ def find_runs(
     if single and scripts:
         known = _near(known, asked)
     followed = Paths(files, root or Path.cwd())
-    runs = _runs(followed, known, scripts, contained)
+    runs = _runs(followed, known, scripts, contained, kept or Links())
     if scripts and (any(file.kind == "script" for file in known) or any(run.script is not None for run in runs)):
         from zerocfg.run.linking.standalone_scripts import standalone_runs  # few repositories need it
 
@@ -115,6 +122,7 @@ def _near(known: list[SourceFile], asked: Mapping[int, SourceFile]) -> list[Sour
     ]
 
 
+@remembered
 def _called(file: SourceFile) -> str:
     """What every text holds that names the file; a script is named as a module, too."""
     path = Path(file.name)
@@ -122,12 +130,14 @@ def _called(file: SourceFile) -> str:
 
 
 def _tops(paths: Sequence[Path], root: Path | None) -> list[Path]:
-    tops = []
+    if root is not None:
+        return [root]
+    tops: list[Path] = []
     for path in paths:
         if disk.is_dir(path):
             continue
         folder = disk.resolved(path).parent
-        top = root or next((above for above in (folder, *folder.parents) if disk.exists(above / ".git")), None)
+        top = next((above for above in (folder, *folder.parents) if disk.exists(above / ".git")), None)
         if top is None:
             cwd = Path.cwd()
             top = cwd if folder.is_relative_to(cwd) and cwd != Path.home() else folder
@@ -136,7 +146,9 @@ def _tops(paths: Sequence[Path], root: Path | None) -> list[Path]:
     return tops
 
 
-def _runs(paths: Paths, pool: list[SourceFile], scripts: bool, contained: Containment | None) -> list[Run]:
+def _runs(
+    paths: Paths, pool: list[SourceFile], scripts: bool, contained: Containment | None, links: Links
+) -> list[Run]:
     runs: list[Run] = []
     for file in pool:
         if file.kind == "spec":
@@ -148,14 +160,14 @@ def _runs(paths: Paths, pool: list[SourceFile], scripts: bool, contained: Contai
     for file in pool:
         if file.kind == "launch" or (scripts and file.kind == "script"):
             with contain(contained, "read the launch lines of this file", file.name):
-                runs += _of_launch_lines(paths, file, specified)
+                runs += _of_launch_lines(paths, file, specified, links)
     used = {id(original(file)) for run in runs for file in run.files}
     for kind in ("accelerate", "recipe", "neighbour", "deepspeed", "other"):
         for file in pool:
             if id(file) in used or file.kind != kind:
                 continue
             with contain(contained, "find what reads this file", file.name):
-                run = _alone(paths, file)
+                run = links.linked(paths, file, None)
                 if run is None:
                     continue
                 runs.append(_like_its_siblings(paths, run, runs) if kind == "recipe" else run)
@@ -163,10 +175,8 @@ def _runs(paths: Paths, pool: list[SourceFile], scripts: bool, contained: Contai
     return runs
 
 
-def _of_launch_lines(paths: Paths, file: SourceFile, specified: Sequence[Run]) -> list[Run]:
-    from zerocfg.run.linking.launch_line_runs import from_line
-
-    lines = [run for line in launch_lines(file) if (run := from_line(paths, file, line)) is not None]
+def _of_launch_lines(paths: Paths, file: SourceFile, specified: Sequence[Run], links: Links) -> list[Run]:
+    lines = [run for line in launch_lines(file) if (run := links.linked(paths, file, line)) is not None]
     if specified:
         from zerocfg.run.linking.spec_runs import with_specified_consumer
 
@@ -177,6 +187,53 @@ def _of_launch_lines(paths: Paths, file: SourceFile, specified: Sequence[Run]) -
 
             lines += runs_by_branch(file, line)
     return lines
+
+
+class Links:
+    """What launch lines, and configs by themselves, are linked to. Of `begin` to `begin` a link is used again where the
+    file is the same, and so is every file that was opened to follow it; what the disk was asked otherwise is the matter
+    of whoever keeps this (see `zerocfg.linter.kept`)."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[int, int], _Link] = {}
+        self._now: dict[tuple[int, int], _Link] = {}
+        self._given: frozenset[str] = frozenset()
+
+    def begin(self, files: Files) -> None:
+        """Links are made anew. Where other files than before have a text in their place, none is used again: one of
+        them may have been looked for."""
+        given = frozenset(files.given)
+        self._before, self._now = self._now if given == self._given else {}, {}
+        self._given = given
+
+    def forget(self) -> None:
+        self._before, self._now = {}, {}
+
+    def linked(self, paths: Paths, file: SourceFile, line: LaunchLine | None) -> Run | None:
+        """The run of a launch line, or without one that of the file by itself; None where it makes none."""
+        key = id(file), id(line)
+        link = self._before.get(key)
+        if link is None or link.file is not file or link.line is not line or not paths.files.holds(link.opened):
+            with paths.files.opened() as opened:
+                link = _Link(file, line, _linked(paths, file, line), opened)
+        self._now[key] = link
+        return link.run
+
+
+@record(frozen=True, slots=True)
+class _Link:
+    file: SourceFile
+    line: LaunchLine | None
+    run: Run | None
+    opened: Mapping[str, SourceFile]
+
+
+def _linked(paths: Paths, file: SourceFile, line: LaunchLine | None) -> Run | None:
+    if line is None:
+        return _alone(paths, file)
+    from zerocfg.run.linking.launch_line_runs import from_line
+
+    return from_line(paths, file, line)
 
 
 def _like_its_siblings(paths: Paths, run: Run, known: Sequence[Run]) -> Run:

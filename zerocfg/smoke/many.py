@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from zerocfg.smoke.model.certificate import WORDS, exit_code_of
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import LOCK
 from zerocfg.smoke.smoke import smoke
+from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,10 +72,13 @@ def find(paths: list[Path]) -> list[Path]:
 
 
 def _builds(folder: Path) -> Iterator[Path]:
-    for at, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED)
+    def is_entered(above: str, name: str) -> bool:
+        return not name.startswith(".") and name not in SKIPPED and above not in builds
+
+    builds: set[str] = set()
+    for at, files in disk.tree(folder, is_entered):
         if LOCK in files:
-            folders.clear()
+            builds.add(at)
             yield Path(at)
 
 

@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from zerocfg.source.boundary import is_drawn, lies_inside, why_outside
 
@@ -19,7 +20,7 @@ TYPE_CHECKING = (
     False  # importing `typing` and `pathlib` would take a quarter of the time in which a kept lint is printed
 )
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Container, Mapping
     from pathlib import Path
     from typing import BinaryIO
 
@@ -28,31 +29,52 @@ if TYPE_CHECKING:
 Notes = dict[str, dict[str, str]]
 """Answers by question and path, as text."""
 
-_looking: Notes | None = None
+
+class _Looked(Notes):
+    """The notes of a look, and what lies in the folders that it listed."""
+
+    __slots__ = ("listed",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: dict[str, tuple[list[str], list[str]]] = {}
+
+
+_looking: ContextVar[_Looked | None] = ContextVar("_looking", default=None)
+"""Of the thread that looks: a language server asks from others as well."""
 _UNREACHABLE = (OSError, ValueError)
 """ValueError: a NUL in the name."""
 
 
 @contextmanager
 def looking() -> Iterator[Notes]:
-    """Note what is asked. One at a time: the notes of a process are about its one lint."""
-    global _looking
-    notes: Notes = {}
-    before, _looking = _looking, notes
+    """Note what is asked in this thread."""
+    notes = _Looked()
+    before = _looking.set(notes)
     try:
         yield notes
     finally:
-        _looking = before
+        _looking.reset(before)
 
 
 def repeats(notes: Mapping[str, Mapping[str, str]]) -> bool:
     """Whether every question is answered as it was."""
     with looking() as now:
-        return all(
-            _again(question, path) and now.get(question, {}).get(path) == answer
-            for question, answers in notes.items()
-            for path, answer in answers.items()
-        )
+        return still(notes, now)
+
+
+def still(notes: Mapping[str, Mapping[str, str]], now: Notes, trusted: Container[str] = ()) -> bool:
+    """Whether every question is answered as it was; ``now`` are the notes of `looking`, which begins anew with these
+    answers. What the ``trusted`` files hold is not asked: by another way it is known to be the same."""
+    for question, answers in notes.items():
+        ask, repeated = _asking(question), now.setdefault(question, {})
+        if ask is None:
+            return False
+        known = trusted if question.startswith("content") else ()
+        for path, answer in answers.items():
+            if path not in known and (not _answered(ask, path) or repeated.get(path) != answer):
+                return False
+    return True
 
 
 def is_file(path: Target) -> bool:
@@ -70,31 +92,37 @@ def exists(path: Target) -> bool:
 
 def real(path: Target) -> str:
     """The absolute path without links. Raises ValueError for a NUL in it."""
-    name = os.fspath(path)
-    if _looking is None:
+    name, notes = os.fspath(path), _looking.get()
+    if notes is None:
         return os.path.realpath(name)
-    answers = _looking.setdefault("real", {})
-    found = answers.get(name)
-    if found is None:
+    answers = notes.setdefault("real", {})
+    # The folders above are followed once for all that lies in them; a loop, as there may be thousands of them.
+    below: list[tuple[str, str]] = []
+    while (found := answers.get(name)) is None:
         folder, last = os.path.split(name)
         if last in ("", ".", "..") or not folder or folder == name:
-            found = os.path.realpath(name)
-        else:  # the folders above are followed once for all that lies in them
-            found = os.path.join(real(folder), last)  # noqa: PTH118
-            if os.path.islink(found):  # noqa: PTH114
-                found = os.path.realpath(found)
+            found = answers[name] = os.path.realpath(name)
+            break
+        below.append((name, last))
+        name = folder
+    for name, last in reversed(below):
+        found = os.path.join(found, last)  # noqa: PTH118
+        if os.path.islink(found):  # noqa: PTH114
+            found = os.path.realpath(found)
         answers[name] = found
     return found
 
 
 def resolved(path: Path) -> Path:
     """The same as a path."""
-    return path.resolve() if _looking is None else type(path)(real(path))
+    return path.resolve() if _looking.get() is None else type(path)(real(path))
 
 
 def names(folder: Target) -> tuple[list[str], list[str]]:
     """What lies in a folder, sorted: the names of folders that are no links, and of everything else. Raises OSError."""
-    path = os.fspath(folder)
+    path, notes = os.fspath(folder), _looking.get()
+    if notes is not None and path in notes.listed:
+        return notes.listed[path]
     inner: list[str] = []
     others: list[str] = []
     try:
@@ -106,9 +134,28 @@ def names(folder: Target) -> tuple[list[str], list[str]]:
         raise
     inner.sort()
     others.sort()
-    if _looking is not None:
+    if notes is not None:
+        notes.listed[path] = inner, others
         _note("names", path, digest("\0".join((*inner, "", *others)).encode("utf-8", "surrogateescape")))
     return inner, others
+
+
+def tree(top: Target, entered: Callable[[str, str], bool]) -> Iterator[tuple[str, list[str]]]:
+    """Each folder with the names of its files, before the folders in it, in a fixed order; links are not followed.
+
+    ``entered`` decides by a folder and the name of one in it. What cannot be listed is left out. Unlike `os.walk`,
+    which recurses before Python 3.12, it gets to the end of any depth.
+    """
+    ahead = [os.fspath(top)]
+    while ahead:
+        folder = ahead.pop()
+        try:
+            inner, others = names(folder)
+        except OSError:
+            continue
+        yield folder, others
+        wanted = [name for name in reversed(inner) if entered(folder, name)]
+        ahead += [os.path.join(folder, name) for name in wanted]  # noqa: PTH118
 
 
 def content(path: Target, most: int, head: int) -> tuple[int, bytes]:
@@ -130,7 +177,7 @@ def content(path: Target, most: int, head: int) -> tuple[int, bytes]:
         _note(question, name, _refused(error))
         raise
     size = max(about.st_size, len(data))
-    if _looking is not None:
+    if _looking.get() is not None:
         _note(question, name, f"{size} {digest(data)}")
     return size, data
 
@@ -190,7 +237,8 @@ def _read(file: io.FileIO, most: int) -> bytes:
 
 def _kind(path: str) -> str:
     """What a path leads to; empty where it leads nowhere."""
-    known = _looking.get("kind", {}).get(path) if _looking is not None else None
+    notes = _looking.get()
+    known = notes.get("kind", {}).get(path) if notes is not None else None
     if known is not None:
         return known
     try:
@@ -205,8 +253,9 @@ def _kind(path: str) -> str:
 
 def _note(question: str, path: str, answer: str) -> None:
     """Keep an answer. What the disk has answered in two ways is kept as neither, and never repeats."""
-    if _looking is not None and _looking.setdefault(question, {}).setdefault(path, answer) != answer:
-        _looking[question][path] = ""
+    notes = _looking.get()
+    if notes is not None and notes.setdefault(question, {}).setdefault(path, answer) != answer:
+        notes[question][path] = ""
 
 
 def digest(data: bytes) -> str:
@@ -223,20 +272,25 @@ def _refused(error: OSError) -> str:
     return f"errno {error.errno}"
 
 
-def _again(question: str, path: str) -> bool:
-    """Ask a question anew, for its answer to be noted. False where there is no such question."""
+def _asking(question: str) -> Callable[[str], object] | None:
+    """What asks a question anew, for its answer to be noted. None where there is no such question."""
     words = question.split()
+    if words == ["kind"]:
+        return _kind
+    if words == ["real"]:
+        return real
+    if words == ["names"]:
+        return names
+    if len(words) == 3 and words[0] == "content" and all(word.isdecimal() and len(word) < 20 for word in words[1:]):
+        most, head = int(words[1]), int(words[2])
+        return lambda path: content(path, most, head)
+    return None
+
+
+def _answered(ask: Callable[[str], object], path: str) -> bool:
+    """Ask a question. False where no path can be asked about."""
     try:
-        if words == ["kind"]:
-            _kind(path)
-        elif words == ["real"]:
-            real(path)
-        elif words == ["names"]:
-            names(path)
-        elif len(words) == 3 and words[0] == "content":
-            content(path, int(words[1]), int(words[2]))
-        else:
-            return False
+        ask(path)
     except OSError:
         pass  # an answer, too
     except ValueError:

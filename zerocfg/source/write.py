@@ -109,7 +109,11 @@ def _stage(target: Path, data: bytes, mode: int | None = None) -> Path:
 
     prefix = f".{target.name[:100]}."
     _sweep(target.parent, prefix)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f"{prefix}{_host()}-{os.getpid()}.", suffix=_SUFFIX)
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f"{prefix}{_host()}-{os.getpid()}.", suffix=_SUFFIX)
+    except OSError as error:
+        error.filename = str(target)
+        raise
     try:
         with open(handle, "wb") as file:  # noqa: PTH123
             file.write(data)
@@ -124,8 +128,10 @@ def _stage(target: Path, data: bytes, mode: int | None = None) -> Path:
         else:
             kept = _masked(0o666)
         Path(name).chmod(kept if mode is None else _masked(mode))
-    except BaseException:
+    except BaseException as error:
         Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError):  # of a full disk it names no file
+            error.filename = str(target)
         raise
     return Path(name)
 

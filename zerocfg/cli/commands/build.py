@@ -12,6 +12,7 @@ from zerocfg.cli.screens.build import finished, problems, stopped
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.emit.compile_runs import compile_runs
+from zerocfg.emit.exclusive import BusyError
 from zerocfg.emit.write import RefusedError, check, write
 from zerocfg.run.discover import display_name
 
@@ -57,11 +58,13 @@ def command(
     if only_check and not status:
         raise click.exceptions.Exit(check_outputs(emitted, read.path, out, only, output_format))
     try:
-        check(emitted, force=force)
-    except RefusedError as refused:
+        if only_check:
+            check(emitted, force=force)
+        written = [] if only_check else write(emitted, force=force)
+    except (RefusedError, BusyError) as refused:
         raise InTheWayError(str(refused)) from None
-    if emitted and not only_check:
-        text = finished(emitted, write(emitted), output_format)
+    if written:
+        text = finished(emitted, written, output_format)
         # Of a build with failures JSON tells what failed: it is one document.
         click.echo(text if not status or output_format == "text" else "", nl=False)
     if found.errors is not None:

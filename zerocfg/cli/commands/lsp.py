@@ -23,7 +23,7 @@ def command(stdio: bool) -> None:
     """
     try:
         import pygls.lsp.server  # noqa: F401
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("the language server needs pygls: pip install 'zerocfg[lsp]'") from None
     from zerocfg.lsp.server import serve
 

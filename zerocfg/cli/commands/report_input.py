@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from zerocfg.compare.lock_diff import changes, sources
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.compile_runs import compile_runs
 from zerocfg.emit.files import emit
+from zerocfg.emit.values import InvalidConfigError
 from zerocfg.linter.engine import Result, lint_runs
 from zerocfg.linter.selection import Selection
 from zerocfg.page.report_input import ReportInput
@@ -188,7 +190,8 @@ def _compile(report_input: ReportInput, read: SpecFile, built: BuildResult) -> N
     if not found.emitted:
         # Findings keep it from being built; what it would get is known all the same.
         if built.plan is not None and not built.problems:
-            report_input.lock = _lock(emit(built.plan, out))
+            with suppress(InvalidConfigError):  # the findings name the value that the library refuses
+                report_input.lock = _lock(emit(built.plan, out))
         return
     emitted = found.emitted[0]
     report_input.lock = _lock(emitted)

@@ -12,6 +12,7 @@ from zerocfg.budgets import FILE_BYTES
 from zerocfg.cli.terminal import columns
 from zerocfg.report.table import folded
 from zerocfg.source import disk
+from zerocfg.source.write import write_atomic
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -95,7 +96,7 @@ def _write(target: Path) -> None:
         disk.check_inside(target)
         (target / "editor").mkdir(parents=True, exist_ok=True)
         for name, text in _texts().items():
-            (target / name).write_text(text, encoding="utf-8", newline="\n")
+            write_atomic(target / name, text.encode())
     except OSError as error:
         raise click.UsageError(f"cannot write {error.filename or target}: {error.strerror}") from None
 

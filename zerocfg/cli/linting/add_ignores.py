@@ -84,5 +84,5 @@ def _pattern(file: SourceFile, keys: str, folder: Path) -> str:
 
 
 def _literal(text: str) -> str:
-    """As a pattern that matches nothing else."""
-    return re.sub(r"([*?[])", r"[\1]", text)
+    """As a pattern that matches nothing else, but for ``?`` where a name holds bytes that no text file can."""
+    return re.sub("[\ud800-\udfff]", "?", re.sub(r"([*?[])", r"[\1]", text))

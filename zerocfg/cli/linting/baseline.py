@@ -39,6 +39,7 @@ def write_baseline_file(result: Result, path: Path) -> None:
     from zerocfg.linter.baseline import baseline_text
     from zerocfg.source.write import write_atomic
 
-    write_atomic(path, baseline_text(result, path.resolve().parent).encode("utf-8"))
+    # Of a name that is no UTF-8 the odd bytes become escapes, which JSON has as well.
+    write_atomic(path, baseline_text(result, path.resolve().parent).encode("utf-8", "backslashreplace"))
     count = len(result.diagnostics)
     sys.stdout.write(f"{count} finding{'s' * (count != 1)} written to {path}.\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from zerocfg.cli.settings import Settings
 from zerocfg.internal_errors import Containment, contain
 from zerocfg.linter.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
+from zerocfg.linter.kept import Kept
 from zerocfg.linter.selection import Selection, called, fits, names
 from zerocfg.record import field, record
 from zerocfg.run.discover import Files, display_name
@@ -40,7 +41,8 @@ class Job:
     stdin          texts from standard input, by real path
     consumer       who reads the configs, overriding what the files say
     root           what paths in configs are relative to, if not the current folder
-    touching       only findings that touch a target, not all of the runs that the targets take part in
+    touching       only findings that touch a target, not all of the runs that the targets take part in; files that
+                   could not be checked are not listed then
     notes          whether notes are reported (see `reported`); a lint collects them in any case
     skip_unknown   ignore targets that are no configs
     """
@@ -62,19 +64,24 @@ class Job:
     empty: list[Path] = field(default_factory=list)
     """Target folders in which the last lint found no config."""
 
-    def lint(self, texts: Mapping[str, str] | None = None) -> Result:
-        """Lint the targets. ``texts``: contents by real path that replace those on disk."""
+    def lint(self, texts: Mapping[str, str] | None = None, kept: Kept | None = None) -> Result:
+        """Lint the targets. ``texts``: contents by real path that replace those on disk. ``kept``: what a lint with the
+        same settings has worked out."""
         changed = {**self.stdin, **(texts or {})}
         if self.files is None:
             files = self.files = Files(changed)
         else:
             files = self.files.with_texts(changed)
         contained = Containment()
-        settle = with_versions_and_settings(self.settings.versions)
-        runs, asked = find_runs(self.targets, files, root=self.root, scripts=True, contained=contained, settle=settle)
+        settle = self._settling()
+        if kept is not None:
+            settle = kept.settling(settle)
+        links = kept.links if kept is not None else None
+        runs, asked = find_runs(
+            self.targets, files, root=self.root, scripts=True, contained=contained, settle=settle, kept=links
+        )
         excluded = {id(file) for file in files.all() if self.excluded(file)} if self.settings.exclude else set()
         self.empty = _empty(self.targets, runs)
-        runs = self.read(runs, contained)
         if any(run.spec is not None for run in runs):
             from zerocfg.resolve.facts import with_facts
 
@@ -88,9 +95,11 @@ class Job:
             excluded=excluded,
             contained=contained,
             notes=self.notes,
+            kept=kept,
         )
-        with contained.of("list what was not checked"):
-            result.unread = self.unread(files, runs, result)
+        if not self.touching:  # an editor lists no files
+            with contained.of("list what was not checked"):
+                result.unread = self.unread(files, runs, result)
         result.internal_errors = tuple(contained.met)
         if self.known is None:
             return result
@@ -117,13 +126,22 @@ class Job:
     def read(self, runs: list[Run], contained: Containment | None = None) -> list[Run]:
         """The runs with the consumer from the command line or the settings; the setting ``consumer`` is only a default
         for files that do not say who reads them."""
-        if self.consumer is None and not self.settings.consumers and self.settings.consumer is None:
+        if not self._says_consumer:
             return runs
         found = []
         for run in runs:
             with contain(contained, f"compute the settings of the run `{run.name}`", run.main_file):
                 found.append(self._read(run))
         return found
+
+    def _settling(self) -> Callable[[Run], Run]:
+        """What gives a run its versions, its settings, and its consumer where the files do not say who reads them."""
+        settle = with_versions_and_settings(self.settings.versions)
+        return (lambda run: self._read(settle(run))) if self._says_consumer else settle
+
+    @property
+    def _says_consumer(self) -> bool:
+        return self.consumer is not None or bool(self.settings.consumers) or self.settings.consumer is not None
 
     def _read(self, run: Run) -> Run:
         if self.consumer is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from zerocfg.memory.overhead import GIB
 from zerocfg.resolve.explain.forecast import Forecast
 from zerocfg.resolve.explain.plan_summary import COLUMNS, NAMES, by_column, distinct_plans
 from zerocfg.resolve.search.choice import describe_plan
+from zerocfg.source.write import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +36,7 @@ def draw(found: list[Shown], path: Path) -> None:
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    except ImportError:
+    except ModuleNotFoundError:
         raise PictureError("pictures need matplotlib: pip install 'zerocfg[pictures]'") from None
     rows = [distinct_plans(one.alternatives) for one in drawn]
     heights = [0.32 * len(row) + 1.3 for row in rows]
@@ -46,8 +48,10 @@ def draw(found: list[Shown], path: Path) -> None:
             _memory(memory, one, row)
             _time(time, row)
         metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
+        drawn_bytes = BytesIO()
+        figure.savefig(drawn_bytes, format=path.suffix[1:].lower(), metadata=metadata)
         try:
-            figure.savefig(path, metadata=metadata)
+            write_atomic(path, drawn_bytes.getvalue())
         except OSError as error:
             raise PictureError(f"{path}: cannot be written: {error.strerror}") from None
 

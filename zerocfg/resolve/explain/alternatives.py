@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.resolve.explain.refused_values import require_accepted_values
 from zerocfg.resolve.model.setup import setup_of_run
 from zerocfg.resolve.search.candidates import Candidate
 from zerocfg.resolve.search.choice import (
@@ -50,6 +51,7 @@ def alternatives(built: BuildResult, *, tracing: bool = False) -> list[Alternati
     profile = inputs.profile
     if plan is None or profile is None:
         return []
+    require_accepted_values(built)
     goals = inputs.spec.goals
     prefer: Prefer = goals.prefer if goals else "throughput"
     values = {name: one.value for name, one in plan.settings.items()}

@@ -11,6 +11,7 @@ from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import predict, terms_of
 from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.memory.verdict import UNKNOWN, Ladder, Setting, Verdict, Word, compare, judge, ladder, workloads
+from zerocfg.resolve.explain.refused_values import require_accepted_values
 from zerocfg.resolve.model.activations import Activations, base_of, of_rank
 from zerocfg.resolve.model.fused_loss import fused_by
 from zerocfg.resolve.model.gaps import Gap, gaps_of, touching, untimed, verdict_with
@@ -90,6 +91,7 @@ class Forecast:
 def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = None, changes: bool = True) -> Forecast:
     """The forecast of a run that resolved. Raises ValueError with one line when nothing can be said about it."""
     assert built.plan is not None
+    require_accepted_values(built)
     plan, inputs = built.plan, built.inputs
     profile = inputs.profile
     device = profile.accelerator if profile else None

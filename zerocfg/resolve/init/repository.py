@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,9 +33,8 @@ SEEN = {
 
 def walk(folder: Path, suffix: str) -> Iterator[Path]:
     """Files of a folder by suffix, in a fixed order, without hidden folders and those that discovery skips."""
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS)
-        for name in sorted(names):
+    for root, names in disk.tree(folder, lambda _, name: not name.startswith(".") and name not in SKIPPED_FOLDERS):
+        for name in names:
             if name.endswith(suffix):
                 yield Path(root) / name
 

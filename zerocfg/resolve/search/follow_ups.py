@@ -37,7 +37,9 @@ def leaf_modules(effective: Effective, stage: Any, facts: ModelFacts) -> dict[st
 
     DeepSpeed knows some of them (deepspeed/runtime/zero/leaf_module_config.py).
     """
-    known = {name.rpartition(".")[2] for name in effective.value(LEAVES) or MOE_BLOCKS}
+    named = effective.value(LEAVES)
+    listed = named if isinstance(named, list) and named else MOE_BLOCKS  # what is no list DeepSpeed refuses
+    known = {name.rpartition(".")[2] for name in listed if isinstance(name, str)}
     missing = [name for name in facts.leaf_modules if name not in known]
     exported = effective.environment.get(MOE_NAMES)
     if stage != 3 or not missing or is_named(effective, LEAVES) or (exported is not None and exported.value):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from zerocfg.budgets import DIGITS
 from zerocfg.source.requirements.pip import (
     Requirement,
     are_clauses,
@@ -136,7 +137,7 @@ def _from_poetry(text: str) -> str | None:
     for part in (part.strip() for part in text.split(",")):
         match = re.fullmatch(r"([\^~])\s*(\d+(?:\.\d+)*)", part)
         if match:
-            numbers = [int(number) for number in match[2].split(".")]
+            numbers = [int(number[:DIGITS]) for number in match[2].split(".")]
             kept = 1 if match[1] == "~" and len(numbers) == 1 else 2
             if match[1] == "^":  # up to the first number that is not 0
                 kept = next((at for at, number in enumerate(numbers, 1) if number), len(numbers))
