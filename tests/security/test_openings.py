@@ -29,6 +29,8 @@ OPENINGS = {
     "rulebook/pages.py": OWN,
     "run/widths.py": OWN,
     "cli/exit_code.py": "/dev/null",
+    "__main__.py": "/dev/null, for a stream that is closed, and the streams",
+    "emit/exclusive.py": "locks the folder of a build, after `check_inside`",
     "cli/cache.py": "writes an outcome into the user's cache folder",
     "source/disk.py": "the place itself",
     "source/write.py": "writes; a file beside the target that it has just made, and a link of /proc",

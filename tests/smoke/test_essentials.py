@@ -193,11 +193,11 @@ def test_an_instrument_that_broke_has_a_row_and_no_figures(make_run: MakeRun, tm
     run = read(make_run(3))
     reduced = reduce(run, CPU, 2, tmp_path)
     counted = {"all_gather": {"calls": 2, "bytes": 8, "seconds": 0.1, "largest": 4}}
-    measured = {"memory": {"step 1": {"rss": 5}}, "collectives": counted, "timeline": [[0.0, 1.0, "forward"]]}
+    measured = {"memory": {"step 1": {"rss": 5}}, "collectives": counted, "timeline": [[0.0, 8, "forward"]]}
     report: Any = REPORT | {"rates": [0.1], "step_seconds": [1.0], **measured}
     broken: Any = report | {"instruments": {"memory recorder": "OSError: x", "collective counter": "OSError: y"}}
     whole, part = (figures(reduced, CPU, [one] * 2) for one in (report, broken))
-    assert whole.memory == [measured["memory"]] * 2 and whole.collectives == [counted] * 2
+    assert whole.timeline and whole.memory == [measured["memory"]] * 2 and whole.collectives == [counted] * 2
     assert part.memory == [{}, {}] and part.collectives == [] and part.timeline == []
     checks = run_checks(run, reduced, Outcome([broken] * 2), 1)
     row = next(one for one in checks if one.name == "memory recorder")

@@ -40,10 +40,6 @@ def check(emitted: list[Emitted], *, force: bool = False) -> None:
     _check_folders(emitted)
     for one in emitted:
         folder = one.folder
-        try:
-            disk.check_inside(folder)
-        except OSError as error:
-            raise RefusedError(folder, error.strerror or str(error)) from None
         lock, begun = lockfile.read(folder), _begun(folder)
         for name, data in one.files.items():
             path = folder / name
@@ -72,6 +68,10 @@ def _check_folders(emitted: list[Emitted]) -> None:
                 break
             if parent.exists() or parent.is_symlink():
                 raise RefusedError(parent, "is not a folder")
+        try:
+            disk.check_inside(one.folder)
+        except OSError as error:
+            raise RefusedError(one.folder, error.strerror or str(error)) from None
 
 
 def _is_ours(lock: lockfile.Lock, name: str, data: bytes) -> bool:
