@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from zerocfg.smoke.judge.training import check
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.model import size
 from zerocfg.smoke.smoke import Options, smoke
+from zerocfg.smoke.worker.baseline import Baseline
+from zerocfg.smoke.worker.job import Job
 
 from .conftest import MODEL, MakeRun
 
@@ -111,3 +114,14 @@ def test_the_copy_is_what_the_parts_are_held_against(wrong: dict[str, Any], fail
     found = check([report(**wrong)], 2)
     assert [one.name for one in found if one.ok is False] == ([failing] if failing else [])
     assert {one.name for one in found} >= set(COMPARED)
+
+
+def test_a_copy_is_trained_with_the_rate_of_its_own_width() -> None:
+    """Only where the planned training raised its rate: 0.3 / 64 in place of 0.3 / 3584."""
+    job = Job("reports", "saved", "accelerate", False, "cpu", 3, {"hidden_size": 3584}, {}, 32, None)
+    raised: Any = SimpleNamespace(content={"trial_rate": 0.3 / 3584, "parameters": 9, "sums": {"a": 1}})
+    as_planned: Any = SimpleNamespace(content={"parameters": 9})
+    copy = Baseline.of_copy(job, {"hidden_size": 64}, raised)
+    assert copy.rate == pytest.approx(0.3 / 64) and copy.job.model == {"hidden_size": 64} and copy.parameters is None
+    assert Baseline.of_copy(job, {"hidden_size": 64}, as_planned).rate is None
+    assert Baseline.planned(job, raised) == Baseline(job, 9, {"a": 1}, 0.3 / 3584)
