@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from website.keys import escaped
+from zerocfg.cli.bounded import bounded
 from zerocfg.cli.main import COMMANDS, EXAMPLES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,7 +51,7 @@ def listed() -> str:
 
 def _page(name: str) -> str:
     module: Any = import_module(f"zerocfg.cli.commands.{name.replace('-', '_')}")
-    command: click.Command = module.command
+    command = bounded(module.command)
     context = click.Context(command, info_name=name, help_option_names=["-h", "--help"])
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     lines = [f"# zerocfg {name}", "", *(line for text in paragraphs for line in (escaped(" ".join(text.split())), ""))]
