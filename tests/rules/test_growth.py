@@ -129,7 +129,10 @@ def test_a_long_line_is_not_looked_at_whole_for_each_mark(monkeypatch: pytest.Mo
     source = SimpleNamespace(line=lambda _: "word " * 50_000)
     place = SimpleNamespace
     span = place(
-        file=place(source=source), start=place(line=1, column=100_001), end=place(line=1, column=100_005), label=""
+        file=place(source=source, reread_of=None, kind="script"),
+        start=place(line=1, column=100_001),
+        end=place(line=1, column=100_005),
+        label="",
     )
     found = frames.frame(span, "^", 80)  # type: ignore[arg-type]
     assert found is not None
