@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.conftest import ROOT
+from zerocfg.cli.bounded import bounded
 from zerocfg.cli.commands.smoke import command
 from zerocfg.smoke.model.reduction import Kind
 from zerocfg.smoke.worker.job import MODES
@@ -21,7 +22,7 @@ def table(heading: str, number: int = 0) -> list[list[str]]:
 
 def test_every_option_is_listed() -> None:
     listed = {re.split(r"[ \\]", name)[0] for row in table("Options") for name in row}
-    known = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+    known = {option for parameter in bounded(command).params for option in parameter.opts if option.startswith("--")}
     assert listed == known
 
 
