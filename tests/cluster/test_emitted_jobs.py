@@ -53,6 +53,7 @@ class Built:
 def build(folder: Path, targets: dict[str, Any], examples: Path = ROOT / "examples") -> Built:
     for name in ("two-nodes-cpu", "quickstart", "stages"):
         shutil.copytree(examples / name, folder / name, ignore=shutil.ignore_patterns("runs", "built", "__pycache__"))
+    (folder / ".git").mkdir()  # one repository: a build reads nothing outside of it
     here = folder / "two-nodes-cpu"
     with (here / "zerocfg.yaml").open("a") as spec:
         spec.write(f"    targets: {json.dumps(targets)}\n")
@@ -141,6 +142,7 @@ def test_nodes_without_zerocfg(cluster: SlurmNodes, tmp_path: Path) -> None:
 def test_slurm_takes_the_script(cluster: SlurmNodes, tmp_path: Path, example: str) -> None:
     """`sbatch --test-only`: options are read and judged, nothing is started. This cluster has no cards to ask for."""
     shutil.copytree(ROOT / "examples", tmp_path / "all")
+    (tmp_path / "all" / ".git").mkdir()
     folder, (run,) = tmp_path / "all" / example, EXAMPLES[example]
     spec = (folder / "zerocfg.yaml").read_text()
     if "targets:" not in spec:
