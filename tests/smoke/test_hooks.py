@@ -10,8 +10,9 @@ import multiprocessing
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,9 @@ def script(loop: str, folder: str, place: str | None, port: int, found: Any, ran
     the broken function, the others watch on."""
     atexit._clear()  # what the forked process would do at its end is not the child's
     path = Path(folder)
+    for name in ("accelerate", "deepspeed", "transformers", "transformers.trainer"):
+        importlib.import_module(name)
+    votes.PATIENCE = 3.0
     values: dict[str, Any] = {
         "model": {},
         "arguments": {},
@@ -206,14 +210,13 @@ def _break(place: str, called: list[int]) -> None:
     setattr(owner, last, property(broken) if isinstance(original, property) else broken)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def libraries() -> Iterator[None]:
-    """Imported once, before the forks; each of them patches its own copy."""
-    for name in ("accelerate", "deepspeed", "transformers", "transformers.trainer"):
-        importlib.import_module(name)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(votes, "PATIENCE", 3.0)
-        yield
+@cache
+def clean() -> BaseContext:
+    """Starts processes by a fork of one that has imported the libraries and computed nothing: torch's threads do not
+    come along with a fork."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["accelerate", "deepspeed", "transformers.trainer", __name__])
+    return context
 
 
 def run(loop: str, folder: Path, place: str | None, ranks: int = 1) -> list[tuple[Any, bool, dict[str, Any]]]:
@@ -223,8 +226,8 @@ def run(loop: str, folder: Path, place: str | None, ranks: int = 1) -> list[tupl
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    context = multiprocessing.get_context("fork")
-    found: Any = context.Queue()
+    context: Any = clean()
+    found = context.Queue()
     arguments = (loop, str(folder), place, port, found)
     started = [context.Process(target=script, args=(*arguments, rank, ranks), daemon=True) for rank in range(ranks)]
     for process in started:

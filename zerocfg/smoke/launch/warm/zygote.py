@@ -258,8 +258,10 @@ def become(request: dict[str, Any], below: list[str]) -> None:
         os.dup2(handle, at)
         os.close(handle)
     os.chdir(request["folder"])
+    room = environment_room()
+    # Nothing is opened between these: an audit hook of the user's may read a variable.
     os.environ.clear()
-    show(request["environment"])
+    show(request["environment"], room)
     os.environ.update(request["environment"])
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(write_through=request["unbuffered"])  # type: ignore[union-attr]
@@ -278,12 +280,13 @@ def become(request: dict[str, Any], below: list[str]) -> None:
         importlib.import_module("sitecustomize")  # as Python does at its start
 
 
-def show(environment: dict[str, str]) -> None:
+def show(environment: dict[str, str], room: tuple[int, int]) -> None:
     """Write the environment where /proc/PID/environ shows it, in place of that which the zygote was started with.
 
-    The room is that of a long variable, and nobody reads the old values any more: ``os.environ`` has been cleared.
+    The ``room`` (`environment_room`) is that of a long variable, and nobody reads the old values any more: they have
+    been cleared in ``os.environ``.
     """
-    start, size = environment_room()
+    start, size = room
     ctypes.memmove(start, as_block(environment).ljust(size, b"\0"), size)
 
 
