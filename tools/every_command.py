@@ -2,7 +2,7 @@
 
 CHECKOUTS is a folder of repositories, or a file with a path a line. Each command is started in a copy of the checkout,
 which it may change only where that is its work: a fix changes files that were there, a build and a report write what
-they are told to. Told are internal errors and tracebacks, exit codes that no command has, more than ten seconds of
+they are told to. The table shows internal errors and tracebacks, exit codes that no command has, more than ten seconds of
 CPU, and files that changed although they should not. Rows go to ``--rows`` as they come; a later call goes on there.
 """
 
@@ -26,7 +26,7 @@ from zerocfg.fleet.listing import ListError, below, listed
 from zerocfg.report.formats import FORMATS
 
 SECONDS = 10.0
-"""CPU of a command, above which it is told."""
+"""CPU of a command, above which it is in the table."""
 LIMIT = 300
 """Seconds on the clock after which a command is killed."""
 SIGNS = ("internal error", "Traceback (most recent call last)", "failed inside zerocfg")
@@ -34,7 +34,7 @@ RELEASES = ("deepspeed==0.16.9", "deepspeed==0.19.8")
 RUNS = 20
 """Runs of a checkout that are explained one by one."""
 NEW = "zerocfg-output"
-"""Where commands are told to write, in the copy."""
+"""Where commands write, in the copy."""
 
 Allowed = Callable[[str, bool], bool]
 """Whether a command may change a file, by its path in the copy and whether it was there before."""

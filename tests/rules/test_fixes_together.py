@@ -14,7 +14,8 @@ from tests.fuzz.shell_edits import TRAIN, project
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.linter.engine import Diagnostic, Result
-from zerocfg.linter.fixing import Texts, fix_all
+from zerocfg.linter.fixed_texts import Texts
+from zerocfg.linter.fixing import fix_all
 from zerocfg.linter.selection import Selection
 
 SHARDS = range(4)

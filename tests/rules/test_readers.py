@@ -8,7 +8,7 @@ import pytest
 
 from tests.rules.examples import inside, lint, write
 from zerocfg.linter.engine import lint_runs
-from zerocfg.linter.fixing import edited
+from zerocfg.linter.fixed_texts import edited
 from zerocfg.linter.reader_agreement import possible
 from zerocfg.linter.selection import Selection
 from zerocfg.rulebook.example import Example

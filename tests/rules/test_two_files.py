@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from zerocfg.linter.engine import Result
-from zerocfg.linter.fixing import edited, fix_all
+from zerocfg.linter.fixed_texts import edited
+from zerocfg.linter.fixing import fix_all
 from zerocfg.linter.selection import Selection
 
 from .examples import lint

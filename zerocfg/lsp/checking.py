@@ -14,7 +14,8 @@ from zerocfg.cli.linting.job import Job
 from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import SETTINGS_FILES, Settings, find_settings
 from zerocfg.linter.engine import Diagnostic, Result, real_name
-from zerocfg.linter.fixing import Texts, edited, fix_all
+from zerocfg.linter.fixed_texts import Texts, edited
+from zerocfg.linter.fixing import fix_all
 from zerocfg.linter.kept import Kept
 from zerocfg.lsp.documents import Document, texts
 from zerocfg.run.discover import Files
