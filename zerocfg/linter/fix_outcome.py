@@ -85,18 +85,22 @@ def improving_of(before: Result, after: Result, tried: Sequence[Try]) -> tuple[l
         of_file = readers.of({real_name(found.span.file)}) if found.code in OWN else []  # whichever run it was met in
         signs.append({found.run, *found.met_in, *(after.runs[at].name for at in of_file)})
     bearing: dict[str, list[Try]] = {}
-    for one in tried:
-        for name in one.runs:
-            bearing.setdefault(name, []).append(one)
+    for candidate in tried:
+        for name in candidate.runs:
+            bearing.setdefault(name, []).append(candidate)
     several: set[int] = set()
     for sign in signs:
-        hit = {id(one) for name in sign for one in bearing.get(name, ())}
+        hit = {id(candidate) for name in sign for candidate in bearing.get(name, ())}
         several |= hit if len(hit) > 1 else set()
     spoilt = set[str]().union(*signs)
     improving = [
-        one
-        for one in _holding(before, after, tried)
-        if (group(one.offer.findings[0]) not in groups if one.level == ALONE else spoilt.isdisjoint(one.runs))
+        candidate
+        for candidate in _holding(before, after, tried)
+        if (
+            group(candidate.offer.findings[0]) not in groups
+            if candidate.level == ALONE
+            else spoilt.isdisjoint(candidate.runs)
+        )
     ]
     return improving, several
 
@@ -107,9 +111,9 @@ def _holding(before: Result, after: Result, tried: Sequence[Try]) -> list[Try]:
         return []  # who knows what was not looked at
     known = Identities(before)
     left, were = Identities(after).counted(after.diagnostics), known.counted(before.diagnostics)
-    mended = known.counted(finding for one in tried for finding in one.offer.findings)
+    mended = known.counted(finding for candidate in tried for finding in candidate.offer.findings)
     readers, readers_before = Readers(after), Readers(before)
-    borne_on = Counter(name for one in tried for name in one.runs)
+    borne_on = Counter(name for candidate in tried for name in candidate.runs)
 
     @cache
     def unchanged(at: int) -> bool:
@@ -126,7 +130,7 @@ def _holding(before: Result, after: Result, tried: Sequence[Try]) -> list[Try]:
             )
         )
 
-    return [one for one in tried if any(holds(found, one.runs) for found in one.offer.findings)]
+    return [candidate for candidate in tried if any(holds(found, candidate.runs) for found in candidate.offer.findings)]
 
 
 class Readers:

@@ -54,8 +54,8 @@ def fix_all(
         known, reach = Identities(result), Reach(result)
         most |= known.counted(result.diagnostics)
         done = failed.keys() | {identity for identity, count in held.items() if count >= most[identity]}
-        candidates = offers(_candidates(result, unsafe, wanted, done, known))
-        tries = _next(result, [Try(one, _level(one, apart, known), reach(one)) for one in candidates])
+        offered = offers(_candidates(result, unsafe, wanted, done, known))
+        tries = _next(result, [Try(offer, _level(offer, apart, known), reach(offer)) for offer in offered])
         if not tries and not again:
             return texts, _without_tried(result, done, known), applied
         if not tries:
@@ -63,16 +63,16 @@ def fix_all(
             again = set()
             continue
         attempt = _attempt(result, tries, texts, relint)
-        borne_on = Counter(name for one in tries for name in one.runs)
-        for one in attempt.spoiling:
-            shared = any(borne_on[name] > 1 for name in one.runs) or id(one) in attempt.doubtful
-            if one.level < ALONE and (attempt.uncertain or shared):
-                apart.update(dict.fromkeys(known.of(one.offer), one.level + 1))
+        borne_on = Counter(name for candidate in tries for name in candidate.runs)
+        for candidate in attempt.spoiling:
+            shared = any(borne_on[name] > 1 for name in candidate.runs) or id(candidate) in attempt.doubtful
+            if candidate.level < ALONE and (attempt.uncertain or shared):
+                apart.update(dict.fromkeys(known.of(candidate.offer), candidate.level + 1))
             else:
-                failed.update(dict.fromkeys(known.of(one.offer), one.runs))
+                failed.update(dict.fromkeys(known.of(candidate.offer), candidate.runs))
         if attempt.kept:
-            held += known.counted(finding for one in attempt.kept for finding in one.offer.findings)
-            changed = set[str]().union(*(one.runs for one in attempt.kept))
+            held += known.counted(finding for candidate in attempt.kept for finding in candidate.offer.findings)
+            changed = set[str]().union(*(candidate.runs for candidate in attempt.kept))
             again.update(identity for identity, runs in failed.items() if not runs.isdisjoint(changed))
             texts, result, applied = attempt.texts, attempt.result, applied + len(attempt.kept)
 
@@ -88,21 +88,21 @@ def _next(result: Result, candidates: Sequence[Try]) -> list[Try]:
     chosen: list[Try] = []
     taken, waiting = set[str](), set[str]()
     groups_taken, groups_waiting = set[str](), set[str]()
-    for one in candidates:
-        own = group(one.offer.findings[0])
-        free = waiting.isdisjoint(one.runs) and own not in groups_waiting
-        if one.level == IN_ITS_RUNS:
-            free = free and taken.isdisjoint(one.runs)
-        elif one.level == ALONE:
+    for candidate in candidates:
+        own = group(candidate.offer.findings[0])
+        free = waiting.isdisjoint(candidate.runs) and own not in groups_waiting
+        if candidate.level == IN_ITS_RUNS:
+            free = free and taken.isdisjoint(candidate.runs)
+        elif candidate.level == ALONE:
             free = free and own not in groups_taken
-        goes = together.add(one.offer, chosen=free, any_place=one.level != TOGETHER)
+        goes = together.add(candidate.offer, chosen=free, any_place=candidate.level != TOGETHER)
         if goes:
-            chosen.append(one)
-            taken |= one.runs
+            chosen.append(candidate)
+            taken |= candidate.runs
             groups_taken.add(own)
-        if not goes or one.level != TOGETHER:
-            waiting |= one.runs
-        if one.level == ALONE:
+        if not goes or candidate.level != TOGETHER:
+            waiting |= candidate.runs
+        if candidate.level == ALONE:
             groups_waiting.add(own)
     return chosen
 
@@ -132,14 +132,14 @@ def _attempt(result: Result, tries: Sequence[Try], texts: Texts, relint: Relint)
     while left:
         after = relint({**texts, **change})
         improving, several = improving_of(result, after, left)
-        holding = {id(one) for one in improving}
+        holding = {id(candidate) for candidate in improving}
         doubtful |= several
         if len(holding) == len(left):
             return _Attempt(left, {**texts, **change}, after, spoiling, uncertain, doubtful)
         uncertain = uncertain or len(result.runs) != len(after.runs)
         uncertain = uncertain or any(found.code in OWN for found in new_findings(result, after))
-        spoiling += [one for one in left if id(one) not in holding]
-        left, change = _fitting([one for one in left if id(one) in holding], result, spoiling, tries)
+        spoiling += [candidate for candidate in left if id(candidate) not in holding]
+        left, change = _fitting([candidate for candidate in left if id(candidate) in holding], result, spoiling, tries)
     return _Attempt([], texts, result, spoiling, uncertain, doubtful)
 
 
@@ -147,25 +147,25 @@ def _fitting(
     left: Sequence[Try], result: Result, spoiling: list[Try], order: Sequence[Try] = ()
 ) -> tuple[list[Try], Texts]:
     """Those that can be made together and stand behind none that spoils something in their runs."""
-    gone = {id(one) for one in spoiling}
-    kept = {id(one) for one in left}
+    gone = {id(candidate) for candidate in spoiling}
+    kept = {id(candidate) for candidate in left}
     before: set[str] = set()
     ahead = []
-    for one in order or left:
-        if id(one) in gone:
-            before |= one.runs
-        elif id(one) in kept:
-            if before.isdisjoint(one.runs):
-                ahead.append(one)
+    for candidate in order or left:
+        if id(candidate) in gone:
+            before |= candidate.runs
+        elif id(candidate) in kept:
+            if before.isdisjoint(candidate.runs):
+                ahead.append(candidate)
             else:
-                before |= one.runs
-    fitting, texts = edited_together([one.offer for one in ahead], result.runs)
+                before |= candidate.runs
+    fitting, texts = edited_together([candidate.offer for candidate in ahead], result.runs)
     made = {id(offer) for offer in fitting}
-    unfit = [one for one in ahead if id(one.offer) not in made]
+    unfit = [candidate for candidate in ahead if id(candidate.offer) not in made]
     if not unfit:
         return ahead, texts
     spoiling += unfit
-    return _fitting([one for one in ahead if id(one.offer) in made], result, spoiling, order or left)
+    return _fitting([candidate for candidate in ahead if id(candidate.offer) in made], result, spoiling, order or left)
 
 
 def _candidates(

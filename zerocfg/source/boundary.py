@@ -40,11 +40,11 @@ def reading(targets: Iterable[Target], exactly: Iterable[Target] = (), opened: I
     """
     _repositories.cache_clear()
     _is_home.cache_clear()
-    named = [os.fspath(one) for one in targets] or [os.curdir]
+    named = [os.fspath(path) for path in targets] or [os.curdir]
     variable = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
-    places = [place for one in named for place in _around(one)]
-    places += [place for one in exactly if (place := _named(os.fspath(one))) is not None]
-    places += [place for one in (*opened, *variable) if (place := _real(os.path.expanduser(one))) is not None]  # noqa: PTH111
+    places = [place for path in named for place in _around(path)]
+    places += [place for path in exactly if (place := _named(os.fspath(path))) is not None]
+    places += [place for path in (*opened, *variable) if (place := _real(os.path.expanduser(path))) is not None]  # noqa: PTH111
     token = _places.set(tuple(dict.fromkeys(places)))
     try:
         yield
@@ -117,7 +117,7 @@ def _named(target: str) -> str | None:
     around = [*_repositories(folder), *filter(None, [_here(path)])]
     if not around and os.path.islink(path) and not os.path.isdir(path):  # noqa: PTH112, PTH114
         around = [folder]
-    return real if real is not None and all(_below(real, _real(one) or one) for one in around) else None
+    return real if real is not None and all(_below(real, _real(project) or project) for project in around) else None
 
 
 @lru_cache(256)
@@ -129,7 +129,8 @@ def _repositories(folder: str) -> tuple[str, ...]:
     if not os.path.lexists(os.path.join(folder, ".git")) or _is_home(folder):  # noqa: PTH118
         return around
     real = _real(folder) or folder
-    inside = all(_below(real, _real(one) or one) for one in around)  # else a link of a repository leads to another one
+    # Else a link of a repository leads to another one.
+    inside = all(_below(real, _real(project) or project) for project in around)
     return (folder, *around) if inside else around
 
 
