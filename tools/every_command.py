@@ -3,7 +3,8 @@
 CHECKOUTS is a folder of repositories, or a file with a path a line. Each command is started in a copy of the checkout,
 which it may change only where that is its work: a fix changes files that were there, a build and a report write what
 the command line says. The table shows internal errors and tracebacks, exit codes that no command has, more than ten
-seconds of CPU, and files that changed although they should not. Rows go to ``--rows`` as they come; a later call goes on there.
+seconds of CPU, and files that changed although they should not. Rows go to ``--rows`` as they
+come; a later call goes on there.
 """
 
 from __future__ import annotations
