@@ -18,6 +18,7 @@ import pytest
 from tests.build.plans import make, written
 from tests.cluster import ray_nodes
 from tests.cluster.test_emitted_jobs import TRAINED, Built, build, environment
+from tests.processes import ends
 
 SSH = f"""#!{sys.executable}
 # ssh OPTIONS HOST COMMAND, on this machine: standard input of the command ends when this program does.
@@ -68,15 +69,6 @@ def started(folder: Path, script: str, targets: dict[str, Any], **changes: Any) 
     return written(plan), environment(
         REPORTS=str(reports), SSH_LOG=str(folder / "ssh.log"), MAIN_PROCESS_IP="127.0.0.1"
     )
-
-
-def ends(*pids: int) -> bool:
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
-            return True
-        time.sleep(0.2)
-    return False
 
 
 # -- ssh ---------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.processes import ends
 from tools.slurm_nodes import SlurmNodes, missing, slurm_nodes
 from zerocfg.cluster.job import ClusterError, Engine, Job, State, Task
 from zerocfg.cluster.local import Local
@@ -96,20 +97,6 @@ def begun(engine: Engine, identity: str, folder: Path, within: float = 60) -> li
             return [int(str(one["process"])) for one in waiting if one is not None]
         time.sleep(0.2)
     raise AssertionError(task)
-
-
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def ends(*processes: int, within: float = 30) -> bool:
-    until = time.monotonic() + within
-    while any(map(alive, processes)) and time.monotonic() < until:
-        time.sleep(0.2)
-    return not any(map(alive, processes))
 
 
 def test_every_node_runs_every_task_with_its_files(engine: Engine, folder: Path) -> None:
