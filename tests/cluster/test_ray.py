@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.ray_nodes import missing, ray_nodes
-from tests.cluster.test_jobs import begun, ends, job, play, wait
+from tests.cluster.test_jobs import begun, job, play, wait
 from tests.conftest import ROOT
+from tests.processes import ends
 from zerocfg.cluster.job import ClusterError, State
 from zerocfg.cluster.ray import Ray
 

@@ -7,7 +7,6 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from benchmarks.gpu.checks import Check  # noqa: E402
 from benchmarks.gpu.place import Place  # noqa: E402
 from benchmarks.gpu.record import Record  # noqa: E402
 from benchmarks.gpu.sweeps import Sweep  # noqa: E402
+from tests.processes import ends  # noqa: E402
 
 CARD = {"name": "NVIDIA H200", "memory.total": "143771 MiB", "driver_version": "570.1"}
 STUB = """
@@ -79,22 +79,6 @@ def play(monkeypatch: pytest.MonkeyPatch, out: Path, *words: str, **status: str)
 def statuses(out: Path) -> list[tuple[str, str]]:
     lines = [json.loads(line) for line in (out / "memory.jsonl").read_text().splitlines()]
     return [(line["case"], line["status"]) for line in lines if line["case"] != "machine"]
-
-
-def alive(process: int) -> bool:
-    """Whether a process runs; one that nobody has waited for yet does not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def ends(process: int) -> bool:
-    """Whether a process that was killed is gone within ten seconds: a signal is sent before it is taken."""
-    limit = time.monotonic() + 10
-    while alive(process) and time.monotonic() < limit:
-        time.sleep(0.05)
-    return not alive(process)
 
 
 # -- memory that runs out ----------------------------------------------------------------------------------------------
