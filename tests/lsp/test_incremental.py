@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from lsprotocol.types import Diagnostic as Shown
 from lsprotocol.types import Position
 
 from tests.fuzz.linting import repository
@@ -16,7 +17,7 @@ from zerocfg.linter.engine import _Lint
 from zerocfg.lsp import session as sessions
 from zerocfg.lsp.answers import hover_text
 from zerocfg.lsp.checking import Project, Snapshot
-from zerocfg.lsp.diagnostics import diagnostics
+from zerocfg.lsp.diagnostics import Rendered, diagnostics
 from zerocfg.lsp.documents import Document
 from zerocfg.lsp.session import Session
 from zerocfg.run.model import Run
@@ -49,8 +50,11 @@ def _workspace(folder: Path, runs: int) -> list[Document]:
     return documents
 
 
-def _told(snapshot: Snapshot, documents: list[Document]) -> object:
-    shown = diagnostics(snapshot, {str(one.path) for one in documents}, lambda path: path, "utf-16")
+def _told(
+    snapshot: Snapshot, documents: list[Document], rendered: Rendered | None = None, scheme: str = "file"
+) -> object:
+    open_files = {str(document.path) for document in documents}
+    shown = diagnostics(snapshot, open_files, lambda path: f"{scheme}:{path}", "utf-16", rendered)
     roles = {path: kind for path, (kind, _) in snapshot.roles.items()}
     runs = {path: [_described(run) for run in runs] for path, runs in snapshot.runs_of.items()}
     return shown, snapshot.troubles, roles, runs
@@ -148,6 +152,7 @@ def test_after_any_edits_it_shows_what_a_look_from_nothing_shows(seed: int, tmp_
     files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     documents = {path: _document(path, _text(path), 1) for path in random.sample(files, max(1, len(files) // 2))}
     project = Project(str(tmp_path))
+    rendered: Rendered = {}
     for version in range(2, 22):
         path = random.choice(files)
         way = random.random()
@@ -169,7 +174,29 @@ def test_after_any_edits_it_shows_what_a_look_from_nothing_shows(seed: int, tmp_
         else:
             (path.parent / "requirements.txt").write_text(random.choice(("deepspeed==0.16.9\n", "accelerate<1\n", "")))
         given = list(documents.values())
-        assert _told(project.check(given), given) == _told(Project(str(tmp_path)).check(given), given), version
+        scheme = random.choice(("file", "untitled"))  # a client may call a file otherwise when it is opened again
+        told = _told(project.check(given), given, rendered, scheme)
+        assert told == _told(Project(str(tmp_path)).check(given), given, scheme=scheme), version
+
+
+def test_of_an_edit_only_its_own_findings_are_rendered_again(tmp_path: Path) -> None:
+    documents = _workspace(tmp_path, 3)
+    bad = CONFIG.replace("enabled", "enabeld")
+    for at in (0, 2, 4):
+        documents[at] = _document(documents[at].file, bad % at, 2)
+    project, own = Project(str(tmp_path)), str(documents[2].path)
+    rendered: Rendered = {}
+
+    def shown(uri_of: Callable[[str], str] = str) -> dict[str, list[Shown]]:
+        return diagnostics(project.check(documents), set(), uri_of, "utf-16", rendered)
+
+    before = shown()
+    documents[2] = _document(documents[2].file, "\n" + bad % 9, 3)
+    after = shown()
+    assert set(before) == set(after) == {str(documents[at].path) for at in (0, 2, 4)}
+    for path in before:
+        assert all((first is second) is (path != own) for first, second in zip(before[path], after[path], strict=True))
+    assert {one.range.start.line for one in after[own]} == {one.range.start.line + 1 for one in before[own]}
 
 
 def _text(path: Path) -> str:

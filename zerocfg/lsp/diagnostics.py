@@ -35,21 +35,37 @@ UriOf = Callable[[str], str]
 """How the client calls a file, by real path."""
 
 
+Rendered = dict[tuple[object, ...], Shown]
+"""What was made of a finding, by all that it was made from."""
+
+
 def diagnostics(
-    snapshot: Snapshot, open_files: Collection[str], uri_of: UriOf, encoding: str
+    snapshot: Snapshot,
+    open_files: Collection[str],
+    uri_of: UriOf,
+    encoding: str,
+    rendered: Rendered | None = None,
 ) -> dict[str, list[Shown]]:
     """What to show, by real path.
 
     A finding stands where `zerocfg lint` tells it. In an open file that it also speaks of there is a pointer to it, so
     that whoever types in one file sees what becomes wrong in another.
+
+    ``rendered`` comes from the look before, and holds afterwards what this one used: of hundreds of findings an edit
+    changes a few.
     """
+    before = dict(rendered) if rendered else {}
+    now: Rendered = {} if rendered is None else rendered
+    now.clear()
     found: dict[str, list[Shown]] = {}
     for diagnostic in snapshot.diagnostics:
         file = diagnostic.span.file
         if file.path is None:
             continue
         own = real_name(file)
-        found.setdefault(own, []).append(shown(diagnostic, uri_of, encoding))
+        key = _made_from(diagnostic, uri_of, encoding)
+        now[key] = before.get(key) or shown(diagnostic, uri_of, encoding)
+        found.setdefault(own, []).append(now[key])
         pointed: set[str] = {own}
         for span in diagnostic.related:
             name = real_name(span.file)
@@ -57,6 +73,13 @@ def diagnostics(
                 pointed.add(name)
                 found.setdefault(name, []).append(_pointer(diagnostic, span, uri_of, encoding))
     return found
+
+
+def _made_from(diagnostic: Diagnostic, uri_of: UriOf, encoding: str) -> tuple[object, ...]:
+    """Files are the same as long as nobody edits them."""
+    uris = tuple(uri_of(real_name(span.file)) for span in diagnostic.related)
+    told = diagnostic.code, diagnostic.severity, diagnostic.message, diagnostic.help
+    return encoding, uris, *told, diagnostic.span, diagnostic.related
 
 
 def shown(diagnostic: Diagnostic, uri_of: UriOf, encoding: str) -> Shown:

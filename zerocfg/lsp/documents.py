@@ -38,6 +38,10 @@ class Document:
         return self.path or self.uri
 
     @cached_property
+    def folder(self) -> str:
+        return os.path.dirname(self.path or "")  # noqa: PTH120
+
+    @cached_property
     def file(self) -> Path:
         """Its path, where it is a file."""
         assert self.path is not None
@@ -98,7 +102,7 @@ class Documents:
 
     def in_folder(self, root: str) -> list[Document]:
         """The open files whose nearest root is this one."""
-        return [one for one in self.open.values() if one.path is not None and self.root(one.path) == root]
+        return [one for one in self.open.values() if one.path is not None and self._root_of(one.folder) == root]
 
     def root(self, path: str) -> str:
         """What the paths in a file's configs may be relative to, and below which its partners are looked for.
@@ -106,9 +110,12 @@ class Documents:
         The repository that it lies in, else the folder of the workspace, else the file's own folder. A home folder or
         the root of the file system is none of these, though it may be under version control.
         """
-        key = (os.path.dirname(path), *self.folders)  # noqa: PTH120
+        return self._root_of(os.path.dirname(path))  # noqa: PTH120
+
+    def _root_of(self, folder: str) -> str:
+        key = (folder, *self.folders)
         if key not in self._roots:
-            self._roots[key] = self._root(Path(path).parent)
+            self._roots[key] = self._root(Path(folder))
         return self._roots[key]
 
     def _root(self, folder: Path) -> str:

@@ -14,7 +14,7 @@ from lsprotocol.types import Diagnostic as Shown
 
 from zerocfg.budgets import UNASKED_BYTES
 from zerocfg.lsp.checking import Project, Snapshot
-from zerocfg.lsp.diagnostics import diagnostics
+from zerocfg.lsp.diagnostics import Rendered, diagnostics
 from zerocfg.lsp.documents import Document, Documents, real_path
 from zerocfg.lsp.schedule import Schedule
 from zerocfg.run.discover import SPEC_NAMES, is_launch_file
@@ -52,6 +52,7 @@ class Session:
         self._snapshots: dict[str, Snapshot] = {}
         self._stale: set[str] = set()
         self._shown: dict[str, dict[str, list[Shown]]] = {}
+        self._rendered: dict[str, Rendered] = {}
         self._told: dict[str, int | None] = {}
         self._readable: dict[str, tuple[str | None, object]] = {}
         self._troubles: dict[str, tuple[str, ...]] = {}
@@ -126,7 +127,8 @@ class Session:
             try:
                 snapshot = await self.on_worker(partial(project.check, documents), root)
                 open_files = {one.path for one in documents if one.path is not None}
-                show = partial(diagnostics, snapshot, open_files, self.documents.uri_of, self.encoding)
+                rendered = self._rendered.setdefault(root, {})
+                show = partial(diagnostics, snapshot, open_files, self.documents.uri_of, self.encoding, rendered)
                 shown = await self.on_worker(show, root)
             except RecursionError:
                 self._tell("a file is nested too deeply to be looked at")
@@ -160,7 +162,7 @@ class Session:
         self._shown[root] = {path: found for path, found in after.items() if found}
 
     def _forget(self, root: str) -> None:
-        for store in (self._projects, self._snapshots, self._shown):
+        for store in (self._projects, self._snapshots, self._shown, self._rendered):
             store.pop(root, None)
 
     # -- reading one document -----------------------------------------------------------------------------------
