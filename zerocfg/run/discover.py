@@ -124,7 +124,7 @@ class Files:
         self._passed_over: dict[str, SourceFile] = {}
         self._overlay = dict(overlay or {})
         self._stamps: dict[str, Stamp] = {}
-        self._folders: dict[str, str] = {}
+        self._real: dict[str, str] = {}
         self._opened: dict[str, SourceFile] | None = None
 
     def with_texts(self, texts: Mapping[str, str]) -> Files:
@@ -145,7 +145,7 @@ class Files:
         told = {key for key in (*texts, *self._overlay) if texts.get(key) != self._overlay.get(key)}
         seen = [key for key in self._stamps if key not in texts]
         self._overlay = dict(texts)
-        self._folders.clear()
+        self._real.clear()
         for key in told.union(key for key in seen if self._stamps[key] != stamp(key)):
             self._read.pop(key, None)
             self._others.discard(key)
@@ -231,14 +231,21 @@ class Files:
             self._pass_over(path, self.real(path), Problem("unreadable", message, _NOWHERE, fatal=True))
 
     def real(self, path: Path) -> str:
-        """The real path of a file; the folders above it are followed once for all that lies in them."""
-        folder, name = os.path.split(os.fspath(path))
-        if name in ("", ".", ".."):
-            return disk.real(path)
-        real = self._folders.get(folder)
-        if real is None:
-            real = self._folders[folder] = disk.real(folder)
-        whole = os.path.join(real, name)  # noqa: PTH118
+        """The real path of a file, looked up once; so are the folders above, for all that lies in them."""
+        name = os.fspath(path)
+        known = self._real.get(name)
+        if known is None:
+            known = self._real[name] = self._followed(name)
+        return known
+
+    def _followed(self, name: str) -> str:
+        folder, last = os.path.split(name)
+        if last in ("", ".", ".."):
+            return disk.real(name)
+        above = self._real.get(folder)
+        if above is None:
+            above = self._real[folder] = disk.real(folder)
+        whole = os.path.join(above, last)  # noqa: PTH118
         return disk.real(whole) if os.path.islink(whole) else whole  # noqa: PTH114
 
     def _pass_over(self, path: Path, key: str, problem: Problem) -> None:
