@@ -6,7 +6,6 @@ Deterministic: the same spec, model, hardware and release of zerocfg give the sa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from zerocfg.memory.options import Device
 from zerocfg.memory.overhead import GIB
@@ -22,19 +21,10 @@ DEVICE_ORDER: dict[Device, int] = {"none": 0, "cpu": 1, "nvme": 2}
 ENGINE_ORDER: dict[Engine, int] = {"ddp": 0, "deepspeed": 1, "fsdp": 2}
 
 
-def evaluate(candidates: Candidates, wanted: Iterable[Choice]) -> list[Candidate]:
-    """Predictions of all choices. Of larger and larger micro batches no more than the first that does not fit."""
-    found: list[Candidate] = []
-    too_large: set[Choice] = set()
-    for choice in sorted(wanted, key=lambda one: one.micro_batch or 0):
-        alike = replace(choice, micro_batch=None, accumulation=None)
-        if alike in too_large:
-            continue
-        one = candidates.of(choice)
-        if one.word == "does not fit":
-            too_large.add(alike)
-        found.append(one)
-    return found
+def evaluate(candidates: Candidates, choices: Iterable[Choice]) -> list[Candidate]:
+    """Predict every choice. None is left out because another one does not fit: a larger micro batch can need less memory
+    than a smaller one, since with a single accumulation step FSDP 2 keeps no whole gradients."""
+    return [candidates.of(choice) for choice in choices]
 
 
 def ranked(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
