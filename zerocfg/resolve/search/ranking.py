@@ -17,13 +17,13 @@ from zerocfg.resolve.search.choice import Choice, Prefer
 Ranked = tuple[Candidate, str]
 
 ALIKE = 0.03  # share of the time by which two plans may differ and still count as equally fast
-DEVICE_ORDER: dict[Device, int] = {"none": 0, "cpu": 1, "nvme": 2}
+DEVICE_ORDER: dict[Device, int] = {"none": 0, "cpu": 1, "nvme": 3}  # everything on the host before any drive
 ENGINE_ORDER: dict[Engine, int] = {"ddp": 0, "deepspeed": 1, "fsdp": 2}
 
 
 def evaluate(candidates: Candidates, choices: Iterable[Choice]) -> list[Candidate]:
-    """Predict every choice. None is left out because another one does not fit: a larger micro batch can need less memory
-    than a smaller one, since with a single accumulation step FSDP 2 keeps no whole gradients."""
+    """Predict every choice. None is skipped because another one does not fit: a larger micro batch can need less memory
+    than a smaller one, since FSDP 2 keeps whole gradients only while it accumulates."""
     return [candidates.of(choice) for choice in choices]
 
 
