@@ -131,7 +131,7 @@ def job(draw: random.Random, folder: Path) -> Job:
 
 
 def memory(draw: random.Random, model: dict[str, Any], ranks: int) -> float:
-    """GiB of a device, so that it is open what fits: context, NCCL and a share of the model's states; often not all of its
+    """GiB of a device: context, NCCL and a share of the states of the model; often too little for all of its
     gradients, which is where one accumulation step needs less than several."""
     parameters = from_config(model).parameters
     assert parameters is not None

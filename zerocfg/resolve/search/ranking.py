@@ -134,8 +134,7 @@ def _behind(one: Candidate, best: Candidate, prefer: Prefer | None) -> str:
         return ("" if one.verdict == "unknown" else "fits as well, ") + "with " + _machinery(one, best)
     speed = "cheap" if prefer == "cost" else "fast"
     if own > least * (1 + ALIKE):
-        up_to = "up to " if one.choice.offloads else ""
-        return f"{up_to}{own / least - 1:.0%} {'more expensive' if prefer == 'cost' else 'slower'}"
+        return f"{own / least - 1:.0%} {'more expensive' if prefer == 'cost' else 'slower'}"
     if _chance(one) < _chance(best) and (one.word != "fits" or _simplicity(one) < _simplicity(best)):
         faster = 1 - own / least
         than = f"{faster:.0%} {speed}er" if faster > ALIKE else f"about as {speed}"
