@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from tests.build.conftest import Files, Workplace, job
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.memory.overhead import GIB
+from zerocfg.memory.time.expected import SLOWED, slowed
 from zerocfg.models.hardware import HardwareProfile, Host, Mount
 from zerocfg.resolve.build import BuildResult, build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
-from zerocfg.resolve.search.candidates import SLOWED, Candidate, slowed
+from zerocfg.resolve.search.candidates import Candidate
 from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Prefer
 from zerocfg.resolve.search.ranking import ALIKE, considered, ranked
 from zerocfg.resolve.search.search_space import (

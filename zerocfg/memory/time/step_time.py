@@ -13,7 +13,7 @@ Not modelled: input pipelines, pipeline bubbles, stragglers, throttling, saving 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zerocfg.memory.options import BYTES, Options, TorchOptions, Workload
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ADAM_BYTES = 28  # through the host's memory for each parameter: four fp32 values read, three written
 DEVICE_ADAM_BYTES = 38  # the same, and the gradient converted, the 16-bit parameter written, the gradient cleared
+SLOWER = "slower than tuned code"  # the part of a step
 SWAPPED_BYTES = 12  # master weight and two moments, to NVMe and back
 
 
@@ -82,13 +83,11 @@ class StepTime:
             total = total + part.seconds if part.on_host else total
         return total
 
-    def compared(self, *, offload: bool) -> float:
-        """Seconds that plans of one run are compared by: with offload they are not to win by a doubtful figure.
-
-        No wider for what is less known: that is so of all plans of the run alike.
-        """
-        ordinary = MEASURED["ordinary"]
-        return self.as_tuned * (ordinary.high if offload else ordinary.expected) + self.on_host.expected
+    def scaled(self, scale: Band) -> StepTime:
+        """The same step with another :attr:`scale`."""
+        tuned = [part for part in self.parts if part.name != SLOWER]
+        slower = _slower(tuned, scale)
+        return replace(self, parts=(*tuned, slower) if slower.seconds.high > 0 else tuple(tuned), scale=scale)
 
     @property
     def tokens_per_second(self) -> float:
@@ -208,7 +207,7 @@ def _slower(parts: list[Part], scale: Band) -> Part:
     base = sum(part.seconds.expected for part in parts if not part.on_host)
     beyond = Band(*(max(0.0, one - 1) * base for one in (scale.low, scale.expected, scale.high)))
     return Part(
-        "slower than tuned code",
+        SLOWER,
         beyond if scale.expected > 1 else exactly(0.0),
         "seconds on the device x (time of published steps / time of tuned code - 1)",
         (("seconds on the device", base), ("time of published steps / time of tuned code", scale.expected)),

@@ -9,7 +9,8 @@ from zerocfg.memory.host import loading_terms, node_bytes
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import predict, terms_of
-from zerocfg.memory.time.step_time import StepTime, step_time
+from zerocfg.memory.time.expected import expected_step_time
+from zerocfg.memory.time.step_time import StepTime
 from zerocfg.memory.verdict import UNKNOWN, Ladder, Setting, Verdict, Word, compare, judge, ladder, workloads
 from zerocfg.resolve.explain.refused_values import require_accepted_values
 from zerocfg.resolve.model.activations import Activations, base_of, of_rank
@@ -187,7 +188,7 @@ def _time(facts: ModelFacts, setting: Setting, profile: HardwareProfile | None, 
     if setting.workload is None or profile is None:
         return ""
     try:
-        return step_time(facts, setting.options, setting.workload, profile, kernels=kernels)
+        return expected_step_time(facts, setting.options, setting.workload, profile, kernels=kernels)
     except ValueError as error:
         return str(error)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import Prediction, predict, terms_of
-from zerocfg.memory.time.step_time import StepTime, step_time
+from zerocfg.memory.time.expected import expected_step_time
 from zerocfg.memory.verdict import Verdict, Word, judge
 from zerocfg.resolve.model.fused_loss import can_fuse
 from zerocfg.resolve.model.gaps import Gap, gaps_of, touching, untimed, verdict_with
@@ -24,14 +22,12 @@ from zerocfg.run.model import UNKNOWN, Effective, Setting
 if TYPE_CHECKING:
     from zerocfg.memory.lora import Base
     from zerocfg.memory.terms import Term
+    from zerocfg.memory.time.step_time import StepTime
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
     from zerocfg.resolve.inputs import Inputs
     from zerocfg.resolve.model.activations import Activations
 
-SLOWED = ((512, 2.64), (1024, 1.48), (2048, 1.11), (4096, 1.0))
-"""Tokens of a micro batch, and how many times as long as expected published steps took, those of 4096 tokens being 1:
-medians of Qwen's rows (benchmarks/time). From 4096 to 32768 tokens the rows of 8 A800 show no further gain."""
 FOR_STATES = 0.675  # of a device, where activations are not known: a tenth for its driver, a quarter of the rest
 
 
@@ -76,12 +72,8 @@ class Candidate:
 
     @property
     def seconds_per_token(self) -> float | None:
-        """Of the whole job; what plans are compared by.
-
-        Published runs with offload took 2.6 to 3 times as long as tuned code on the device: of these it is the high
-        end. Micro batches of few tokens took longer as well, see :data:`SLOWED`.
-        """
-        return per_token(self.choice, self.setup, self.time)
+        """Of the whole job, as expected: what plans are compared by and what is shown of them."""
+        return per_token(self.time)
 
 
 class Candidates:
@@ -177,7 +169,7 @@ class Candidates:
     def seconds_per_token(self, choice: Choice) -> float | None:
         """:attr:`Candidate.seconds_per_token`, without its memory: much sooner known."""
         setup, gaps = self._setup(choice)
-        return per_token(choice, setup, self._time(setup, gaps, self.profile(choice)))
+        return per_token(self._time(setup, gaps, self.profile(choice)))
 
     def can_fuse(self, choice: Choice) -> bool:
         """Whether Liger computes the loss in pieces there, where it is told to."""
@@ -189,7 +181,7 @@ class Candidates:
         if setup.workload is None or untimed(gaps):
             return None
         try:
-            return step_time(self.facts, setup.options, setup.workload, profile, kernels=setup.kernels)
+            return expected_step_time(self.facts, setup.options, setup.workload, profile, kernels=setup.kernels)
         except ValueError:
             return None  # the rates of the device are not known: plans are then ranked without
 
@@ -203,23 +195,9 @@ class Candidates:
         return self._terms[alike]
 
 
-def per_token(choice: Choice, setup: Setup, time: StepTime | None) -> float | None:
-    """Seconds of the whole job for one token, as :attr:`Candidate.seconds_per_token` says."""
-    if time is None or setup.workload is None:
-        return None
-    work = setup.workload
-    seconds = time.compared(offload=choice.offloads)
-    return seconds * slowed(work.micro_batch * work.sequence_length) / time.tokens
-
-
-def slowed(tokens: int) -> float:
-    """:data:`SLOWED` between its rows, on a logarithmic scale of tokens."""
-    if tokens <= SLOWED[0][0]:
-        return SLOWED[0][1]
-    for (fewer, slow), (more, fast) in pairwise(SLOWED):
-        if tokens < more:
-            return slow + (fast - slow) * math.log2(tokens / fewer) / math.log2(more / fewer)
-    return SLOWED[-1][1]
+def per_token(time: StepTime | None) -> float | None:
+    """Expected seconds of the whole job for one token; None: the time is not known."""
+    return None if time is None else time.seconds.expected / time.tokens
 
 
 def is_named(effective: Effective, name: str) -> bool:

@@ -143,39 +143,63 @@ def _loses_masters(one: Candidate) -> bool:
 
 
 def _traced(searches: list[Search], rows: list[Ranked], prefer: Prefer) -> tuple[list[Ranked], list[str]]:
-    """The best plans once more, with the activations of the real model class, and notes."""
+    """The best plans once more, with the activations of the real model class, and notes.
+
+    The formula may be too low for every one of them: then the next ones are traced, until a plan fits or none is left.
+    """
     likely = [one for one, _ in rows[:TRACED_PLANS]]
     # The closed formula does not cover autocast, with which DDP computes: only traced it is known to fit.
     likely += [one for one, _ in rows[TRACED_PLANS:] if one.word == "unknown" and not one.short][:TRACED_PLANS]
     again: list[Candidate] = []
-    notes: dict[str, None] = {}
     predictors: dict[Engine | None, Candidates] = {}
     asked: set[Choice] = set()
-    for search in searches:
-        own = [one for one in likely if search_of(searches, one) is search]
-        if not own:
-            continue
-        plain = {one.choice.plain for one in own} - {one.choice for one in own}
-        own += [one for one, _ in rows if one.choice in plain]
-        asked |= {one.choice for one in own}
-        candidates = candidates_of(search.inputs, search.before, resize=True, tracing=True)
-        workloads = dict.fromkeys(one.setup.workload for one in own if one.setup.workload)
-        candidates.activations.prepare(own[0].setup, list(workloads))
-        again += evaluate(candidates, [one.choice for one in own])
-        predictors[search.space.engine] = candidates
-        notes |= dict.fromkeys(candidates.activations.notes)
-    found = {one.choice: one for one in again}
-    usual = [one for one in again if not one.choice.levers]
-    best = rank_engines(usual, prefer) if usual else []
-    if len(usual) < len(again):
-        # Traced, a plan may no longer need what it was given for the formula's figures.
-        gain = [one for one in again if one.choice.plain not in found or gains(one, found[one.choice.plain], prefer)]
-        every = rank_engines([*usual, *(one for one in gain if one.choice.levers)], prefer)
-        best = _explained(predictors, better_with(best, every, prefer) if best else every)
+    while True:
+        for search in searches:
+            again += _traced_plans(
+                search, [one for one in likely if search_of(searches, one) is search], rows, predictors
+            )
+        asked = {one.choice for one in again}
+        best = _best_of_traced(predictors, again, prefer)
+        likely = [one for one, _ in rows if one.choice not in asked and one.word in ("fits", "likely")][:TRACED_PLANS]
+        if not best[0][1] or not likely:
+            break
+    notes = list(dict.fromkeys(note for one in predictors.values() for note in one.activations.notes))
     if best[0][1]:
-        return best, list(notes)
+        return best, notes
     rest = (row for row in rows if row[0].choice not in asked)
-    return [*best, *(row for row in rest if best[0][0].choice.levers or not row[0].choice.levers)], list(notes)
+    return [*best, *(row for row in rest if best[0][0].choice.levers or not row[0].choice.levers)], notes
+
+
+def _traced_plans(
+    search: Search, plans: list[Candidate], rows: list[Ranked], predictors: dict[Engine | None, Candidates]
+) -> list[Candidate]:
+    """Some plans of one engine, and those with levers without them as well, predicted from traced activations."""
+    if not plans:
+        return []
+    plain = {one.choice.plain for one in plans} - {one.choice for one in plans}
+    plans = [*plans, *(one for one, _ in rows if one.choice in plain)]
+    engine = search.space.engine
+    if engine not in predictors:
+        predictors[engine] = candidates_of(search.inputs, search.before, resize=True, tracing=True)
+    workloads = dict.fromkeys(one.setup.workload for one in plans if one.setup.workload)
+    predictors[engine].activations.prepare(plans[0].setup, list(workloads))
+    return evaluate(predictors[engine], [one.choice for one in plans])
+
+
+def _best_of_traced(
+    predictors: Mapping[Engine | None, Candidates], traced: list[Candidate], prefer: Prefer
+) -> list[Ranked]:
+    """Traced plans, the best first. One with levers only where they still gain by the traced figures."""
+    by_choice = {one.choice: one for one in traced}
+    usual = [one for one in traced if not one.choice.levers]
+    best = rank_engines(usual, prefer) if usual else []
+    if len(usual) == len(traced):
+        return best
+    gain = [
+        one for one in traced if one.choice.plain not in by_choice or gains(one, by_choice[one.choice.plain], prefer)
+    ]
+    every = rank_engines([*usual, *(one for one in gain if one.choice.levers)], prefer)
+    return _explained(predictors, better_with(best, every, prefer) if best else every)
 
 
 def candidates_of(inputs: Inputs, before: Effective, *, resize: bool, tracing: bool = False) -> Candidates:

@@ -6,7 +6,6 @@ Deterministic: the same spec, model, hardware and release of zerocfg give the sa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from zerocfg.memory.options import Device
 from zerocfg.memory.overhead import GIB
@@ -18,23 +17,14 @@ from zerocfg.resolve.search.choice import Choice, Prefer
 Ranked = tuple[Candidate, str]
 
 ALIKE = 0.03  # share of the time by which two plans may differ and still count as equally fast
-DEVICE_ORDER: dict[Device, int] = {"none": 0, "cpu": 1, "nvme": 2}
+DEVICE_ORDER: dict[Device, int] = {"none": 0, "cpu": 1, "nvme": 3}  # everything on the host before any drive
 ENGINE_ORDER: dict[Engine, int] = {"ddp": 0, "deepspeed": 1, "fsdp": 2}
 
 
-def evaluate(candidates: Candidates, wanted: Iterable[Choice]) -> list[Candidate]:
-    """Predictions of all choices. Of larger and larger micro batches no more than the first that does not fit."""
-    found: list[Candidate] = []
-    too_large: set[Choice] = set()
-    for choice in sorted(wanted, key=lambda one: one.micro_batch or 0):
-        alike = replace(choice, micro_batch=None, accumulation=None)
-        if alike in too_large:
-            continue
-        one = candidates.of(choice)
-        if one.word == "does not fit":
-            too_large.add(alike)
-        found.append(one)
-    return found
+def evaluate(candidates: Candidates, choices: Iterable[Choice]) -> list[Candidate]:
+    """Predict every choice. None is skipped because another one does not fit: a larger micro batch can need less memory
+    than a smaller one, since FSDP 2 keeps whole gradients only while it accumulates."""
+    return [candidates.of(choice) for choice in choices]
 
 
 def ranked(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
@@ -144,8 +134,7 @@ def _behind(one: Candidate, best: Candidate, prefer: Prefer | None) -> str:
         return ("" if one.verdict == "unknown" else "fits as well, ") + "with " + _machinery(one, best)
     speed = "cheap" if prefer == "cost" else "fast"
     if own > least * (1 + ALIKE):
-        up_to = "up to " if one.choice.offloads else ""
-        return f"{up_to}{own / least - 1:.0%} {'more expensive' if prefer == 'cost' else 'slower'}"
+        return f"{own / least - 1:.0%} {'more expensive' if prefer == 'cost' else 'slower'}"
     if _chance(one) < _chance(best) and (one.word != "fits" or _simplicity(one) < _simplicity(best)):
         faster = 1 - own / least
         than = f"{faster:.0%} {speed}er" if faster > ALIKE else f"about as {speed}"

@@ -10,8 +10,9 @@ from zerocfg.memory.options import BYTES, Options
 from zerocfg.memory.overhead import Band
 from zerocfg.memory.predict import Prediction, predict
 from zerocfg.memory.tensor_parallel import timeline_of_rank
+from zerocfg.memory.time.expected import expected_step_time
 from zerocfg.memory.time.flops import work
-from zerocfg.memory.time.step_time import StepTime, step_time
+from zerocfg.memory.time.step_time import StepTime
 from zerocfg.memory.time.wire import Traffic, WireOptions, traffic
 from zerocfg.models.hardware import Accelerator, HardwareProfile
 from zerocfg.models.model_facts import from_config
@@ -193,7 +194,7 @@ def _time(facts: ModelFacts, setup: Setup, profile: HardwareProfile | None) -> S
     if profile is None or setup.workload is None:
         return None
     try:
-        return step_time(facts, setup.options, setup.workload, profile, kernels=setup.kernels)
+        return expected_step_time(facts, setup.options, setup.workload, profile, kernels=setup.kernels)
     except ValueError:
         return None
 
