@@ -118,6 +118,9 @@ class Host(Section):
     pinned_gb_s: float | None = key(
         None, "Copies between page-locked memory and one device, one direction, measured.", unit="GB/s", gt=0
     )
+    launch_us: float | None = key(
+        None, "What Python and torch take for one kernel in a layer of a model.", unit="microseconds", gt=0
+    )
     nvme: list[Mount] = key([], "File systems on NVMe drives that this user can write to.")
     network: list[Interface] = key([], "Network interfaces of hardware, and bonds of them.")
     infiniband: list[Port] = key([], "Ports of RDMA adapters.")

@@ -80,6 +80,6 @@ PINNED = Band(0.6, 0.8, 0.9)  # share of one direction of the printed link to th
 HOST_LINK_GB_S = 32.0  # both directions, PCIe 3
 HOST_MEMORY_GB_S = Band(80, 200, 400)  # of a node
 HOST_THREADS = Band(1, 1, 8)  # of one rank; accelerate and torchrun set OMP_NUM_THREADS to 1 unless told otherwise
-LAUNCH_US = Band(5, 10, 20)  # of Python and torch for one kernel: assumed
+LAUNCH_US = Band(15, 27, 50)  # of Python and torch for one kernel: fitted on one host (host_cost); the band is assumed
 NVME_READ_GB_S = Band(1.5, 3, 6)  # of a node
 NVME_WRITE_GB_S = Band(0.7, 1.5, 4)

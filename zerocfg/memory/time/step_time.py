@@ -7,6 +7,9 @@ Assumed about overlap: ZeRO-3, FSDP and DDP communicate beside the computation o
 costs time (in the high value half of the computation hides it); ZeRO 1 and 2 do so
 when ``overlap_comm`` is on, ZeRO-0 and the optimizer step never do.
 
+The host is a resource of its own (:mod:`.host_cost`): the device waits where launching its kernels takes longer than
+running them. Under ZeRO-3 only a part of the device's time passes beside the host's.
+
 Not modelled: input pipelines, pipeline bubbles, stragglers, throttling, saving of checkpoints.
 """
 
@@ -16,10 +19,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from zerocfg.memory.options import BYTES, Options, TorchOptions, Workload
+from zerocfg.memory.options import BYTES, Device, Options, TorchOptions, Workload
 from zerocfg.memory.time import rates
 from zerocfg.memory.time.device_rates import GB, TERA, device_rates
 from zerocfg.memory.time.flops import Kernels, Pass, Work, work
+from zerocfg.memory.time.host_cost import HostCost, host_cost
 from zerocfg.memory.time.links import Links, from_host, nvme
 from zerocfg.memory.time.measured_spread import HOST_STEP_NS, MEASURED
 from zerocfg.memory.time.rates import ONCE, Band, exactly, longer, taken_by
@@ -32,19 +36,25 @@ if TYPE_CHECKING:
 
 ADAM_BYTES = 28  # through the host's memory for each parameter: four fp32 values read, three written
 DEVICE_ADAM_BYTES = 38  # the same, and the gradient converted, the 16-bit parameter written, the gradient cleared
+# With ZeRO, which besides looks for overflows, computes norms in fp64 and clips in copies: fitted (host_cost).
+ZERO_ADAM_BYTES = {1: 45, 2: 45, 3: 85}
 SLOWER = "slower than tuned code"  # the part of a step
 SWAPPED_BYTES = 12  # master weight and two moments, to NVMe and back
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Seconds of one optimizer step that go into one thing, the formula, and what was put into it."""
+    """Seconds of one optimizer step that go into one thing, the formula, and what was put into it.
+
+    ``on_host``: an optimizer's work on the host; ``launching``: the device waits for launches, however fast its code is.
+    """
 
     name: str
     seconds: Band
     formula: str
     inputs: tuple[tuple[str, float], ...] = ()
     on_host: bool = False
+    launching: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,7 @@ class StepTime:
 
     @property
     def as_tuned(self) -> float:
-        """Expected seconds of what is not on the host, if the code were tuned."""
+        """Expected seconds of what is not on the host, over the expected scale."""
         return sum(part.seconds.expected for part in self.parts if not part.on_host) / self.scale.expected
 
     @property
@@ -143,14 +153,18 @@ def step_time(
     backward = _compute("backward", done.backward, micro, products, attention, memory)
     recomputed = _compute("recomputation", done.recomputed, micro, products, attention, memory)
     behind = backward.seconds + recomputed.seconds
-    parts = [forward, backward, recomputed, _launches(done, forward.seconds + behind, micro)]
-    links = Links(profile, notes)
-    fetched = from_host(facts, options, links) * micro
-    parts += _communication(sent, options, links, fetched, (forward.seconds, behind), micro)
-    parts += _optimizer(facts, options, profile, memory, micro, notes)
-    offload = any(part.on_host for part in parts)
+    launch = _launch(profile, notes)
+    added = host_cost(facts, options)
+    offload = place_of_optimizer(options) != "none"
     around = Circumstances(kernels, done.tokens, (facts.num_experts or 0) > 1, device.elsewhere, offload)
     scale = MEASURED[around.group]
+    waits = _waits(done, added, launch, (forward.seconds * scale.expected, behind * scale.expected), micro)
+    parts = [forward, backward, recomputed, *waits, _stepping(added, launch)]
+    links = Links(profile, notes)
+    fetched = from_host(facts, options, links) * micro
+    busy = (forward.seconds + waits[0].seconds, behind + waits[1].seconds)
+    parts += _communication(sent, options, links, fetched, busy, micro)
+    parts += _optimizer(facts, options, profile, memory, micro, notes)
     parts.append(_slower(parts, scale))
     notes += [around.why_wide] if around.why_wide else []
     samples = workload.micro_batch * micro * options.world_size
@@ -186,25 +200,58 @@ def _compute(name: str, one: Pass, micro: int, products: Band, attention: Band, 
     )
 
 
-def _launches(done: Work, computation: Band, micro: int) -> Part:
-    """A device that is faster than Python launches its kernels waits for them."""
-    kernels = (done.forward.kernels + done.backward.kernels + done.recomputed.kernels) * micro
-    needed = rates.LAUNCH_US * (kernels * 1e-6)
-    return Part(
-        "waiting for launches",
-        Band(
-            max(0.0, needed.low - computation.expected),
-            max(0.0, needed.expected - computation.expected),
-            max(0.0, needed.high - computation.expected),
+def _launch(profile: HardwareProfile, notes: list[str]) -> Band:
+    """Seconds of one launch."""
+    measured = profile.host.launch_us if profile.host is not None else None
+    if measured is not None:
+        return exactly(measured * 1e-6)
+    notes.append("how long the host takes to launch a kernel is not measured: assumed (zerocfg probe measures it)")
+    return rates.LAUNCH_US * 1e-6
+
+
+def _waits(done: Work, added: HostCost, launch: Band, computation: tuple[Band, Band], micro: int) -> tuple[Part, Part]:
+    """What the host takes longer than the device beside it, forward and behind."""
+    launches = (
+        ("forward", done.forward.kernels + added.forward),
+        (
+            "backward",
+            done.backward.kernels
+            + added.backward
+            + (done.recomputed.kernels and done.recomputed.kernels + added.recomputed),
         ),
-        "what kernels x time of a launch takes longer than the computation",
-        (("kernels", kernels), ("seconds of computation", computation.expected)),
+    )
+    forward, backward = (
+        _wait(name, launch * (count * micro), device, added.hidden, count * micro)
+        for (name, count), device in zip(launches, computation, strict=True)
+    )
+    return forward, backward
+
+
+def _wait(name: str, host: Band, device: Band, hidden: float, launches: float) -> Part:
+    beside = device.expected * hidden
+    return Part(
+        f"waiting for the host, {name}",
+        Band(*(max(0.0, one - beside) for one in (host.low, host.expected, host.high))),
+        "what is left of launches x time of one beside the computation that it overlaps with",
+        (("launches", launches), ("seconds of one", host.expected / launches), ("seconds beside it", beside)),
+        launching=True,
+    )
+
+
+def _stepping(added: HostCost, launch: Band) -> Part:
+    """The engine goes through the tensors one by one; little of it passes beside the device."""
+    return Part(
+        "waiting for the host, optimizer",
+        launch * added.step,
+        "launches x time of one",
+        (("launches", added.step), ("seconds of one", launch.expected)),
+        launching=True,
     )
 
 
 def _slower(parts: list[Part], scale: Band) -> Part:
     """Rates come from tuned code; what published steps of this kind took beyond it."""
-    base = sum(part.seconds.expected for part in parts if not part.on_host)
+    base = sum(part.seconds.expected for part in parts if not part.on_host and not part.launching)
     beyond = Band(*(max(0.0, one - 1) * base for one in (scale.low, scale.expected, scale.high)))
     return Part(
         SLOWER,
@@ -244,6 +291,13 @@ def _communication(
         yield Part(f"communication, {phase}", total, formula, tuple(inputs))
 
 
+def place_of_optimizer(options: Options | TorchOptions) -> Device:
+    """Where the optimizer's states are and its step is computed."""
+    if isinstance(options, Options):
+        return options.offload_optimizer
+    return "cpu" if options.cpu_offload else "none"
+
+
 def _optimizer(
     facts: ModelFacts,
     options: Options | TorchOptions,
@@ -253,19 +307,19 @@ def _optimizer(
     notes: list[str],
 ) -> Iterator[Part]:
     trained = facts.trainable or 0
+    place = place_of_optimizer(options)
     if isinstance(options, Options):
         own = trained / options.world_size if options.stage else float(trained)
-        place = options.offload_optimizer
         copies = micro if options.stage >= 2 else 1
     else:
         sharded = options.kind in ("fsdp1", "fsdp2")
         own = trained / (options.shard_ranks or options.world_size) if sharded else float(trained)
-        place, copies = ("cpu" if options.cpu_offload else "none"), micro
+        copies = micro
     if place == "none":
-        inputs = (("parameters", own), ("bytes of each", DEVICE_ADAM_BYTES), ("memory bandwidth", memory.expected))
-        yield Part(
-            "optimizer", taken_by(own * DEVICE_ADAM_BYTES, memory), "parameters x bytes / memory bandwidth", inputs
-        )
+        stage = options.stage if isinstance(options, Options) else 0
+        width = ZERO_ADAM_BYTES.get(stage, DEVICE_ADAM_BYTES)
+        inputs = (("parameters", own), ("bytes of each", width), ("memory bandwidth", memory.expected))
+        yield Part("optimizer", taken_by(own * width, memory), "parameters x bytes / memory bandwidth", inputs)
         return
     yield from _host_optimizer(own, copies, BYTES[options.precision], options.world_size, profile, notes)
     if place == "nvme":
