@@ -172,7 +172,7 @@ def test_what_offload_costs() -> None:
     assert own is not None and times[0] is not None and times[1] is not None
     three, two = (f"{one.seconds.expected:.1f} s" for one in times if one)
     high = max(one.seconds.high for one in times if one)
-    says(f"{own.seconds.expected:.1f} s become {three} at stage 3 and {two} at stage 2, up to {high:.1f} s at the high end")
+    says(f"{own.seconds.expected:.1f} s become {three} at stage 3 and {two} at stage 2, up to {high:.1f} s at the high")
     for one in times:
         assert one is not None and abs(one.seconds.high / one.seconds.expected - 1.8) < 0.1
 

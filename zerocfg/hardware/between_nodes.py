@@ -67,9 +67,9 @@ def _assumed(profile: HardwareProfile) -> Link:
     name, each = profile.accelerator.name, profile.accelerators_per_node
     if _DESKTOP.fullmatch(name):
         return _link("ethernet", _DESKTOP_NODE / each, f"a node with {_DESKTOP_NODE} Gbit/s, as workstations have")
-    for pattern, gbit_s, kind, source in _CLASSES:
+    for pattern, rate, kind, source in _CLASSES:
         if re.match(pattern, name):
-            return _link(kind, gbit_s, source)
+            return _link(kind, rate, source)
     gbit_s, kind, source = _ELSEWHERE
     return _link(kind, gbit_s, source)
 

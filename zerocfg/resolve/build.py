@@ -87,7 +87,7 @@ def build_run(
     ``network`` names none."""
     assert spec.spec is not None
     entry = spec.spec.runs[run.name]
-    profile, problems = _hardware(hardware, network, entry, spec.folder)
+    profile, problems = _hardware(hardware, entry, spec.folder, network)
     inputs = collect_inputs(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
     plan = None
     if not problems:
@@ -117,7 +117,7 @@ def model_file(entry: RunSpec, folder: Path, files: Files) -> SourceFile | None:
 
 
 def _hardware(
-    override: str | None, network: str | None, entry: RunSpec, folder: Path
+    override: str | None, entry: RunSpec, folder: Path, network: str | None = None
 ) -> tuple[HardwareProfile | None, list[Problem]]:
     """The profile of a run, and problems of the spec's `hardware:`. Raises ValueError for what is given beside it."""
     try:
