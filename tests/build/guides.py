@@ -134,12 +134,9 @@ def chance(one: Alternative) -> str:
 
 
 def tokens(one: Alternative) -> str:
-    """Tokens a second; with offload from the high end of the time as well, because published runs were there."""
-    time = one.candidate.time
-    assert time is not None
-    if one.candidate.choice.offloads:
-        return f"{time.tokens / time.seconds.high:,.0f} to {time.tokens_per_second:,.0f}"
-    return f"{time.tokens_per_second:,.0f}"
+    """Expected tokens a second: what plans are ranked by."""
+    assert one.candidate.time is not None
+    return f"{one.candidate.time.tokens_per_second:,.0f}"
 
 
 def sent(one: Alternative) -> str:

@@ -82,11 +82,16 @@ def test_lints_clean(workplace: Workplace, example: str) -> None:
     assert result.output.startswith("All checks passed")
 
 
+NOT_KNOWN = ("quickstart", "stages", "deepspeed-loop", "accelerate-loop", "two-nodes-cpu", "ddp", "grpo-zero3")
+"""Processors whose memory nobody states, autocast without a trace, and completions of unknown length."""
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_has_a_plan(workplace: Workplace, example: str) -> None:
-    """It fits its hardware, by the closed formula of activations."""
+    """It fits its hardware, by the closed formula of activations, or the exit code says that this is not known."""
     result = workplace.zerocfg("plan", workplace.example(example), "--no-trace")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == (3 if example in NOT_KNOWN else 0), result.output
+    assert ("  verdict    not known" in result.output) == (example in NOT_KNOWN)
     assert "does not fit, " not in result.output
 
 

@@ -311,7 +311,7 @@ class TestForecast:
         def second(_: Any, __: Any, work: Workload, ___: Any, **____: Any) -> StepTime:
             return StepTime((Part("step", exactly(1.0), ""),), work.sequence_length, 1, 1, some, 1, 1.0, some)
 
-        monkeypatch.setattr(forecasts, "step_time", second)
+        monkeypatch.setattr(forecasts, "expected_step_time", second)
         device = load_hardware("8xA100-80GB").accelerator.model_copy(update={"usable_gib": 1.0})
         ladder = forecast(built(hardware={"accelerator": device}), tracing=False).ladder
         assert ladder is not None

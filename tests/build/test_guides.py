@@ -13,7 +13,7 @@ from tests.build.conftest import Workplace
 from tests.build.guides import MODELS, PAGE, PICTURES, between_nodes, chance, job, page, peak, row, tokens
 from tests.conftest import ROOT
 from zerocfg.memory.overhead import GIB
-from zerocfg.resolve.search.candidates import SLOWED
+from zerocfg.memory.time.expected import SLOWED
 from zerocfg.resolve.search.choice import LIVE, MICRO, REUSE, STAGE
 from zerocfg.resolve.search.ranking import ALIKE
 
@@ -61,7 +61,7 @@ def test_seven_billion_parameters() -> None:
     assert single.excluded == "13% slower" and single.candidate.word == "fits"
     says(f"stage 1 needs {peak(one)} GiB for them ({chance(one)}), stage 2 {peak(two)} ({chance(two)})")
     says(f"Stage 1 fits with one ({peak(single)} GiB)")
-    says(f"equally fast, {tokens(one)}, {tokens(two)} and {tokens(three)} tokens/s", 'still be "13% slower"')
+    says(f"equally fast, {tokens(one)}, {tokens(two)} and {tokens(three)} tokens/s")
     sizes = [one.candidate.time.traffic.sent / GIB for one in (single, two, three) if one.candidate.time]
     says(f"Stage 1 sends {sizes[0]:.0f} GiB a step, stage 2 {sizes[1]:.0f}, stage 3 {sizes[2]:.0f}")
     says(f"at least {least('7B', BIG, 'ZeRO-0'):.0f} GiB in DeepSpeed's stage 0")
@@ -74,7 +74,7 @@ def test_seven_billion_parameters_with_40_gb() -> None:
     assert recomputed.candidate.choice.micro_batch == 2 and recomputed.candidate.word == "likely" and not kept.excluded
     says(f"({peak(row('7B', SMALL, 'ZeRO-2'))} GiB of 39.4)", f"({peak(recomputed)} GiB, {chance(recomputed)})")
     says(f"({tokens(recomputed)} against {tokens(kept)} tokens/s)", f"recomputation fits ({peak(first)} GiB)")
-    says(f"is {first.excluded} in the ranking", f"is chosen, which fits with {chance(kept)} only ({peak(kept)} GiB)")
+    says(f"is {first.excluded}. Stage 3", f"is chosen, which fits with {chance(kept)} only ({peak(kept)} GiB)")
 
 
 def test_the_table_of_batches_contradicts_itself() -> None:
@@ -118,7 +118,7 @@ def test_thirteen_billion_parameters() -> None:
     assert two.candidate.word == "fits" and best("13B", BIG)[STAGE] == 3
     says(f"fits** ({peak(two)} GiB)", f"{tokens(three)} against {tokens(two)} tokens/s")
     assert two.candidate.choice.micro_batch == 4 and three.candidate.choice.micro_batch == 1
-    says(f"In the ranking ZeRO-2 is {two.excluded}")
+    says(f"ZeRO-2 is {two.excluded}, although recomputation lets it take four samples and ZeRO-3 takes one")
     first = row("13B", SMALL, "ZeRO-3, recomputed")
     chosen, settings = best("13B", SMALL), first.candidate.choice.settings()
     assert chosen == {**settings, LIVE: 30_000_000, REUSE: 30_000_000}, "the same, with a lever that costs little"
@@ -142,7 +142,7 @@ def test_thirty_billion_parameters() -> None:
     says(f"With fewer live parameters it is {chance(chosen)} ({peak(chosen)} GiB)")
     says(f"({peak(one)} GiB with one sample, {chance(one)}; with two {peak(two)}, {chance(two)})")
     offloaded = row("30B", BIG, OFFLOADED)
-    assert offloaded.candidate.word == "fits" and offloaded.excluded == "up to 85% slower"
+    assert offloaded.candidate.word == "fits" and offloaded.excluded == "85% slower"
     says(f"on the host it fits ({peak(offloaded)} GiB) and is {offloaded.excluded}")
 
 
@@ -156,12 +156,10 @@ def test_seventy_billion_parameters() -> None:
     )
     assert all(one.candidate.choice.checkpointing for one in job("70B", BIG)[1] if one.candidate.word == "fits")
     many = job("70B", "4x8xA100-80GB")[1][0]
-    slow, fast = (float(text.replace(",", "")) for text in tokens(plan).split(" to "))
+    slow = float(tokens(plan).replace(",", ""))
     each = float(tokens(many).replace(",", "")) / 32
-    says(
-        f"{tokens(plan)} tokens/s, {slow / 8:.0f} to {fast / 8:.0f} a card", f"reach {tokens(many)}, {each:.0f} a card"
-    )
-    assert not many.candidate.choice.offloads and fast * 4 < each * 32 and each > fast / 8
+    says(f"{tokens(plan)} tokens/s, {slow / 8:.0f} a card", f"reach {tokens(many)}, {each:.0f} a card")
+    assert not many.candidate.choice.offloads and slow * 8 < each * 32
     says(f"needs at least {least('70B', BIG, 'ZeRO-3, recomputed'):.1f} GiB a card on one node")
     assert word("70B", "2x8xA100-80GB", "ZeRO-3, recomputed") == "unlikely"
     both = [peak(row("70B", "2x8xA100-80GB", f"ZeRO-3, {batch}, recomputed")) for batch in ("2 x 4", "1 x 8")]
@@ -172,11 +170,11 @@ def test_what_offload_costs() -> None:
     own = job("7B", BIG)[1][0].candidate.time
     times = [row("7B", BIG, f"ZeRO-{stage}, optimizer on cpu").candidate.time for stage in (3, 2)]
     assert own is not None and times[0] is not None and times[1] is not None
-    (expected,) = {f"{one.seconds.expected:.1f} s" for one in times if one}
+    three, two = (f"{one.seconds.expected:.1f} s" for one in times if one)
     high = max(one.seconds.high for one in times if one)
-    says(f"{own.seconds.expected:.1f} s become {expected} as expected, up to {high:.1f} s at the high end")
+    says(f"{own.seconds.expected:.1f} s become {three} at stage 3 and {two} at stage 2, up to {high:.1f} s at the high")
     for one in times:
-        assert one is not None and abs(one.seconds.high / one.seconds.expected - 2.5) < 0.1
+        assert one is not None and abs(one.seconds.high / one.seconds.expected - 1.8) < 0.1
 
 
 def test_slow_networks() -> None:

@@ -40,7 +40,7 @@ def figures(text: str) -> list[float]:
             wanted(
                 deepspeed={**AUTO, ZERO: {"stage": 1, "offload_optimizer": {"device": "none"}}}, hardware="4xA100-40GB"
             ),
-            "offload, with ZeRO-2, optimizer on cpu, 2 x 8, recomputed",
+            "offload, with ZeRO-2, optimizer on cpu, 4 x 4, recomputed",
         ),
         (wanted(deepspeed={**AUTO, ZERO: {"stage": 0}}, hardware="8xA100-80GB"), "another ZeRO stage, with ZeRO-2"),
         (

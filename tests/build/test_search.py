@@ -326,7 +326,7 @@ def test_a_small_host_excludes_offload(workplace: Workplace) -> None:
         if ram == 512:
             result = workplace.build(workplace.write(files))
             assert result.exit_code == 1 and "no plan fits" in result.output
-            assert "What would fit: 32 cards (4x8xA100-SXM-80GB), with ZeRO-3, 2 x 2, recomputed: " in result.output
+            assert "What would fit: 32 cards (4x8xA100-SXM-80GB), with ZeRO-3, 4 x 1, recomputed: " in result.output
             words[ram] = result.output
         else:
             built = found(workplace, files)

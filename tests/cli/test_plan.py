@@ -83,7 +83,7 @@ def test_json_holds_every_term_with_its_source(zerocfg: Cli, tmp_path: Path) -> 
 def test_an_unknown_length_leaves_activations_out_and_says_so(zerocfg: Cli, tmp_path: Path) -> None:
     job(tmp_path)
     found = zerocfg("plan", ".", "--no-trace")
-    assert found.code == 0
+    assert found.code == 3
     assert "sequence_length" in found.out and "at least" in found.out and "not known without activations" in found.out
 
 
@@ -177,7 +177,7 @@ def test_less_may_be_asked_for_and_what_is_not_known_is_not_enough(zerocfg: Cli,
     (tmp_path / "unknown").mkdir()
     job(tmp_path / "unknown")
     code, run = judged(zerocfg, tmp_path / "unknown")
-    assert (code, run["verdict"], run["chance"]) == (0, "unknown", None)
+    assert (code, run["verdict"], run["chance"]) == (3, "unknown", None)
     assert judged(zerocfg, tmp_path / "unknown", "--fail-below", "1")[0] == 1
 
 

@@ -111,10 +111,19 @@ def test_a_config_of_ones_own(zerocfg: Cli, tmp_path: Path) -> None:
     assert folder.out.splitlines()[1:] == file.out.splitlines()[1:]
 
 
-def test_of_several_nodes_the_network_is_said_to_be_left_out(zerocfg: Cli) -> None:
+def test_of_several_nodes_the_network_is_assumed_and_said(zerocfg: Cli) -> None:
     data = json.loads(zerocfg("plan", "1B", "--hardware", "2x2xH100", "--output-format", "json").out)
     assert data["assumed"]["hardware"] == "2 nodes of 2 x H100-SXM-80GB with 79.1 GiB, nvlink of 900 GB/s"
-    assert "the link between nodes is not known: its share of the communication is left out" in data["notes"]
+    assumed = data["assumed"]["network"]
+    assert assumed.startswith("ethernet of 100 Gbit/s for each device, assumed (Google Cloud A3 High")
+    assert assumed.endswith("; --network states another")
+    words = ("plan", "1B", "--hardware", "2x2xH100", "--output-format", "json")
+    stated, slow = (json.loads(zerocfg(*words, "--network", network).out) for network in ("4x200 infiniband", "1"))
+    assert stated["assumed"]["network"] == "infiniband of 400 Gbit/s for each device"
+    seconds = [found["plans"][0]["step_seconds"] for found in (stated, data, slow)]
+    assert seconds == sorted(seconds) and seconds[2] > 10 * seconds[0]
+    wrong = zerocfg(*words, "--network", "fast")
+    assert wrong.code == 2 and "--network fast: write adapters of a node" in wrong.err
 
 
 def test_what_is_not_modelled_is_named_and_nothing_fits(zerocfg: Cli, tmp_path: Path) -> None:
@@ -123,7 +132,7 @@ def test_what_is_not_modelled_is_named_and_nothing_fits(zerocfg: Cli, tmp_path: 
     (tmp_path / "config.json").write_text(json.dumps(config))
     words = ("plan", "config.json", "--hardware", "8xA100")
     found = zerocfg(*words)
-    assert found.code == 0 and "\n  not modelled: `vision_config: {1 keys}`" in found.out
+    assert found.code == 3 and "\n  not modelled: `vision_config: {1 keys}`" in found.out
     data = json.loads(zerocfg(*words, "--output-format", "json").out)
     assert [list(gap["keys"]) for gap in data["not_modelled"]] == [["vision_config"]]
     assert {plan["verdict"] for plan in data["plans"]} <= {"unknown", "unlikely", "does not fit"}

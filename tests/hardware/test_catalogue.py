@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from zerocfg.hardware.catalogue import _ALIASES, CATALOGUE, find_accelerator, parse_hardware
-from zerocfg.hardware.profile import load_hardware, write_text
+from zerocfg.hardware.profile import load_hardware, read_profile, write_text
 from zerocfg.models.hardware import Host, Link, Mount
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_a_profile_survives_the_disk(tmp_path: Path) -> None:
     profile = parse_hardware("2x8xH100")
     path = tmp_path / "hw.json"
     path.write_text(write_text(profile))
-    assert load_hardware(str(path)) == profile
+    assert read_profile(path) == profile
 
 
 def test_measured_rates_survive_the_disk(tmp_path: Path) -> None:

@@ -30,10 +30,10 @@ def read_or_exit(spec: Path) -> SpecFile:
     return read
 
 
-def resolved(read: SpecFile, only: str | None, hardware: str | None) -> list[BuildResult]:
-    """The runs, resolved; shows which one is at work. Unknown runs and hardware on the command line are wrong use."""
+def resolved(read: SpecFile, only: str | None, hardware: str | None, network: str | None = None) -> list[BuildResult]:
+    """The runs, resolved; shows which one is at work. Unknown runs, hardware and networks are wrong use."""
     try:
         with Working() as working:
-            return build_plans(read, only, hardware, working, find_settings(read.folder).versions)
+            return build_plans(read, only, hardware, working, find_settings(read.folder).versions, network)
     except ValueError as error:
         raise click.UsageError(str(error)) from None

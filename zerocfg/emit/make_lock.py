@@ -68,7 +68,7 @@ def hardware_facts(name: str, profile: HardwareProfile | None) -> dict[str, obje
     """
     if profile is None:
         return {"name": name}
-    device, host = profile.accelerator, profile.host
+    device, host, between = profile.accelerator, profile.host, profile.link_between_nodes
     facts: dict[str, object] = {
         "name": name,
         "nodes": profile.nodes,
@@ -81,7 +81,7 @@ def hardware_facts(name: str, profile: HardwareProfile | None) -> dict[str, obje
         "bf16": device.bf16,
         "fp8": device.fp8,
         "link_within_node": profile.link_within_node.kind if profile.link_within_node else None,
-        "link_between_nodes": profile.link_between_nodes.kind if profile.link_between_nodes else None,
+        "link_between_nodes": between.kind if between is not None and not between.assumed else None,
     }
     if host is not None:
         facts["host_memory_gib"] = None if host.planning_gib is None else round(host.planning_gib, 1)

@@ -7,19 +7,21 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from zerocfg.budgets import FILE_BYTES
+from zerocfg.hardware.between_nodes import with_network
 from zerocfg.hardware.catalogue import parse_hardware
 from zerocfg.models.hardware import HardwareProfile
 from zerocfg.source import disk
 
 
-def load_hardware(text: str) -> HardwareProfile:
-    """A profile from a path to a JSON file or from a name such as ``8xA100-80GB``.
+def load_hardware(text: str, network: str | None = None) -> HardwareProfile:
+    """A profile from a path to a JSON file or from a name such as ``8xA100-80GB``, with a network between its nodes
+    (:mod:`zerocfg.hardware.between_nodes`).
 
     Raises ValueError with one line: no such file, not JSON, a wrong key, an unknown accelerator.
     """
     if text.lower().endswith(".json"):
-        return read_profile(Path(text))
-    return parse_hardware(text)
+        return with_network(read_profile(Path(text)), network)
+    return with_network(parse_hardware(text), network)
 
 
 def read_profile(path: Path) -> HardwareProfile:

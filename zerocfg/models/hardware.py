@@ -64,6 +64,7 @@ class Link(Section):
         None, "Bus bandwidth of a large all-reduce, measured (nccl-tests: busbw).", unit="GB/s", gt=0
     )
     latency_us: float | None = key(None, "Time of the smallest collective, measured.", unit="microseconds", ge=0)
+    assumed: str | None = key(None, "Why these figures are assumed, where nobody stated them; null: they are known.")
 
 
 class Mount(Section):

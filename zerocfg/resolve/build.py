@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.hardware.between_nodes import with_network
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.resolve.collect_inputs import collect_inputs
 from zerocfg.resolve.inputs import Inputs
@@ -61,10 +62,12 @@ def build_plans(
     hardware: str | None = None,
     progress: Callable[[str], None] | None = None,
     versions: Mapping[str, str] | None = None,
+    network: str | None = None,
 ) -> list[BuildResult]:
     """Resolve the runs of a valid spec, all or those that ``only`` names, for the releases that their project admits.
     Raises ValueError with one line where the command line names a run or hardware that there is not; ``progress`` is
-    called with each run before work on it begins. ``versions``: the releases that zerocfg's settings state."""
+    called with each run before work on it begins. ``versions``: the releases that zerocfg's settings state;
+    ``network``: that between nodes, as ``--network`` takes it."""
     assert spec.spec is not None
     wanted = set(spec.selected(only))
     files = Files()
@@ -73,16 +76,18 @@ def build_plans(
     for run in with_versions(runs, versions or {}):
         if progress is not None:
             progress(f"{run.name}: {_activity(spec.spec.runs[run.name])}")
-        built.append(build_run(spec, run, files, hardware))
+        built.append(build_run(spec, run, files, hardware, network))
     return built
 
 
-def build_run(spec: SpecFile, run: Run, files: Files, hardware: str | None = None) -> BuildResult:
-    """Resolve one run of a valid spec, with the releases that it states. Raises ValueError where ``hardware`` names
-    none."""
+def build_run(
+    spec: SpecFile, run: Run, files: Files, hardware: str | None = None, network: str | None = None
+) -> BuildResult:
+    """Resolve one run of a valid spec, with the releases that it states. Raises ValueError where ``hardware`` or
+    ``network`` names none."""
     assert spec.spec is not None
     entry = spec.spec.runs[run.name]
-    profile, problems = _hardware(hardware, entry, spec.folder)
+    profile, problems = _hardware(hardware, entry, spec.folder, network)
     inputs = collect_inputs(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
     plan = None
     if not problems:
@@ -111,8 +116,10 @@ def model_file(entry: RunSpec, folder: Path, files: Files) -> SourceFile | None:
     return None if path is None else files.open(path)
 
 
-def _hardware(override: str | None, entry: RunSpec, folder: Path) -> tuple[HardwareProfile | None, list[Problem]]:
-    """The profile of a run, and problems of the spec's `hardware:`. Raises ValueError for the override."""
+def _hardware(
+    override: str | None, entry: RunSpec, folder: Path, network: str | None = None
+) -> tuple[HardwareProfile | None, list[Problem]]:
+    """The profile of a run, and problems of the spec's `hardware:`. Raises ValueError for what is given beside it."""
     try:
         profile = _profile(override, entry, folder)
     except ValueError as error:
@@ -121,6 +128,8 @@ def _hardware(override: str | None, entry: RunSpec, folder: Path) -> tuple[Hardw
         message = str(error).replace(str(folder / (entry.hardware or "")), entry.hardware or "")
         help = "Name one of the catalogue (`8xA100-80GB`), or a profile that `zerocfg probe -o` wrote."
         return None, [Problem("hardware", message, help)]
+    if profile is not None and network is not None:
+        profile = with_network(profile, network)
     if profile is not None and entry.hosts and len(entry.hosts) != profile.nodes:
         message = f"{len(entry.hosts)} names for the {profile.nodes} nodes of {profile.name}"
         return profile, [Problem("hosts", message, "Name each node once, or leave `hosts` out.")]

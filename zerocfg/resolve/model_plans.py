@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.catalog.suggest import closest
+from zerocfg.hardware.between_nodes import with_network
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.models.known import known_config, known_names, llama_of
 from zerocfg.resolve.build import THIS, BuildResult, build_plans
@@ -96,12 +97,14 @@ def not_a_model(text: str) -> str:
     return f"{meant}`hf download {text} {CONFIG}` puts a model into the hub's cache, and a size (7B) stands for any"
 
 
-def plans_of(model: Model, hardware: str, *, lora: bool, tokens: int | None, samples: int | None) -> ModelPlans:
+def plans_of(
+    model: Model, hardware: str, *, lora: bool, tokens: int | None, samples: int | None, network: str | None = None
+) -> ModelPlans:
     """All plans for the model on the hardware, the best first.
 
     Raises ValueError with one line where the hardware is not known, or nothing can be predicted.
     """
-    profile = _profile(hardware)
+    profile = _profile(hardware, network)
     length = tokens or TOKENS
     ranks = profile.world_size
     batch = samples or math.ceil(SAMPLES / ranks) * ranks
@@ -111,7 +114,7 @@ def plans_of(model: Model, hardware: str, *, lora: bool, tokens: int | None, sam
     with tempfile.TemporaryDirectory(prefix="zerocfg-") as folder, boundary.lent(folder):
         half = "float16" if profile.accelerator.bf16 is False else "bfloat16"
         spec = _written(Path(folder).resolve(), model, half if lora else None, length, batch)
-        (built,) = build_plans(read_spec(spec), None, hardware)
+        (built,) = build_plans(read_spec(spec), None, hardware, network=network)
         if built.plan is None and not built.inputs.considered:
             raise ValueError(f"nothing can be predicted: {built.problems[0].message}")
         known = forecast(built, tracing=False, changes=False) if built.plan is not None else None
@@ -132,12 +135,12 @@ def _shared(built: BuildResult, ranks: int) -> Setup:
     return setup_of_run(built.run, value, built.inputs.spec, ranks)
 
 
-def _profile(hardware: str) -> HardwareProfile:
+def _profile(hardware: str, network: str | None) -> HardwareProfile:
     if hardware == THIS:
         from zerocfg.hardware.probe import probe
 
-        return probe()
-    return load_hardware(hardware)
+        return with_network(probe(), network)
+    return load_hardware(hardware, network)
 
 
 def _written(folder: Path, model: Model, base: str | None, tokens: int, samples: int) -> Path:

@@ -83,13 +83,25 @@ def stage_of(run: Run) -> int | None:
 
 
 def fits_at(run: Run, stage: int) -> bool:
-    """Whether a stage with nothing offloaded leaves plenty of room: its states and buffers take less than half of an
-    accelerator, and where the activations of the run are known too, the most that is predicted is less than all."""
-    room, memory = run.hardware.memory_gib if run.hardware else None, run.memory
-    if room is None or memory is None or memory.states_gib.get(stage, room) > room / 2:
+    """Whether a stage with nothing offloaded leaves plenty of memory: its states and buffers take less than half of
+    what there is for training, and where the activations of the run are known too, the most that is predicted is less
+    than the accelerator has."""
+    whole, memory = run.hardware.memory_gib if run.hardware else None, run.memory
+    if whole is None or memory is None:
+        return False
+    room = whole - memory.vllm_gib
+    if memory.states_gib.get(stage, room) > room / 2:
         return False
     peak = memory.stage_peaks_gib.get(stage)
-    return peak is None or peak[1] <= room
+    return peak is None or peak[1] <= whole
+
+
+def training_memory(run: Run) -> str:
+    """The memory of an accelerator for training, in words: ``79 GiB an accelerator on 8xA100``, and what vLLM keeps."""
+    assert run.hardware is not None and run.hardware.memory_gib is not None and run.memory is not None
+    of, vllm = run.hardware.memory_gib, run.memory.vllm_gib
+    left = f"the {of - vllm:.0f} GiB that vLLM leaves of" if vllm else f"{of:.0f} GiB"
+    return f"{left} an accelerator on {run.hardware.name}"
 
 
 def gathers(run: Run) -> int:

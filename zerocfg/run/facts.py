@@ -65,6 +65,8 @@ class MemorySummary:
     ``resting_gib``        as the run is configured, between two steps
     ``step_gib``           the same during the optimizer step, with what it needs for a moment
 
+    ``vllm_gib`` is what vLLM keeps of one accelerator while the run trains (GRPO with vLLM in the same processes).
+
     Of one accelerator, as its driver will show it (activations, context, communication and the allocator's reserve
     included), the least and the most:
     ``peak_gib``           as the run is configured
@@ -92,3 +94,4 @@ class MemorySummary:
     host_states_gib: float | None = None
     pinned_rounding_gib: float = 0.0
     nvme_gib: float | None = None
+    vllm_gib: float = 0.0

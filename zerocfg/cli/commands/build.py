@@ -29,6 +29,9 @@ class InTheWayError(click.ClickException):
     "-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder to write to."
 )
 @click.option("--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine.")
+@click.option(
+    "--network", metavar="GBIT", help="Between nodes: adapters of a node x Gbit/s of each (8x200), or of a node (100)."
+)
 @click.option("--run", "only", metavar="NAME", help="Only this run of the spec.")
 @click.option("--force", is_flag=True, help="Replace files that zerocfg did not write or that were changed since.")
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; exit 1 where OUT is not what SPEC gives.")
@@ -37,6 +40,7 @@ def command(
     spec: Path,
     out: Path,
     hardware: str | None,
+    network: str | None,
     only: str | None,
     force: bool,
     only_check: bool,
@@ -51,7 +55,7 @@ def command(
     date; 2 wrong use, an unreadable spec or an unreadable lock, or an error of zerocfg itself.
     """
     read = read_or_exit(spec)
-    built = resolved(read, only, hardware)
+    built = resolved(read, only, hardware, network)
     found = compile_runs(read, built, out, selection_of(find_settings(read.folder), "", "", False))
     status = 0 if not found.failed else 2 if found.broken else 1
     emitted = found.emitted

@@ -14,7 +14,7 @@ from zerocfg.cli.screens.plan import Shown, as_data, as_text
 from zerocfg.cli.screens.plan_table import compared
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.cli.terminal import columns
-from zerocfg.memory.verdict import Verdict
+from zerocfg.memory.verdict import UNKNOWN, Verdict
 from zerocfg.resolve.build import BuildResult
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
 from zerocfg.resolve.explain.forecast import Forecast, forecast
@@ -22,10 +22,15 @@ from zerocfg.resolve.model_plans import Model, ModelPlans, find_model, not_a_mod
 from zerocfg.run.discover import display_name
 from zerocfg.run.hub import is_hub_name
 
+NOT_KNOWN = 3  # exit code, as of a smoke-run that is incomplete
+
 
 @click.command("plan")
 @click.argument("spec", type=click.Path(path_type=Path), default=".", metavar="[SPEC | MODEL]")
 @click.option("--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine.")
+@click.option(
+    "--network", metavar="GBIT", help="Between nodes: adapters of a node x Gbit/s of each (8x200), or of a node (100)."
+)
 @click.option("--run", "only", metavar="NAME", help="Only this run of the spec.")
 @click.option("--trace/--no-trace", default=True, show_default=True, help="Trace the model's activations with torch.")
 @click.option("--python", metavar="PATH", help="The interpreter that has torch and transformers. Default: this one.")
@@ -51,6 +56,7 @@ from zerocfg.run.hub import is_hub_name
 def command(
     spec: Path,
     hardware: str | None,
+    network: str | None,
     only: str | None,
     trace: bool,
     python: str | None,
@@ -74,9 +80,9 @@ def command(
     Activations are traced on the real model class without weights or accelerator when torch and transformers are
     there, else they follow from a formula. Nothing is written or launched.
 
-    Exit codes: 0 no run is more likely not to fit than to fit, 1 one is (unlikely, does not fit) or cannot be resolved
-    (of a model: its best plan), 2 wrong use, an unreadable spec or an unknown model. With --fail-below the chance has
-    to be at least that, and known.
+    Exit codes: 0 every run (of a model: its best plan) is more likely to fit than not; 1 one is not (unlikely, does not
+    fit), or cannot be resolved; 2 wrong use, an unreadable spec or an unknown model; 3 of a run it is not known. With
+    --fail-below the chance has to be at least that, and known: else the code is 1.
     """
     width = columns(sys.stdout)
     model = _model(spec, hardware)
@@ -85,18 +91,16 @@ def command(
             raise click.UsageError("--run and --picture need a spec, not a model")
         if hardware is None:
             raise click.UsageError(f"a model needs hardware: zerocfg plan {spec} --hardware 8xA100-80GB")
-        found = _compared(model, hardware, lora, seq, batch)
+        found = _compared(model, hardware, network, lora, seq, batch)
         text = model_plans.as_data(found) if output_format == "json" else model_plans.as_text(found, every, width)
         click.echo(text, nl=False)
-        if not found.rows or _too_unlikely(found.rows[0].candidate.certain, fail_below):
-            raise click.exceptions.Exit(1)
-        return
+        raise click.exceptions.Exit(_exit_code(found.rows[0].candidate.certain, fail_below) if found.rows else 1)
     if not spec.exists() and not _has_spec(spec) and is_hub_name(spec.as_posix()):
         raise click.UsageError(f"there is no file and no known model '{spec}'; {not_a_model(spec.as_posix())}")
     if lora or seq is not None or batch is not None:
         raise click.UsageError("--lora, --seq and --batch are for a model; a spec and its recipe say these themselves")
     read = read_or_exit(spec)
-    built = resolved(read, only, hardware)
+    built = resolved(read, only, hardware, network)
     if any(one.problems for one in built):
         click.echo(problems(built, display_name(read.path), output_format), nl=False, err=output_format == "text")
         if output_format == "text":
@@ -107,21 +111,19 @@ def command(
     if picture is not None:
         _draw(shown, picture)
     click.echo(as_data(shown) if output_format == "json" else as_text(shown, every=every, width=width), nl=False)
-    if any(_fails(one.forecast, fail_below) for one in shown):
-        raise click.exceptions.Exit(1)
+    codes = {_exit_code(_verdict(one.forecast), fail_below) for one in shown}
+    raise click.exceptions.Exit(next((code for code in (1, NOT_KNOWN) if code in codes), 0))
 
 
-def _fails(found: Forecast | str, below: int | None) -> bool:
-    """Whether a run counts as one that does not fit: less likely than ``below`` percent, or than not."""
-    if isinstance(found, str):
-        return below is not None
-    return _too_unlikely(found.verdict, below)
+def _verdict(found: Forecast | str) -> Verdict:
+    return UNKNOWN if isinstance(found, str) else found.verdict
 
 
-def _too_unlikely(verdict: Verdict, below: int | None) -> bool:
-    if below is None:
-        return verdict.word in ("unlikely", "does not fit")
-    return verdict.chance is None or verdict.chance * 100 < below
+def _exit_code(verdict: Verdict, below: int | None) -> int:
+    """1 where a run is less likely to fit than ``below`` percent, or than not; 3 where that is not known."""
+    if below is not None:
+        return int(verdict.chance is None or verdict.chance * 100 < below)
+    return {"fits": 0, "likely": 0, "unknown": NOT_KNOWN}.get(verdict.word, 1)
 
 
 def _forecast(built: BuildResult, trace: bool, python: str | None) -> Forecast | str:
@@ -157,10 +159,12 @@ def _model(path: Path, hardware: str | None) -> Model | None:
         raise click.UsageError(str(error)) from None
 
 
-def _compared(model: Model, hardware: str, lora: bool, tokens: int | None, samples: int | None) -> ModelPlans:
+def _compared(
+    model: Model, hardware: str, network: str | None, lora: bool, tokens: int | None, samples: int | None
+) -> ModelPlans:
     try:
         with Working(f"{model.name}: comparing plans"):
-            return plans_of(model, hardware, lora=lora, tokens=tokens, samples=samples)
+            return plans_of(model, hardware, lora=lora, tokens=tokens, samples=samples, network=network)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.screens import plan_table
+from zerocfg.hardware.between_nodes import describe_network
 from zerocfg.memory.overhead import GIB
 from zerocfg.report.table import folded
 from zerocfg.resolve.model.room import device_room
@@ -57,6 +58,7 @@ def assumptions(found: ModelPlans) -> dict[str, str]:
         "compute": f"{attention} attention{loss}; recomputation where a plan says `recomputed`",
         "releases": ", ".join(f"{name} {release}" for name, release in VERSIONS.items()),
         "hardware": _hardware(found.profile),
+        **({"network": network} if (network := describe_network(found.profile)) else {}),
         "host": _host(found.profile),
     }
 

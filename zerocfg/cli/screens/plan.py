@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.screens import plan_table
+from zerocfg.hardware.between_nodes import describe_network
 from zerocfg.memory.overhead import GIB, MIB, Band
 from zerocfg.record import record
 from zerocfg.report.table import Column, folded, table
@@ -53,11 +54,18 @@ def _run(built: BuildResult, one: Forecast | str, width: int | None) -> str:
         loss = ", loss without all logits" if work.fused_loss else ""
         batch = f"micro batch {work.micro_batch} x {work.sequence_length} tokens"
         text += f"  {batch}, {kept}, {work.attention} attention{loss}\n"
+    network = _network(built)
+    text += f"  between nodes: {network}\n" if network else ""
     text += "".join(f"  not modelled: {gap}\n" for gap in one.gaps)
     text += "\n" + _phases(one, width) + "\n" + _figures(one)
     text += _time(one)
     text += "".join(f"  note       {note}\n" for note in one.notes)
     return text + _ladder(one)
+
+
+def _network(built: BuildResult) -> str:
+    profile = built.plan.profile if built.plan is not None else None
+    return "" if profile is None else describe_network(profile)
 
 
 def _phases(one: Forecast, terminal: int | None) -> str:
@@ -107,8 +115,8 @@ def _figures(one: Forecast) -> str:
     text = f"  allocated  {allocated} at the peak: torch.cuda.max_memory_allocated\n"
     text += f"  reserved   {range_of(prediction.reserved)}: torch.cuda.max_memory_reserved\n"
     text += f"  device     {range_of(prediction.device)}: what nvidia-smi shows for the process\n"
-    if one.capacity is not None:
-        text += f"  verdict    {_verdict(one, one.capacity)}\n"
+    unknown = "not known: how much memory there is for a rank is not stated"
+    text += f"  verdict    {unknown if one.capacity is None else _verdict(one, one.capacity)}\n"
     return text + _host(one)
 
 
@@ -207,6 +215,7 @@ def _data(built: BuildResult, one: Forecast | str) -> dict[str, object]:
     prediction = one.prediction
     return {
         "run": built.name,
+        "network": _network(built) or None,
         "verdict": one.word,
         "chance": one.verdict.chance,
         "capacity": one.capacity,

@@ -51,7 +51,7 @@ def memory_summary(
         return memory  # more than any model has is a slip, and its bytes fit no float
     if _is_split(run) or (setup is not None and not _are_bounds(run, setup, config)):
         return memory
-    memory = replace(memory, states_gib=found.states())
+    memory = replace(memory, states_gib=found.states(), vllm_gib=found.vllm())
     return found.configured(memory, profile.accelerators_per_node) if setup else memory
 
 
@@ -102,6 +102,14 @@ class _Predicted:
     def states(self) -> dict[int, float]:
         """By stage, with nothing offloaded."""
         return {stage: _peak(zero_terms(self.facts, self.at(stage))) for stage in range(4)}
+
+    def vllm(self) -> float:
+        """GiB of an accelerator that vLLM keeps while the run trains."""
+        rollouts = self.setup.rollouts if self.setup else None
+        memory = self.profile.accelerator.planning_gib if self.profile else None
+        if rollouts is None or memory is None or rollouts.by != "colocated vLLM" or rollouts.sleeps:
+            return 0.0
+        return memory * rollouts.share
 
     def at(self, stage: int) -> Options:
         own = self.setup.options if self.setup else None

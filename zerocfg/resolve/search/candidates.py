@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.hardware.between_nodes import with_network
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import Prediction, predict, terms_of
@@ -135,7 +136,8 @@ class Candidates:
         assert profile is not None
         if (choice.nodes, choice.per_node) == (profile.nodes, profile.accelerators_per_node):
             return profile
-        return profile.model_copy(update={"nodes": choice.nodes, "accelerators_per_node": choice.per_node})
+        part = {"nodes": choice.nodes, "accelerators_per_node": choice.per_node}
+        return with_network(profile.model_copy(update=part))
 
     def of(self, choice: Choice) -> Candidate:
         """What is predicted. Raises ValueError with one line where nothing can be."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.hardware.between_nodes import with_network
 from zerocfg.hardware.catalogue import CATALOGUE
 from zerocfg.memory.verdict import FEW_LIVE, SMALL_PARAMETER
 from zerocfg.resolve.engine.open_engines import TRAINERS
@@ -158,7 +159,7 @@ def _larger_cards(inputs: Inputs, space: SearchSpace, profile: HardwareProfile) 
     for device, link in sorted(larger, key=lambda one: (one[0].planning_gib or 0.0, one[0].name)):
         name = _counted(nodes, each, device.name)
         changed = {"name": name, "accelerator": device, "link_within_node": link if each > 1 else None}
-        yield name, replace(inputs, profile=profile.model_copy(update=changed)), space, {}
+        yield name, replace(inputs, profile=with_network(profile.model_copy(update=changed))), space, {}
 
 
 def _to_samples(inputs: Inputs, space: SearchSpace) -> Iterator[Attempt]:

@@ -43,15 +43,14 @@ def ranked(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
         return [(one, one.short or _unlikely(one)) for one in order]
     timed = all(one.seconds_per_token for one in usable)
     best = _best(usable, prefer, timed=timed)
-    rest = sorted(
-        (one for one in found if one is not best),
-        key=lambda one: (
-            one not in usable,
-            one.word == "does not fit",
-            goal(one, prefer) if timed else 0.0,
-            *_simplicity(one),
-        ),
-    )
+
+    def order_of(one: Candidate) -> tuple[float, ...]:
+        """What does not fit comes last, from what needs least."""
+        if one.word == "does not fit":
+            return (True, True, one.prediction.device.low, *_simplicity(one))
+        return (one not in usable, False, goal(one, prefer) if timed else 0.0, *_simplicity(one))
+
+    rest = sorted((one for one in found if one is not best), key=order_of)
     leaders = _leaders(rest)
     order = [*leaders, *(one for one in rest if one not in leaders)]
     return [(best, ""), *((one, _why_not(one, best, usable, prefer)) for one in order)]

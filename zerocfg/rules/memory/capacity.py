@@ -81,7 +81,8 @@ def enough_stage(run: Run, stage: int) -> int | None:
     assert run.hardware is not None and run.hardware.memory_gib is not None and run.memory is not None
     room, memory = run.hardware.memory_gib, run.memory
     for other in range(stage + 1, 4):
-        if memory.states_gib.get(other, float("inf")) < room and memory.stage_peaks_gib.get(other, (0, 0))[0] < room:
+        states = memory.states_gib.get(other, float("inf")) + memory.vllm_gib
+        if states < room and memory.stage_peaks_gib.get(other, (0, 0))[0] < room:
             return other
     return None
 

@@ -11,6 +11,7 @@ from zerocfg.rules.effects import (
     fits_at,
     gathers,
     stage_of,
+    training_memory,
     tuned,
     under_deepspeed_launcher,
 )
@@ -65,8 +66,7 @@ def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
     key = setting(run, "zero_optimization.stage")
     yield key.finding(
         f"ZeRO stage 3, but at stage 2 the states of {run.model.name} take {states:.1f} of "
-        f"{hardware.memory_gib:.0f} GiB an accelerator on {hardware.name}"
-        + (f", and at stage 3 {more:.1f}" if no_less else ""),
+        f"{training_memory(run)}" + (f", and at stage 3 {more:.1f}" if no_less else ""),
         _gain(run),
         fix=key.replace("2", "use stage 2", safe=False),
     )
