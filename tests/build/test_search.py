@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.build.conftest import Files, Workplace, job
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.memory.overhead import GIB
-from zerocfg.memory.time.expected import SLOWED, slowed
 from zerocfg.models.hardware import HardwareProfile, Host, Mount
 from zerocfg.resolve.build import BuildResult, build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
@@ -175,24 +174,6 @@ def many(workplace: Workplace) -> list[Candidate]:
     plans = [row.candidate for row in rows_of(workplace, "throughput", hardware="8xA100-40GB")]
     assert {one.word for one in plans} == {"fits", "likely", "unlikely", "does not fit"}
     return plans
-
-
-def test_micro_batches_of_few_tokens_are_slowed_as_the_rows_say() -> None:
-    assert [slowed(tokens) for tokens, _ in SLOWED] == [factor for _, factor in SLOWED]
-    assert {slowed(tokens) for tokens in (1, 128, 511, 512)} == {SLOWED[0][1]}
-    assert {slowed(tokens) for tokens in (4096, 4097, 32768, 10**9)} == {1.0}
-
-
-@pytest.mark.parametrize(("fewer", "more"), [(0, 1), (1, 2), (2, 3)])
-def test_between_two_rows_the_middle_is_that_of_a_logarithmic_scale(fewer: int, more: int) -> None:
-    (short, slow), (long, fast) = SLOWED[fewer], SLOWED[more]
-    assert slowed(round((short * long) ** 0.5)) == pytest.approx((slow + fast) / 2, abs=0.005)
-
-
-@given(st.integers(1, 10_000), st.integers(1, 10_000))
-def test_more_tokens_are_never_slower(one: int, other: int) -> None:
-    fewer, more = sorted((one, other))
-    assert SLOWED[0][1] >= slowed(fewer) >= slowed(more) >= 1.0
 
 
 def test_a_larger_micro_batch_wins_up_to_where_rows_show_a_gain(many: list[Candidate]) -> None:
