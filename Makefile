@@ -104,8 +104,10 @@ releases: setup
 	$(BIN)/python -m tests.parity.releases
 
 PARITY ?= 5000
+SEARCHES ?= 500
 parity: setup
 	ZEROCFG_PARITY=$(PARITY) ZEROCFG_PARITY_SEED=$$(date +%Y%m%d) $(BIN)/pytest -n 2 tests/parity tests/build/test_autos.py
+	ZEROCFG_SEARCHES=$(SEARCHES) ZEROCFG_PARITY_SEED=$$(date +%Y%m%d) $(BIN)/pytest -n 2 tests/build/test_brute_force.py
 	ZEROCFG_RANDOM=1 $(BIN)/pytest -n 2 tests/source tests/catalog tests/run tests/rules
 
 # FUZZ="lint fixes --nightly" is handed on; at low priority, as it takes minutes or the night

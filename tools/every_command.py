@@ -144,7 +144,7 @@ def _run(words: list[str], folder: Path) -> tuple[int, float, str]:
         out.seek(0)
         text = out.read().decode("utf-8", "replace")
     error = next((line.strip()[:300] for line in text.splitlines() if any(sign in line for sign in SIGNS)), "")
-    if not error and process.returncode not in (0, 1, 2):
+    if not error and process.returncode not in (0, 1, 2, 3):
         error = f"exit code {process.returncode}"
     return process.returncode, seconds, error
 

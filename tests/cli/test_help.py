@@ -69,9 +69,10 @@ def test_the_current_folder_is_meant(project: Path, tmp_path: Path) -> None:
     shutil.copytree(project, folder)
     (folder / "spec").rename(folder / "zerocfg.yaml")
     session = Session(folder)
+    assert session.run("zerocfg plan --no-trace").code == 3, "nobody says how much memory its processors have"
     for short, full in (
         ("zerocfg build -o out", "zerocfg build . -o out --check"),
-        ("zerocfg plan --no-trace", "zerocfg plan . --no-trace"),
+        ("zerocfg plan --no-trace --hardware 2xL4", "zerocfg plan . --no-trace --hardware 2xL4"),
         ("zerocfg lint", "zerocfg lint ."),
         ("zerocfg gate --require none", "zerocfg gate . --require none"),
         ("zerocfg migrate --to deepspeed==0.19.8", "zerocfg migrate --to deepspeed==0.19.8 ."),

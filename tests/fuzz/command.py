@@ -45,6 +45,6 @@ def zerocfg(*words: str) -> Done:
         for line in (*done.out.splitlines(), *done.err.splitlines()):
             if sign in line:
                 raise BrokenError(f"zerocfg {' '.join(words)}: {line.strip()[:400]}")
-    if code not in (0, 1, 2):
+    if code not in (0, 1, 2, 3):
         raise BrokenError(f"zerocfg {' '.join(words)}: exit code {code}")
     return done

@@ -12,6 +12,7 @@ from zerocfg.rules.api import Severity
 from zerocfg.rules.memory.capacity import host_memory_exceeded, offload_not_needed
 from zerocfg.rules.memory.limits import nvme_drive_too_small, optimizer_step_does_not_fit, run_does_not_fit
 from zerocfg.rules.memory.workload import all_logits_at_once, parameters_gathered_for_small_batches
+from zerocfg.rules.zero.stages import more_sharding_than_needed
 from zerocfg.run.discover import Files
 from zerocfg.run.facts import HardwareSummary, MemorySummary, ModelSummary
 from zerocfg.run.link import find_runs
@@ -86,6 +87,22 @@ def test_stage_3_instead_of_stage_2(make: Make) -> None:
     memory = MemorySummary({3: 60.0}, resting_gib=70.0, step_gib=82.0)
     (finding,) = found(optimizer_step_does_not_fit, make(memory, stage=2))
     assert finding.help == "stage 3 fits" and finding.fix is not None
+
+
+@pytest.mark.parametrize(
+    ("vllm", "states", "said"),
+    [
+        (0.0, 39.9, "take 39.9 of 80 GiB an accelerator on"),
+        (0.0, 40.1, None),
+        (30.0, 24.9, "take 24.9 of the 50 GiB that vLLM leaves of an accelerator on"),
+        (30.0, 25.1, None),
+        (72.0, 8.1, None),
+    ],
+)
+def test_stage_2_instead_of_stage_3_beside_vllm(make: Make, vllm: float, states: float, said: str | None) -> None:
+    """The states take less than half of what vLLM leaves."""
+    findings = found(more_sharding_than_needed, make(MemorySummary({2: states, 3: 2.0}, vllm_gib=vllm), stage=3))
+    assert [said in one.message for one in findings if said] == [True] * bool(said) and bool(findings) is bool(said)
 
 
 # -- the whole run ------------------------------------------------------------------------------------------------

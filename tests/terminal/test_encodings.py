@@ -92,7 +92,9 @@ def test_no_command_stops_at_a_character(encoding: str, tmp_path: Path) -> None:
     codes = json.loads(
         done.stderr.decode(encoding if encoding != "C" else "ascii").splitlines()[-1].removeprefix("codes ")
     )
-    assert codes == [2 if words.startswith("smoke") else 0 for words in commands]
+    # Of two processors nobody says how much memory they have, so that a plan is not known to fit.
+    other = {"smoke": 2, "plan": 3}
+    assert codes == [other.get(words.split()[0], 0) for words in commands]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

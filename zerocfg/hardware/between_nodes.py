@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 # name of the device | Gbit/s of each device, one direction | kind | who documents it
 _CLASSES = (
-    (r"G?B[23]00|H200-SXM", 400, "ethernet", "Google Cloud A4 and A3 Ultra: 3,200 for 8 devices"),
-    (r"H[18]00-SXM|H20$|GH200", 100, "ethernet", "Google Cloud A3 High: four cards of 200 for 8 devices"),
-    (r"A[18]00-SXM", 50, "ethernet", "Amazon EC2 P4d: 400 for 8 devices"),
-    (r"MI3\d\dX", 400, "infiniband", "Azure ND MI300X v5: 400 for each device"),
-    (r"Gaudi3", 600, "ethernet", "Intel Gaudi 3: three ports of 200 to other nodes"),
-    (r"Gaudi2", 300, "ethernet", "Intel Gaudi 2: three ports of 100 to other nodes"),
-    (r"RTXPRO6000", 50, "ethernet", "Google Cloud G4: 400 for 8 devices"),
+    (re.compile(r"G?B[23]00|H200-SXM"), 400, "ethernet", "Google Cloud A4 and A3 Ultra: 3,200 for 8 devices"),
+    (re.compile(r"H[18]00-SXM|H20$|GH200"), 100, "ethernet", "Google Cloud A3 High: four cards of 200 for 8 devices"),
+    (re.compile(r"A[18]00-SXM"), 50, "ethernet", "Amazon EC2 P4d: 400 for 8 devices"),
+    (re.compile(r"MI3\d\dX"), 400, "infiniband", "Azure ND MI300X v5: 400 for each device"),
+    (re.compile(r"Gaudi3"), 600, "ethernet", "Intel Gaudi 3: three ports of 200 to other nodes"),
+    (re.compile(r"Gaudi2"), 300, "ethernet", "Intel Gaudi 2: three ports of 100 to other nodes"),
+    (re.compile(r"RTXPRO6000"), 50, "ethernet", "Google Cloud G4: 400 for 8 devices"),
 )
 _ELSEWHERE = (12.5, "ethernet", "Amazon EC2 P3dn and G5, Google Cloud G2: 100 for 8 devices")
 _DESKTOP = re.compile(r"RTX\d{4}(Ti)?|cpu", re.IGNORECASE)
@@ -68,7 +68,7 @@ def _assumed(profile: HardwareProfile) -> Link:
     if _DESKTOP.fullmatch(name):
         return _link("ethernet", _DESKTOP_NODE / each, f"a node with {_DESKTOP_NODE} Gbit/s, as workstations have")
     for pattern, rate, kind, source in _CLASSES:
-        if re.match(pattern, name):
+        if pattern.match(name):
             return _link(kind, rate, source)
     gbit_s, kind, source = _ELSEWHERE
     return _link(kind, gbit_s, source)
