@@ -12,8 +12,9 @@ from tools.every_command.rows import Row
 from tools.every_command.syntax import broken
 from tools.every_command.tree import Change, Copy
 
-LARGE = 0.7
+LARGE = 0.4
 """CPU seconds of a lint from which a checkout is large."""
+EXPLAIN_RUN = ("explain", "--run")
 SIGNS = ("internal error", "Traceback (most recent call last)", "failed inside zerocfg")
 
 
@@ -35,13 +36,13 @@ def _row(checkout: str, words: Sequence[str], outcome: Outcome, changes: Sequenc
         " ".join(words),
         outcome.code,
         round(outcome.seconds, 2),
-        _error(outcome, changes),
+        _error(words, outcome, changes),
         tuple(change.path for change in changes if not allowed(change.path, change.before is not None)),
         tuple(change.path for change in changes if broken(change)),
     )
 
 
-def _error(outcome: Outcome, changes: Sequence[Change]) -> str:
+def _error(words: Sequence[str], outcome: Outcome, changes: Sequence[Change]) -> str:
     """The line that shows an error of zerocfg's own, or how the exit code contradicts what the command did."""
     for line in (outcome.stdout + "\n" + outcome.stderr).splitlines():
         if any(sign in line for sign in SIGNS):
@@ -50,6 +51,8 @@ def _error(outcome: Outcome, changes: Sequence[Change]) -> str:
         return f"exit code {outcome.code}"
     if outcome.code and not (outcome.stdout.strip() or outcome.stderr.strip()):
         return f"exit code {outcome.code} without a word"
+    if outcome.code and tuple(words[:2]) == EXPLAIN_RUN:
+        return f"a run that lint shows is not explained: {outcome.stderr.strip().splitlines()[-1][:200]}"
     if outcome.code == 2 and changes:
         return f"exit code 2, and it wrote {changes[0].path}"
     return ""
