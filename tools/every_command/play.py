@@ -15,7 +15,7 @@ from tools.every_command.tree import Change, Copy
 LARGE = 0.4
 """CPU seconds of a lint from which a checkout is large."""
 EXPLAIN_RUN = ("explain", "--run")
-SIGNS = ("internal error", "Traceback (most recent call last)", "failed inside zerocfg")
+SIGNS = ("internal error", "Traceback (most recent call last)", "failed inside zerocfg", "an error of zerocfg")
 
 
 def play(checkout: Path, run: Play) -> Iterator[Row]:
