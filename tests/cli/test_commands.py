@@ -51,6 +51,21 @@ def test_explain_a_setting(zerocfg: Cli, repository: Path) -> None:
     assert "train.sh:1" in zerocfg("explain").out
 
 
+def test_explain_knows_the_runs_that_lint_shows(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "from transformers import Trainer, TrainingArguments\n"
+        "Trainer(None, TrainingArguments('out', per_device_train_batch_size=3)).train()\n"
+    )
+    (tmp_path / "plot.py").write_text("print('no training')\n")
+    shown = json.loads(zerocfg("lint", "--no-cache", "--show-runs", "--output-format", "json", ".").out)
+    assert [run["name"] for run in shown["runs"]] == ["train.py"]
+    assert zerocfg("explain", "--in", ".").out == "train.py  (train.py)\n"
+    assert zerocfg("explain", "--run", "train.py", "train_micro_batch_size_per_gpu").out.startswith(
+        "train_micro_batch_size_per_gpu = 3\n  from  train.py:2:"
+    )
+    assert zerocfg("explain", "--run", "plot.py").code == 2
+
+
 def test_explain_says_what_there_is(zerocfg: Cli, repository: Path) -> None:
     assert (
         "did you mean zero_optimization.stage?"

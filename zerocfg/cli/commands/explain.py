@@ -94,7 +94,7 @@ def _runs(name: str | None, folder: Path, given: SettingsOptions) -> list[Run]:
     target = Path(name) if name is not None and Path(name).is_file() else folder
     settings = given.settings(target)
     job = Job([target], settings, Selection())
-    job.runs = job.read(with_versions(find_runs([target], Files())[0], settings.versions))
+    job.runs = job.read(with_versions(find_runs([target], Files(), scripts=True)[0], settings.versions))
     return job.included
 
 
