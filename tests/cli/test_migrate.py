@@ -60,6 +60,16 @@ def left(zerocfg: Cli, *words: str) -> list[tuple[str, str]]:
         ("logging_dir: logs\nreport_to: [tensorboard]\n", None),
         ("half_precision_backend: apex\n", None),
         ("push_to_hub_organization: us\n", None),
+        ("push_to_hub_organization: null\n", ""),
+        ("push_to_hub_model_id: mine\n", "hub_model_id: mine\n"),
+        ("push_to_hub_model_id: mine\npush_to_hub_organization: us\n", None),
+        ("push_to_hub_model_id: mine\nhub_model_id: mine\n", "hub_model_id: mine\n"),
+        ("push_to_hub_model_id: mine\nhub_model_id: other\n", None),
+        ("group_by_length: true\ntrain_sampling_strategy: random\n", None),
+        (
+            "group_by_length: true\ntrain_sampling_strategy: group_by_length\n",
+            "train_sampling_strategy: group_by_length\n",
+        ),
         ("eval_strategy: epoch\n", "eval_strategy: epoch\n"),
         ("my_own_name: 1\n", "my_own_name: 1\n"),
     ],
@@ -137,6 +147,13 @@ def test_a_variable_keeps_its_place_and_what_depends_on_it_is_left(zerocfg: Cli,
     after = migrated(zerocfg, tmp_path, {"run.sh": line, "train.py": SCRIPT})
     assert after["run.sh"] == line.replace("evaluation_strategy", "eval_strategy")
     assert [place for place, _ in left(zerocfg)] == ["run.sh:1"]
+
+
+def test_an_option_that_is_put_together_elsewhere_is_left(zerocfg: Cli, tmp_path: Path) -> None:
+    line = 'RATIO="--warmup_ratio 0.1"\ntorchrun train.py --output_dir o $RATIO --bf16 True\n'
+    after = migrated(zerocfg, tmp_path, {"run.sh": line, "train.py": SCRIPT})
+    assert after["run.sh"] in (line, line.replace("warmup_ratio", "warmup_steps"))
+    assert bool(left(zerocfg)) is (after["run.sh"] == line)
 
 
 def test_without_a_script_nothing_is_known_of_the_options(zerocfg: Cli, tmp_path: Path) -> None:
@@ -385,6 +402,16 @@ def test_the_trainer_would_refuse_a_clipping_of_its_own(zerocfg: Cli, tmp_path: 
         (', "elasticity": {"enabled": false}', ""),
         (', "elasticity": {"enabled": true, "max_train_batch_size": 8}', None),
         (', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0, "warmup_max_lr": 1}}', ": 0, ->: 2, "),
+        (
+            # only the number of steps was raised, and only of DeepSpeed's own schedules
+            ', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 1, "warmup_min_lr": 0}}',
+            'num_steps": 1->num_steps": 2',
+        ),
+        (
+            ', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 3, "warmup_min_lr": 0}}',
+            "->",
+        ),
+        (', "scheduler": {"type": "Mine", "params": {"warmup_num_steps": 0}}', "->"),
         (', "fp16": {"enabled": false, "opt_level": "O1"}', ', "opt_level": "O1"->'),
     ],
 )
@@ -398,7 +425,7 @@ def test_keys_that_deepspeed_refuses_today(zerocfg: Cli, tmp_path: Path, old: st
         assert after == text and left(zerocfg, "--from", "deepspeed==0.16.9")
     else:
         before, _, instead = new.partition("->")
-        assert after == (text.replace(before, instead) if before else text.replace(old, ""))
+        assert after == (text.replace(before, instead) if new else text.replace(old, ""))
 
 
 def test_what_the_new_release_refuses_is_told_whatever_the_old_one_is(zerocfg: Cli, tmp_path: Path) -> None:

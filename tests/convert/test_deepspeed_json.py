@@ -206,7 +206,9 @@ def test_beside_a_json_both_files_change(zerocfg: Cli, tmp_path: Path) -> None:
     blocked = zerocfg(*words, "-o", "b.yaml")
     assert blocked.code == 2 and "'ds.json', which FILE reads, would change" in blocked.err
     found = table(zerocfg, *words[1:], "--consumer", "accelerate")
-    assert found["deepspeed_config.gradient_clipping: 0.5"] == ("gradient_clipping: 0.5", "exactly")
+    # accelerate's own default counted beside a JSON, as DeepSpeed's for the buckets
+    assert found["deepspeed_config.gradient_clipping: 0.5"] == ("gradient_clipping: 0.5", "nearly")
+    assert found["deepspeed_config.reduce_bucket_size: 2e8"][1] == "counts now"
     assert json.loads(zerocfg(*words, "--output-format", "json").out)["differs"] == []
     assert zerocfg(*words, "--write").code == 0
     assert (tmp_path / "a.yaml").read_text() == text[: text.index("  gradient_clipping")]
@@ -216,7 +218,7 @@ def test_beside_a_json_both_files_change(zerocfg: Cli, tmp_path: Path) -> None:
 
 
 def test_a_path_that_nobody_reads(zerocfg: Cli, tmp_path: Path) -> None:
-    """accelerate's plugin drops `offload_optimizer_nvme_path`; in a JSON DeepSpeed reads it. Its `none` says nothing."""
+    """accelerate's plugin drops `offload_optimizer_nvme_path`; in a JSON DeepSpeed reads it. `none` says nothing."""
     line = "offload_optimizer_nvme_path"
     section = f"deepspeed_config:\n  zero_stage: 3\n  {line}: none\n  offload_param_nvme_path: /drive\n"
     (tmp_path / "a.yaml").write_text(f"distributed_type: DEEPSPEED\nnum_processes: 2\n{section}")
@@ -232,7 +234,7 @@ def test_a_difference_is_shown_with_both_values() -> None:
         {"a.b": Difference("setting", "a.b", *values), "c": Difference("setting", "c", *values)},
         [Row("c: 2", "", "nearly", settings=frozenset({"c"}))],
     )
-    assert (row.old, row.new, row.match) == ("a.b: 2", "a.b: (absent)", "nearly")
+    assert (row.old, row.new, row.match) == ('a.b: "2"', "a.b: (not set)", "nearly")
 
 
 @pytest.mark.parametrize(

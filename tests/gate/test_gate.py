@@ -34,6 +34,35 @@ def test_the_example_passes(repository: Repository) -> None:
     )
 
 
+def test_without_settings_what_is_built_is_checked(repository: Repository) -> None:
+    """No table, no policy: the build and its certificate are asked for all the same."""
+    (repository.folder / "pyproject.toml").unlink()
+    done = run("gate")
+    assert not done.return_value, done.output
+    assert done.output.startswith("gate: passed\n  lint ") and done.output.endswith("0 schemas met\n")
+    Path(PROOF).unlink()
+    code, (reason,) = repository.gate()
+    assert code == 1 and reason.startswith("built/quickstart: certificate-missing: "), reason
+
+
+@pytest.mark.parametrize(("old", "new"), [('"spec_folder"', '"spec_folders"'), ('"spec": {', '"specs": {')])
+def test_a_lock_that_does_not_say_its_spec(old: str, new: str, repository: Repository) -> None:
+    """Where no setting names the outputs, each lock says which spec it is of."""
+    repository.edit("pyproject.toml", 'outputs = { "zerocfg.yaml" = "built" }\n', "")
+    assert repository.gate("--only", "build") == (0, [])
+    repository.edit(LOCK, old, new)
+    code, reasons = repository.gate("--only", "build")
+    reason = f"{LOCK}: lock-without-spec: it does not say which spec it was built from; build the run again"
+    assert code == 1 and reason in reasons
+
+
+def test_a_key_that_no_spec_has(repository: Repository) -> None:
+    repository.edit("zerocfg.yaml", "    hardware: 2xCPU", "    hardwares: 2xCPU")
+    code, (reason,) = repository.gate("--only", "build")
+    what = "zerocfg.yaml:15:5: spec-unreadable: unknown key `hardwares` in `runs.quickstart`; did you mean `hardware`?;"
+    assert code == 1 and reason.startswith(what), reason
+
+
 def untested(what: str) -> str:
     day = json.loads(Path(PROOF).read_text())["date"][:10]
     return f"{PROOF}: certificate-stale: {what} (tested on {day}); {SMOKE}"
