@@ -402,15 +402,8 @@ def test_the_trainer_would_refuse_a_clipping_of_its_own(zerocfg: Cli, tmp_path: 
         (', "elasticity": {"enabled": false}', ""),
         (', "elasticity": {"enabled": true, "max_train_batch_size": 8}', None),
         (', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0, "warmup_max_lr": 1}}', ": 0, ->: 2, "),
-        (
-            # only the number of steps was raised, and only of DeepSpeed's own schedules
-            ', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 1, "warmup_min_lr": 0}}',
-            'num_steps": 1->num_steps": 2',
-        ),
-        (
-            ', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 3, "warmup_min_lr": 0}}',
-            "->",
-        ),
+        # only the number of steps was raised, and only of DeepSpeed's own schedules
+        (', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 1, "warmup_min_lr": 0}}', "->"),
         (', "scheduler": {"type": "Mine", "params": {"warmup_num_steps": 0}}', "->"),
         (', "fp16": {"enabled": false, "opt_level": "O1"}', ', "opt_level": "O1"->'),
     ],
