@@ -11,6 +11,7 @@ import yaml
 
 from tests.build.conftest import Workplace, job
 from zerocfg.emit import exclusive as folders
+from zerocfg.emit import lenient_json
 from zerocfg.emit.accelerate_yaml import render
 from zerocfg.emit.files import Emitted, emit
 from zerocfg.emit.lock import Lock
@@ -113,3 +114,32 @@ def test_comments_stand_beside_values(workplace: Workplace) -> None:
     data = yaml.safe_load(text)
     assert (data["distributed_type"], data["num_processes"]) == ("DEEPSPEED", 8)
     assert any(line.partition("# ")[0].strip() and "# " in line for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "whole"),
+    [
+        (3, 3.0, 3),
+        (3.7, 3.7, 3),
+        (-2, -2.0, -2),
+        (True, None, None),
+        ("3", None, None),
+        (None, None, None),
+        (float("inf"), None, None),
+        (float("nan"), None, None),
+        (1e18, None, None),
+        (-1e18, None, None),
+        (9e17, 9e17, 900000000000000000),
+    ],
+)
+def test_numbers_of_a_lock_that_somebody_edited(value: object, number: float | None, whole: int | None) -> None:
+    assert (lenient_json.number(value), lenient_json.integer(value)) == (number, whole)
+    assert lenient_json.numbers([value, "x", 1]) == ((1.0,) if number is None else (number, 1.0))
+
+
+def test_other_values_of_a_lock_that_somebody_edited() -> None:
+    assert lenient_json.mappings([{"a": 1}, 2, [], {}]) == [{"a": 1}, {}] and lenient_json.mappings({"a": 1}) == []
+    assert lenient_json.mapping({"a": 1}) == {"a": 1} and lenient_json.mapping([1]) == {}
+    assert lenient_json.items([1]) == [1] and lenient_json.items("ab") == [] and lenient_json.numbers(3) == ()
+    assert lenient_json.text("a") == "a" and lenient_json.text(1) is None
+    assert lenient_json.texts(["a", 1]) == ("a", "1") and lenient_json.texts("ab") == ()
