@@ -42,7 +42,7 @@ def test_without_settings_what_is_built_is_checked(repository: Repository) -> No
     assert done.output.startswith("gate: passed\n  lint ") and done.output.endswith("0 schemas met\n")
     Path(PROOF).unlink()
     code, (reason,) = repository.gate()
-    assert code == 1 and reason.startswith("built/quickstart: certificate-missing: "), reason
+    assert code == 1 and reason.startswith(f"{PROOF}: certificate-missing: "), reason
 
 
 @pytest.mark.parametrize(("old", "new"), [('"spec_folder"', '"spec_folders"'), ('"spec": {', '"specs": {')])
@@ -225,6 +225,18 @@ def test_one_edit_one_reason(name: str, repository: Repository) -> None:
     for said, expected in zip(reasons, wanted, strict=True):
         # A parser's own words differ between releases of Python.
         assert said == expected or (expected.endswith(" ") and said.startswith(expected)), said
+
+
+def test_a_computed_value_is_named_where_the_lock_holds_it(repository: Repository) -> None:
+    repository.edit("policy.schema.json", '"gradient_clipping": {', '"train_batch_size": {')
+    code, (reason,) = repository.gate("--only", "policy")
+    lines = Path(LOCK).read_text().splitlines()
+    (line,) = [at for at, text in enumerate(lines, 1) if text.startswith('    "train_batch_size": {')]
+    assert code == 1
+    assert reason == (
+        f"{LOCK}:{line}:5: policy-violated: run quickstart: train_batch_size is 16; at most 1 is allowed "
+        "(policy.schema.json:15:7); set train_batch_size otherwise, or ask whoever keeps policy.schema.json"
+    )
 
 
 def test_a_fresh_build_after_a_comment_needs_no_new_proof(repository: Repository) -> None:
