@@ -28,6 +28,11 @@ class Reach:
     lines: dict[str, dict[int, list[str]]]
     broken: tuple[str, ...] = ()
 
+    def is_run(self, file: str, lines: range) -> bool:
+        """Whether a test runs one of these lines."""
+        by_line = self.lines.get(file, {})
+        return any(by_line.get(line) for line in lines)
+
     def tests(self, places: Iterable[tuple[str, range]], around: Iterable[tuple[str, range]] = ()) -> list[str]:
         """The tests that run one of these lines, the most telling first: that run many lines ``around`` in little
         time."""
