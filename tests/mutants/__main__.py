@@ -26,7 +26,10 @@ PACKAGES = {
     "rules": ("tests/rules",),
     "linter": ("tests/rules", *(f"tests/cli/test_{name}.py" for name in LINTER.split())),
     "catalog": ("tests/catalog",),
-    "run": ("tests/run", "tests/rules"),
+    "run": (
+        *("tests/run", "tests/rules", "tests/cli/test_forbidden.py"),
+        *(f"tests/build/test_{name}.py" for name in ("expand", "spec", "wrong_specs")),
+    ),
     "resolve": (
         *(f"tests/build/test_{name}.py" for name in BUILD.split()),
         *(f"tests/cli/test_{name}.py" for name in ("explain_built", "init", "plan", "plan_model", "plan_table")),
