@@ -119,6 +119,34 @@ def test_add_ignore(zerocfg: Cli, legacy: Path) -> None:
     assert {path: path.read_bytes() for path in after} == after
 
 
+def test_add_ignore_stays_behind_a_byte_order_mark(zerocfg: Cli, tmp_path: Path) -> None:
+    """The mark has to stay the first of the file."""
+    text = "distributed_typo: DEEPSPEED\ncompute_environment: LOCAL_MACHINE\nnum_processes: 2\n"
+    path = tmp_path / "accelerate.yaml"
+    path.write_text("\ufeff" + text, encoding="utf-8")
+    assert zerocfg("lint", "--add-ignore").code == 0
+    after = path.read_text(encoding="utf-8")
+    assert after.startswith("\ufeff# zerocfg: ignore[") and after.endswith(f" TODO\n{text}")
+
+
+def test_other_codes_and_other_files_are_not_ignored(zerocfg: Cli, tmp_path: Path) -> None:
+    text = YAML + "  reduce_bucket_size: 5e8\n"
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(text)
+
+    def told(settings: str) -> list[tuple[str, str]]:
+        (tmp_path / "zerocfg.toml").write_text(settings)
+        found = json.loads(zerocfg("lint", "--output-format", "json").out)["diagnostics"]
+        return sorted((one["code"], one["file"]) for one in found)
+
+    every = told("")
+    assert {file for _, file in every} == {"a.yaml", "b.yaml"} and len({code for code, _ in every}) > 1
+    code = every[0][0]
+    left = told(f'[per-file-ignores]\n"a.yaml" = ["{code}"]\n')
+    assert left == [one for one in every if one != (code, "a.yaml")]
+    assert told('[per-file-ignores]\n"c.yaml" = ["ZC"]\n') == every
+
+
 def test_add_ignore_extends_a_comment(zerocfg: Cli, tmp_path: Path) -> None:
     text = YAML + "  # zerocfg: ignore[ZC005] our fork\n  reduce_bucket_size: 5e8\n"
     (tmp_path / "a.yaml").write_text(text)
