@@ -314,6 +314,27 @@ def test_a_default_does_not_stand_behind_an_option_that_goes(zerocfg: Cli, tmp_p
     assert after == (line % "").replace("devices False", "devices False --optim adamw_torch")
 
 
+def test_a_default_does_not_part_an_option_from_what_follows_it(zerocfg: Cli, tmp_path: Path) -> None:
+    """Nobody knows here what `more` belongs to."""
+    line = "torchrun train.py --output_dir o --average_tokens_across_devices=False more"
+    files = {"run.sh": f"{line}\n", "train.py": SCRIPT}
+    after = migrated(zerocfg, tmp_path, files, "--from", "transformers==4.53.0")["run.sh"]
+    assert after == files["run.sh"].replace("dir o", "dir o --optim adamw_torch --report_to all")
+
+
+def test_a_keyword_with_a_blank_before_its_comma(zerocfg: Cli, tmp_path: Path) -> None:
+    code = "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments('o', %sbf16=True)\n"
+    code += "Trainer(model, args).train()\n"
+    for dropped in ("overwrite_output_dir=True , ", "overwrite_output_dir=True  ,  ", "overwrite_output_dir=True,"):
+        assert migrated(zerocfg, tmp_path, {"train.py": code % dropped})["train.py"] == code % ""
+
+
+def test_the_reason_why_an_argument_goes(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(RECIPE + "push_to_hub_organization: null\noverwrite_output_dir: false\n")
+    shown = zerocfg("migrate", "--to", TODAY, "--output-format", "json").out
+    assert "nothing is asked for" in shown
+
+
 def test_a_default_stands_where_the_shell_reads_it(zerocfg: Cli, tmp_path: Path) -> None:
     """Not behind a backslash, nor within a quote that a notebook escapes."""
     start = "torchrun train.py --output_dir o --report_to none --average_tokens_across_devices False"
@@ -485,6 +506,8 @@ def test_only_write_writes(zerocfg: Cli, tmp_path: Path) -> None:
         (("--to", "deepsped==0.19.8"), "did you mean deepspeed?"),
         (("--to", "deepspeed==0.19.99"), "did you mean 0.19.8?"),
         (("--to", "deepspeed==nine"), "is not known"),
+        (("--to", "deepspeed==0.19.8.post1"), "did you mean 0.19.8?"),
+        (("--to", "deepspeed==v0.19.7"), "did you mean 0.19.6 or 0.19.8?"),
         (("--to", "deepspeed==0.19.8,deepspeed==0.19.7"), "twice"),
         (("--to", ","), "names no release"),
         (("--to", TODAY, "nowhere"), "no file or folder"),

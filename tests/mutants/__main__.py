@@ -39,10 +39,7 @@ PACKAGES = {
     "memory": ("tests/memory", "tests/rules/test_told_memory.py"),
     "migrate": tuple(f"tests/cli/test_{name}.py" for name in ("migrate", "migrate_programs", "diff_releases")),
     "convert": ("tests/convert",),
-    "source": (
-        *("tests/source", "tests/run", "tests/rules/test_line.py", "tests/rules/test_fixing.py"),
-        *(f"tests/cli/test_{name}.py" for name in ("fixing", "suppression", "migrate")),
-    ),
+    "source": ("tests/source", "tests/run"),
     "emit": tuple(f"tests/build/test_{name}.py" for name in EMIT.split()),
     "gate": ("tests/gate",),
     "lsp": ("tests/lsp",),
