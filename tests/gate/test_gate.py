@@ -227,6 +227,16 @@ def test_one_edit_one_reason(name: str, repository: Repository) -> None:
         assert said == expected or (expected.endswith(" ") and said.startswith(expected)), said
 
 
+@pytest.mark.parametrize(("file", "table"), [("zerocfg.toml", "gate"), ("pyproject.toml", "tool.zerocfg.gate")])
+def test_an_unknown_setting_is_named_with_its_table(file: str, table: str, repository: Repository) -> None:
+    (repository.folder / "pyproject.toml").unlink()
+    (repository.folder / file).write_text(f"[{table}]\nmax-age-day = 3\n")
+    code, (said,) = repository.gate()
+    assert code == 2
+    assert f"{file}:2: " in said
+    assert f"[{table}] has no setting 'max-age-day'; did you mean max-age-days?" in said
+
+
 def test_a_computed_value_is_named_where_the_lock_holds_it(repository: Repository) -> None:
     repository.edit("policy.schema.json", '"gradient_clipping": {', '"train_batch_size": {')
     code, (reason,) = repository.gate("--only", "policy")
