@@ -137,6 +137,26 @@ def test_comments_alone() -> None:
     assert not only("# why", "why") and not only("one", "three") and not only("--b 2", "--b 3")
 
 
+def test_a_block_of_a_page_is_not_opened() -> None:
+    page = f"# Run\n\n```bash\n{RUN} --a 1\n```\n\nand\n\n```bash\nls\n```\n"
+    assert changed(page, "--a 1", "--a 2", "README.md")
+    assert not changed(page, "and\n", "and\n\n```bash\nls\n```\n", "README.md")
+    assert not changed(page, "--a 1", "--a 1\n```\n\n```bash\nls", "README.md")
+
+
+def test_several_edits_of_other_lengths() -> None:
+    text = f"{RUN} --a 1 --bb 22 --c 3\n"
+    source, line = line_of(text)
+    edits = []
+    for name, value in (("--a", "1000"), ("--bb", "2"), ("--c", "")):
+        option = option_of(line, name)
+        edit = with_value(source, option, value) if value else removed(source, option)
+        assert edit is not None
+        edits.append(edit)
+    assert apply_edits(text, edits) == f"{RUN} --a 1000 --bb 2\n"
+    assert intact(source, edits) and intact(source, edits[::-1]) and intact(source, edits, {line.span})
+
+
 def test_other_commands_keep_their_words() -> None:
     """Only a line that starts a training may get other words."""
     text = f"cp a b\n{RUN} --a 1\n"

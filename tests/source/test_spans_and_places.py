@@ -67,8 +67,9 @@ def test_a_text_that_is_put_together_has_no_places(text: str) -> None:
 
 @pytest.mark.parametrize("high", ["d800", "d801", "dbff", "dc00", "d7ff", "0041"])
 @pytest.mark.parametrize("low", ["\\udc00", "\\udc01", "\\udfff", "\\ud800", "\\u0041", "\\u00", "x", ""])
-def test_pairs_of_surrogates(high: str, low: str) -> None:
-    text = f'{{a: "\\u{high}{low}"}}'
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_pairs_of_surrogates(quote: str, high: str, low: str) -> None:
+    text = f"{{a: {quote}\\u{high}{low}{quote}}}"
     try:
         value = hjson.loads(text)["a"]
     except hjson.HjsonDecodeError:
@@ -127,6 +128,9 @@ def test_an_entry_comes_into_an_empty_section() -> None:
     ("command", "launcher"),
     [
         ("python -u", None),
+        ("python -u\ntorchrun train.py", "torchrun"),
+        ("python -m\ntorchrun train.py", "torchrun"),
+        ("python -m accelerate\ntorchrun train.py", "torchrun"),
         ("python -m", None),
         ("python -m accelerate.commands.accelerate_cli", None),
         ("python -m torch.distributed.run", None),
@@ -141,6 +145,16 @@ def test_an_entry_comes_into_an_empty_section() -> None:
 def test_a_command_that_ends_early(command: str, launcher: str | None) -> None:
     lines = read_launch_lines(SourceText("run.sh", command)).lines
     assert [line.launcher for line in lines if line.launcher != "python"] == ([launcher] if launcher else [])
+
+
+def test_the_folder_that_a_command_changes_to() -> None:
+    """As bash sets PWD; a word is told as a program sees it there."""
+    text = "torchrun $PWD/a.py\ncd sub\ntorchrun $PWD/b.py\n(cd inner; torchrun $PWD/c.py)\ntorchrun $PWD/d.py\n"
+    scripts = [line.script for line in read_launch_lines(SourceText("run.sh", text)).lines]
+    assert [word.value for word in scripts if word is not None] == ["a.py", "b.py", "c.py", "d.py"]
+    text = "cd /data/x/..\ntorchrun $PWD/a.py\n"
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    assert line.script is not None and line.script.value == "/data/a.py"
 
 
 def test_a_file_up_to_a_limit(tmp_path: Path) -> None:
