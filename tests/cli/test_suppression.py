@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import Outcome
 from zerocfg.cli.settings_edit import with_ignores
+from zerocfg.linter import engine
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -333,3 +334,21 @@ def test_statistics(zerocfg: Cli, tmp_path: Path) -> None:
     (tmp_path / "ds.json").unlink()
     table = json.loads(zerocfg("lint", "--statistics", "--output-format", "json").out)["statistics"]
     assert [(row["code"], row["count"]) for row in table] == [("ZC103", 2), ("ZC005", 1)]
+
+
+def test_of_very_many_findings_some_are_told(zerocfg: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "FINDINGS", 3)
+    keys = ",\n".join(f'"wrong_key_{number}": 1' for number in range(5))
+    path = tmp_path / "ds.json"
+
+    def told(*words: str) -> list[tuple[str, int]]:
+        found = json.loads(zerocfg("lint", "--no-cache", "--output-format", "json", *words).out)["diagnostics"]
+        return [(one["code"], one["start"]["line"]) for one in found]
+
+    path.write_text(f'{{"train_micro_batch_size_per_gpu": 1,\n{keys}}}\n')
+    every = told()
+    assert sorted(code for code, _ in every) == ["ZC015", "ZC102", "ZC102", "ZC102"]
+    assert len({line for _, line in every}) == 4, "the message stands where a finding is not told"
+    assert told("--ignore", "ZC015") == [one for one in every if one[0] != "ZC015"]
+    path.write_text(path.read_text().replace(',\n"wrong_key_3": 1,\n"wrong_key_4": 1', ""))
+    assert told() == [("ZC102", 2), ("ZC102", 3), ("ZC102", 4)], "as many as are told"
