@@ -266,6 +266,9 @@ NODES = f"{TWO}num_processes: 8\nmain_process_ip: h\n"
         (f"{TWO}num_processes: 8\nnum_machines: 1\nmachine_rank: first\n", []),  # one machine: nobody reads it
         (f"{NODES}main_process_port: 29500\nnum_machines: 2\nmachine_rank: 0\n", []),
         (f"{NODES}main_process_port: 29500\nnum_machines: 2\nmachine_rank: first\n", ["machine-rank-type"]),
+        # only the machine of rank 0 binds the port
+        (f"{NODES}main_process_port: 70000\nnum_machines: 2\nmachine_rank: 0\n", ["main-process-port-type"]),
+        (f"{NODES}main_process_port: 70000\nnum_machines: 2\nmachine_rank: 1\n", []),
         (f"{TWO}num_processes: 8\nmain_process_port: 65535\n", []),
         (f"{TWO}num_processes: 8\nmain_process_port: 65536\n", ["main-process-port-type"]),
         (f"{TWO}num_processes: 8\nmain_process_port: -1\n", ["main-process-port-type"]),
@@ -287,3 +290,15 @@ def test_ms_amp(stage: int, failed: list[str], level: str | None) -> None:
     effective = resolve_settings(run(consumer="accelerate", accelerate=text, environment=environment))
     assert kinds(effective) == failed
     assert (effective.value("msamp.enabled"), effective.value("msamp.opt_level")) == (True, level or "O1")
+
+
+@pytest.mark.parametrize("section", ["offload_optimizer", "offload_param"])
+@pytest.mark.parametrize(("stage", "refused"), [(1, False), (2, True), (3, True)])
+def test_an_offload_that_is_no_section(stage: int, refused: bool, section: str) -> None:
+    """HfDeepSpeedConfig looks up the device of both at stages 2 and 3, whatever the value is."""
+    accelerate = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    deepspeed = (
+        f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{"stage": {stage}, "{section}": "cpu"}}}}'
+    )
+    effective = resolve_settings(run(consumer="accelerate", accelerate=accelerate, deepspeed=deepspeed))
+    assert ("ds-section-type" in kinds(effective)) is refused
