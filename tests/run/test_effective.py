@@ -290,15 +290,3 @@ def test_ms_amp(stage: int, failed: list[str], level: str | None) -> None:
     effective = resolve_settings(run(consumer="accelerate", accelerate=text, environment=environment))
     assert kinds(effective) == failed
     assert (effective.value("msamp.enabled"), effective.value("msamp.opt_level")) == (True, level or "O1")
-
-
-@pytest.mark.parametrize("section", ["offload_optimizer", "offload_param"])
-@pytest.mark.parametrize(("stage", "refused"), [(1, False), (2, True), (3, True)])
-def test_an_offload_that_is_no_section(stage: int, refused: bool, section: str) -> None:
-    """HfDeepSpeedConfig looks up the device of both at stages 2 and 3, whatever the value is."""
-    accelerate = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
-    deepspeed = (
-        f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{"stage": {stage}, "{section}": "cpu"}}}}'
-    )
-    effective = resolve_settings(run(consumer="accelerate", accelerate=accelerate, deepspeed=deepspeed))
-    assert ("ds-section-type" in kinds(effective)) is refused
