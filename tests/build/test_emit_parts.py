@@ -59,6 +59,7 @@ def test_a_folder_that_is_held_is_not_built(tmp_path: Path, monkeypatch: pytest.
     [
         ({"zero_optimization": {"stage": 4}}, "zero_optimization.stage"),
         ({"zero_optimization": {"stage": "x"}}, "zero_optimization.stage"),
+        ({"zero_optimization": {"leaf_module": {"classes": ["a", 3]}}}, "zero_optimization.leaf_module.classes.1"),
         ({"data_types": {"grad_accum_dtype": 3}}, "data_types.grad_accum_dtype"),
     ],
 )
