@@ -19,7 +19,9 @@ def told(zerocfg: Cli, old: str, new: str, *paths: str) -> dict[str, Any]:
     outcome = zerocfg("diff", "--releases", old, new, *paths, "--output-format", "json")
     assert outcome.code in (0, 1), outcome.err
     found: dict[str, Any] = json.loads(outcome.out)
-    assert outcome.code == int(bool(found["comes"] or found["settings"] or found["keys"]))
+    breaks = bool(found["comes"] or found["settings"] or found["keys"])
+    assert outcome.code == int(breaks)
+    assert found["same"] is not (breaks or bool(found["goes"]))
     return found
 
 

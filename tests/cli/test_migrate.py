@@ -60,6 +60,16 @@ def left(zerocfg: Cli, *words: str) -> list[tuple[str, str]]:
         ("logging_dir: logs\nreport_to: [tensorboard]\n", None),
         ("half_precision_backend: apex\n", None),
         ("push_to_hub_organization: us\n", None),
+        ("push_to_hub_organization: null\n", ""),
+        ("push_to_hub_model_id: mine\n", "hub_model_id: mine\n"),
+        ("push_to_hub_model_id: mine\npush_to_hub_organization: us\n", None),
+        ("push_to_hub_model_id: mine\nhub_model_id: mine\n", "hub_model_id: mine\n"),
+        ("push_to_hub_model_id: mine\nhub_model_id: other\n", None),
+        ("group_by_length: true\ntrain_sampling_strategy: random\n", None),
+        (
+            "group_by_length: true\ntrain_sampling_strategy: group_by_length\n",
+            "train_sampling_strategy: group_by_length\n",
+        ),
         ("eval_strategy: epoch\n", "eval_strategy: epoch\n"),
         ("my_own_name: 1\n", "my_own_name: 1\n"),
     ],
@@ -137,6 +147,13 @@ def test_a_variable_keeps_its_place_and_what_depends_on_it_is_left(zerocfg: Cli,
     after = migrated(zerocfg, tmp_path, {"run.sh": line, "train.py": SCRIPT})
     assert after["run.sh"] == line.replace("evaluation_strategy", "eval_strategy")
     assert [place for place, _ in left(zerocfg)] == ["run.sh:1"]
+
+
+def test_an_option_that_is_put_together_elsewhere_is_left(zerocfg: Cli, tmp_path: Path) -> None:
+    line = 'RATIO="--warmup_ratio 0.1"\ntorchrun train.py --output_dir o $RATIO --bf16 True\n'
+    after = migrated(zerocfg, tmp_path, {"run.sh": line, "train.py": SCRIPT})
+    assert after["run.sh"] in (line, line.replace("warmup_ratio", "warmup_steps"))
+    assert bool(left(zerocfg)) is (after["run.sh"] == line)
 
 
 def test_without_a_script_nothing_is_known_of_the_options(zerocfg: Cli, tmp_path: Path) -> None:
@@ -297,6 +314,27 @@ def test_a_default_does_not_stand_behind_an_option_that_goes(zerocfg: Cli, tmp_p
     assert after == (line % "").replace("devices False", "devices False --optim adamw_torch")
 
 
+def test_a_default_does_not_part_an_option_from_what_follows_it(zerocfg: Cli, tmp_path: Path) -> None:
+    """Nobody knows here what `more` belongs to."""
+    line = "torchrun train.py --output_dir o --average_tokens_across_devices=False more"
+    files = {"run.sh": f"{line}\n", "train.py": SCRIPT}
+    after = migrated(zerocfg, tmp_path, files, "--from", "transformers==4.53.0")["run.sh"]
+    assert after == files["run.sh"].replace("dir o", "dir o --optim adamw_torch --report_to all")
+
+
+def test_a_keyword_with_a_blank_before_its_comma(zerocfg: Cli, tmp_path: Path) -> None:
+    code = "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments('o', %sbf16=True)\n"
+    code += "Trainer(model, args).train()\n"
+    for dropped in ("overwrite_output_dir=True , ", "overwrite_output_dir=True  ,  ", "overwrite_output_dir=True,"):
+        assert migrated(zerocfg, tmp_path, {"train.py": code % dropped})["train.py"] == code % ""
+
+
+def test_the_reason_why_an_argument_goes(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(RECIPE + "push_to_hub_organization: null\noverwrite_output_dir: false\n")
+    shown = zerocfg("migrate", "--to", TODAY, "--output-format", "json").out
+    assert "nothing is asked for" in shown
+
+
 def test_a_default_stands_where_the_shell_reads_it(zerocfg: Cli, tmp_path: Path) -> None:
     """Not behind a backslash, nor within a quote that a notebook escapes."""
     start = "torchrun train.py --output_dir o --report_to none --average_tokens_across_devices False"
@@ -385,6 +423,9 @@ def test_the_trainer_would_refuse_a_clipping_of_its_own(zerocfg: Cli, tmp_path: 
         (', "elasticity": {"enabled": false}', ""),
         (', "elasticity": {"enabled": true, "max_train_batch_size": 8}', None),
         (', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0, "warmup_max_lr": 1}}', ": 0, ->: 2, "),
+        # only the number of steps was raised, and only of DeepSpeed's own schedules
+        (', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 1, "warmup_min_lr": 0}}', "->"),
+        (', "scheduler": {"type": "Mine", "params": {"warmup_num_steps": 0}}', "->"),
         (', "fp16": {"enabled": false, "opt_level": "O1"}', ', "opt_level": "O1"->'),
     ],
 )
@@ -398,7 +439,7 @@ def test_keys_that_deepspeed_refuses_today(zerocfg: Cli, tmp_path: Path, old: st
         assert after == text and left(zerocfg, "--from", "deepspeed==0.16.9")
     else:
         before, _, instead = new.partition("->")
-        assert after == (text.replace(before, instead) if before else text.replace(old, ""))
+        assert after == (text.replace(before, instead) if new else text.replace(old, ""))
 
 
 def test_what_the_new_release_refuses_is_told_whatever_the_old_one_is(zerocfg: Cli, tmp_path: Path) -> None:
@@ -465,6 +506,8 @@ def test_only_write_writes(zerocfg: Cli, tmp_path: Path) -> None:
         (("--to", "deepsped==0.19.8"), "did you mean deepspeed?"),
         (("--to", "deepspeed==0.19.99"), "did you mean 0.19.8?"),
         (("--to", "deepspeed==nine"), "is not known"),
+        (("--to", "deepspeed==0.19.8.post1"), "did you mean 0.19.8?"),
+        (("--to", "deepspeed==v0.19.7"), "did you mean 0.19.6 or 0.19.8?"),
         (("--to", "deepspeed==0.19.8,deepspeed==0.19.7"), "twice"),
         (("--to", ","), "names no release"),
         (("--to", TODAY, "nowhere"), "no file or folder"),

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import Outcome
 from zerocfg.cli.settings_edit import with_ignores
+from zerocfg.linter import engine
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -117,6 +118,34 @@ def test_add_ignore(zerocfg: Cli, legacy: Path) -> None:
     again = zerocfg("lint", "--add-ignore")
     assert again.code == 0 and again.err == ""
     assert {path: path.read_bytes() for path in after} == after
+
+
+def test_add_ignore_stays_behind_a_byte_order_mark(zerocfg: Cli, tmp_path: Path) -> None:
+    """The mark has to stay the first of the file."""
+    text = "distributed_typo: DEEPSPEED\ncompute_environment: LOCAL_MACHINE\nnum_processes: 2\n"
+    path = tmp_path / "accelerate.yaml"
+    path.write_text("\ufeff" + text, encoding="utf-8")
+    assert zerocfg("lint", "--add-ignore").code == 0
+    after = path.read_text(encoding="utf-8")
+    assert after.startswith("\ufeff# zerocfg: ignore[") and after.endswith(f" TODO\n{text}")
+
+
+def test_other_codes_and_other_files_are_not_ignored(zerocfg: Cli, tmp_path: Path) -> None:
+    text = YAML + "  reduce_bucket_size: 5e8\n"
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(text)
+
+    def told(settings: str) -> list[tuple[str, str]]:
+        (tmp_path / "zerocfg.toml").write_text(settings)
+        found = json.loads(zerocfg("lint", "--output-format", "json").out)["diagnostics"]
+        return sorted((one["code"], one["file"]) for one in found)
+
+    every = told("")
+    assert {file for _, file in every} == {"a.yaml", "b.yaml"} and len({code for code, _ in every}) > 1
+    code = every[0][0]
+    left = told(f'[per-file-ignores]\n"a.yaml" = ["{code}"]\n')
+    assert left == [one for one in every if one != (code, "a.yaml")]
+    assert told('[per-file-ignores]\n"c.yaml" = ["ZC"]\n') == every
 
 
 def test_add_ignore_extends_a_comment(zerocfg: Cli, tmp_path: Path) -> None:
@@ -305,3 +334,21 @@ def test_statistics(zerocfg: Cli, tmp_path: Path) -> None:
     (tmp_path / "ds.json").unlink()
     table = json.loads(zerocfg("lint", "--statistics", "--output-format", "json").out)["statistics"]
     assert [(row["code"], row["count"]) for row in table] == [("ZC103", 2), ("ZC005", 1)]
+
+
+def test_of_very_many_findings_some_are_told(zerocfg: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "FINDINGS", 3)
+    keys = ",\n".join(f'"wrong_key_{number}": 1' for number in range(5))
+    path = tmp_path / "ds.json"
+
+    def told(*words: str) -> list[tuple[str, int]]:
+        found = json.loads(zerocfg("lint", "--no-cache", "--output-format", "json", *words).out)["diagnostics"]
+        return [(one["code"], one["start"]["line"]) for one in found]
+
+    path.write_text(f'{{"train_micro_batch_size_per_gpu": 1,\n{keys}}}\n')
+    every = told()
+    assert sorted(code for code, _ in every) == ["ZC015", "ZC102", "ZC102", "ZC102"]
+    assert len({line for _, line in every}) == 4, "the message stands where a finding is not told"
+    assert told("--ignore", "ZC015") == [one for one in every if one[0] != "ZC015"]
+    path.write_text(path.read_text().replace(',\n"wrong_key_3": 1,\n"wrong_key_4": 1', ""))
+    assert told() == [("ZC102", 2), ("ZC102", 3), ("ZC102", 4)], "as many as are told"

@@ -15,6 +15,9 @@ import yaml
 from tests import warm
 from tests.cli.conftest import Outcome
 from tests.conftest import ROOT
+from zerocfg.compare.effective_diff import Difference
+from zerocfg.compare.sides import Value
+from zerocfg.convert.conversion import Row, unexplained
 from zerocfg.run.stages.plugin import CONFLICTS
 
 Cli = Callable[..., Outcome]
@@ -202,11 +205,36 @@ def test_beside_a_json_both_files_change(zerocfg: Cli, tmp_path: Path) -> None:
     words = ("convert", "a.yaml", "--to", "deepspeed-json")
     blocked = zerocfg(*words, "-o", "b.yaml")
     assert blocked.code == 2 and "'ds.json', which FILE reads, would change" in blocked.err
+    found = table(zerocfg, *words[1:], "--consumer", "accelerate")
+    # accelerate's own default counted beside a JSON, as DeepSpeed's for the buckets
+    assert found["deepspeed_config.gradient_clipping: 0.5"] == ("gradient_clipping: 0.5", "nearly")
+    assert found["deepspeed_config.reduce_bucket_size: 2e8"][1] == "counts now"
+    assert json.loads(zerocfg(*words, "--output-format", "json").out)["differs"] == []
     assert zerocfg(*words, "--write").code == 0
     assert (tmp_path / "a.yaml").read_text() == text[: text.index("  gradient_clipping")]
     assert (tmp_path / "ds.json").read_text() == (
         '{\n  "zero_optimization": {"stage": 2, "reduce_bucket_size": 200000000},\n  "gradient_clipping": 0.5\n}\n'
     )
+
+
+def test_a_path_that_nobody_reads(zerocfg: Cli, tmp_path: Path) -> None:
+    """accelerate's plugin drops `offload_optimizer_nvme_path`; in a JSON DeepSpeed reads it. `none` says nothing."""
+    line = "offload_optimizer_nvme_path"
+    section = f"deepspeed_config:\n  zero_stage: 3\n  {line}: none\n  offload_param_nvme_path: /drive\n"
+    (tmp_path / "a.yaml").write_text(f"distributed_type: DEEPSPEED\nnum_processes: 2\n{section}")
+    found = table(zerocfg, "a.yaml", "--to", "deepspeed-json")
+    assert found[f"deepspeed_config.{line}: none"] == ("(left out)", "exactly")
+    moved = found["deepspeed_config.offload_param_nvme_path: /drive"]
+    assert moved == ("zero_optimization.offload_param.nvme_path: /drive", "counts now")
+
+
+def test_a_difference_is_shown_with_both_values() -> None:
+    values = [Value("2", "a.json:1"), None]
+    (row,) = unexplained(
+        {"a.b": Difference("setting", "a.b", *values), "c": Difference("setting", "c", *values)},
+        [Row("c: 2", "", "nearly", settings=frozenset({"c"}))],
+    )
+    assert (row.old, row.new, row.match) == ('a.b: "2"', "a.b: (not set)", "nearly")
 
 
 @pytest.mark.parametrize(

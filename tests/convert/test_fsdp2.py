@@ -212,6 +212,90 @@ def test_a_json_is_told_key_by_key(zerocfg: Cli, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "ds.json").read_text()) == data
 
 
+LEFT, LOST = "(left out)", ""
+
+
+@pytest.mark.parametrize(
+    ("machines", "lines", "becomes", "maps"),
+    [
+        (1, "deepspeed_multinode_launcher: pdsh", LEFT, "exactly"),
+        (1, "deepspeed_hostfile: hosts", LEFT, "exactly"),
+        (2, "deepspeed_multinode_launcher: standard", LEFT, "exactly"),
+        (2, "deepspeed_hostfile: hosts", LOST, "not at all"),
+        (1, "deepspeed_moe_layer_cls_names: MixtralSparseMoeBlock", LOST, "not at all"),
+        (1, "zero3_init_flag: true", "fsdp_cpu_ram_efficient_loading (default)", "nearly"),
+        (1, "zero3_init_flag: false", LEFT, "exactly"),
+        (1, "gradient_accumulation_steps: 1", LEFT, "exactly"),
+        (1, "gradient_accumulation_steps: 4", LOST, "not at all"),
+    ],
+)
+def test_keys_of_the_launcher(machines: int, lines: str, becomes: str, maps: str, zerocfg: Cli, tmp_path: Path) -> None:
+    """torchrun starts both sides on one machine, and where DeepSpeed's launcher is told to leave it to torchrun."""
+    head = ZERO.replace("num_machines: 1", f"num_machines: {machines}\nmachine_rank: 0\nmain_process_ip: h")
+    (tmp_path / "a.yaml").write_text(f"{head}deepspeed_config:\n  zero_stage: 3\n  {lines}\n")
+    assert table(zerocfg)[lines] == (becomes, maps)
+
+
+@pytest.mark.parametrize(
+    ("data", "becomes", "maps"),
+    [
+        ({"gradient_accumulation_steps": 1}, LEFT, "exactly"),
+        ({"gradient_accumulation_steps": 2}, LOST, "not at all"),
+        ({"gradient_clipping": 0}, LEFT, "exactly"),
+        ({"gradient_clipping": 0.5}, LOST, "not at all"),
+        ({"fp16.enabled": True}, "mixed_precision: fp16", "nearly"),
+        ({"fp16.loss_scale": 0, "fp16.enabled": True}, LEFT, "nearly"),
+        ({"fp16.loss_scale": 128, "fp16.enabled": True}, LOST, "not at all"),
+        ({"fp16.initial_scale_power": 12, "fp16.enabled": True}, LEFT, "nearly"),
+        ({"fp16.auto_cast": True, "fp16.enabled": True}, LEFT, "nearly"),
+        ({"fp16.initial_scale_power": 12, "fp16.enabled": False}, LEFT, "exactly"),
+        ({"bf16.enabled": False}, LEFT, "exactly"),
+        ({"bf16.immediate_grad_update": True, "bf16.enabled": True}, LEFT, "nearly"),
+        ({"zero_optimization.offload_param.device": "none"}, LEFT, "exactly"),
+        ({"tensorboard.enabled": True}, LEFT, "nearly"),
+        ({"wall_clock_breakdown": True}, LEFT, "nearly"),
+        ({"activation_checkpointing.cpu_checkpointing": True}, LEFT, "exactly"),
+        ({"scheduler.type": "WarmupLR"}, LOST, "not at all"),
+        ({"prescale_gradients": False}, LEFT, "exactly"),
+        ({"prescale_gradients": True}, LOST, "not at all"),
+        ({"train_micro_batch_size_per_gpu": 4}, LEFT, "exactly"),
+    ],
+    ids=str,
+)
+def test_keys_of_a_json(data: dict[str, Any], becomes: str, maps: str, zerocfg: Cli, tmp_path: Path) -> None:
+    written: dict[str, Any] = {"zero_optimization": {"stage": 3}}
+    for name, value in data.items():
+        *above, leaf = name.split(".")
+        section = written
+        for part in above:
+            section = section.setdefault(part, {})
+        section[leaf] = value
+    (tmp_path / "ds.json").write_text(json.dumps(written))
+    (tmp_path / "a.yaml").write_text(f"{ZERO}deepspeed_config:\n  deepspeed_config_file: ds.json\n")
+    name, value = next(iter(data.items()))
+    found = table(zerocfg)
+    assert found[f"{name}: {json.dumps(value) if not isinstance(value, str) else value}"] == (becomes, maps)
+    # The engine clips at accelerate's default where nobody says otherwise; FSDP leaves it to the script.
+    assert ("(gradient_clipping: 1.0)" in found) == ("gradient_clipping" not in data)
+
+
+@pytest.mark.parametrize(
+    ("consumer", "devices", "why"),
+    [
+        ("accelerate", ("cpu", "cpu"), "the optimizer is torch's own, in place of DeepSpeedCPUAdam"),
+        ("accelerate", ("cpu", "none"), "moves parameters, gradients and optimizer together; the optimizer is torch's"),
+    ],
+)
+def test_what_an_offload_moves(consumer: str, devices: tuple[str, str], why: str, zerocfg: Cli, tmp_path: Path) -> None:
+    """FSDP moves all three at once, as ZeRO-3 does with both of its offloads."""
+    lines = f"  zero_stage: 3\n  offload_optimizer_device: {devices[0]}\n  offload_param_device: {devices[1]}\n"
+    (tmp_path / "a.yaml").write_text(f"{ZERO}deepspeed_config:\n{lines}")
+    words = ("convert", "a.yaml", "--to", "fsdp2", "--output-format", "json", "--consumer", consumer)
+    (row,) = [row for row in json.loads(zerocfg(*words).out)["table"] if "offload_optimizer" in row["key"]]
+    assert (row["maps"], row["becomes"]) == ("nearly", "fsdp_config.fsdp_offload_params: true")
+    assert row["because"].startswith(why)
+
+
 # -- DDP ---------------------------------------------------------------------------------------------------------------
 
 
@@ -255,6 +339,7 @@ def test_torch_compile_is_lost_under_deepspeed(zerocfg: Cli, tmp_path: Path) -> 
         (f"{HEAD}distributed_type: Fsdp\n", "fsdp2", "a.yaml: the job does not start as it is: "),
         (f"{FSDP}fsdp_config:\n  fsdp_sharding_strategy: ALL\n", "fsdp2", "a.yaml:6:3: accelerate does not take"),
         (f"{ZERO}deepspeed_config: {{zero_stage: 2}}\nfsdp_config: {{a: 1}}\n", "fsdp2", "a `fsdp_config` already"),
+        (f"{HEAD}distributed_type: MULTI_GPU\ndeepspeed_config: {{zero_stage: 2}}\n", "zero3", "is there already"),
         ("{distributed_type: MULTI_GPU, num_processes: 2}\n", "fsdp2", "not written as a block of YAML"),
         ("distributed_type: 'NO'\nnum_processes: 1\n", "fsdp2", "a.yaml:1:1: `distributed_type: NO` is not converted"),
     ],

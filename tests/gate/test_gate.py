@@ -34,6 +34,35 @@ def test_the_example_passes(repository: Repository) -> None:
     )
 
 
+def test_without_settings_what_is_built_is_checked(repository: Repository) -> None:
+    """No table, no policy: the build and its certificate are asked for all the same."""
+    (repository.folder / "pyproject.toml").unlink()
+    done = run("gate")
+    assert not done.return_value, done.output
+    assert done.output.startswith("gate: passed\n  lint ") and done.output.endswith("0 schemas met\n")
+    Path(PROOF).unlink()
+    code, (reason,) = repository.gate()
+    assert code == 1 and reason.startswith(f"{PROOF}: certificate-missing: "), reason
+
+
+@pytest.mark.parametrize(("old", "new"), [('"spec_folder"', '"spec_folders"'), ('"spec": {', '"specs": {')])
+def test_a_lock_that_does_not_say_its_spec(old: str, new: str, repository: Repository) -> None:
+    """Where no setting names the outputs, each lock says which spec it is of."""
+    repository.edit("pyproject.toml", 'outputs = { "zerocfg.yaml" = "built" }\n', "")
+    assert repository.gate("--only", "build") == (0, [])
+    repository.edit(LOCK, old, new)
+    code, reasons = repository.gate("--only", "build")
+    reason = f"{LOCK}: lock-without-spec: it does not say which spec it was built from; build the run again"
+    assert code == 1 and reason in reasons
+
+
+def test_a_key_that_no_spec_has(repository: Repository) -> None:
+    repository.edit("zerocfg.yaml", "    hardware: 2xCPU", "    hardwares: 2xCPU")
+    code, (reason,) = repository.gate("--only", "build")
+    what = "zerocfg.yaml:15:5: spec-unreadable: unknown key `hardwares` in `runs.quickstart`; did you mean `hardware`?;"
+    assert code == 1 and reason.startswith(what), reason
+
+
 def untested(what: str) -> str:
     day = json.loads(Path(PROOF).read_text())["date"][:10]
     return f"{PROOF}: certificate-stale: {what} (tested on {day}); {SMOKE}"
@@ -196,6 +225,28 @@ def test_one_edit_one_reason(name: str, repository: Repository) -> None:
     for said, expected in zip(reasons, wanted, strict=True):
         # A parser's own words differ between releases of Python.
         assert said == expected or (expected.endswith(" ") and said.startswith(expected)), said
+
+
+@pytest.mark.parametrize(("file", "table"), [("zerocfg.toml", "gate"), ("pyproject.toml", "tool.zerocfg.gate")])
+def test_an_unknown_setting_is_named_with_its_table(file: str, table: str, repository: Repository) -> None:
+    (repository.folder / "pyproject.toml").unlink()
+    (repository.folder / file).write_text(f"[{table}]\nmax-age-day = 3\n")
+    code, (said,) = repository.gate()
+    assert code == 2
+    assert f"{file}:2: " in said
+    assert f"[{table}] has no setting 'max-age-day'; did you mean max-age-days?" in said
+
+
+def test_a_computed_value_is_named_where_the_lock_holds_it(repository: Repository) -> None:
+    repository.edit("policy.schema.json", '"gradient_clipping": {', '"train_batch_size": {')
+    code, (reason,) = repository.gate("--only", "policy")
+    lines = Path(LOCK).read_text().splitlines()
+    (line,) = [at for at, text in enumerate(lines, 1) if text.startswith('    "train_batch_size": {')]
+    assert code == 1
+    assert reason == (
+        f"{LOCK}:{line}:5: policy-violated: run quickstart: train_batch_size is 16; at most 1 is allowed "
+        "(policy.schema.json:15:7); set train_batch_size otherwise, or ask whoever keeps policy.schema.json"
+    )
 
 
 def test_a_fresh_build_after_a_comment_needs_no_new_proof(repository: Repository) -> None:

@@ -57,6 +57,10 @@ class Editor:
     async def start(self, capabilities: lsp.ClientCapabilities | None = None, *, folder: bool = True) -> Any:
         environment = {key: value for key, value in os.environ.items() if key != "ZEROCFG_TRACEBACK"}
         await self.client.start_io(sys.executable, "-m", "zerocfg", "lsp", "--stdio", env=environment)
+        return await self.greet(capabilities, folder=folder)
+
+    async def greet(self, capabilities: lsp.ClientCapabilities | None = None, *, folder: bool = True) -> Any:
+        """What an editor says first to a server that runs."""
         answer = await self.client.initialize_async(
             lsp.InitializeParams(
                 capabilities or lsp.ClientCapabilities(),

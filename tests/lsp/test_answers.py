@@ -34,6 +34,15 @@ def _offered(
     return [item.label for item in complete(kind, form, lines, marked.index("|"), data, consumers or set())]
 
 
+def test_another_name_of_a_key_is_offered_to_who_types_it() -> None:
+    """DeepSpeed reads `prefetch_bucket_size` as `stage3_prefetch_bucket_size`."""
+    offered = _offered("deepspeed", "json", '{"zero_optimization": {"prefetch_|"}}')
+    assert "prefetch_bucket_size" in offered and "param_persistence_threshold" not in offered
+    offered = _offered("deepspeed", "json", '{"zero_optimization": {"stage3_prefetch|"}}')
+    assert "stage3_prefetch_bucket_size" in offered and "prefetch_bucket_size" not in offered
+    assert "prefetch_bucket_size" not in _offered("deepspeed", "json", '{"zero_optimization": {"|"}}')
+
+
 def test_keys_that_are_there_removed_or_old_come_never_or_last() -> None:
     offered = _offered("deepspeed", "json", '{"bfloat16": {}, "|"}')
     assert "bf16" not in offered, "it is there under its other name"

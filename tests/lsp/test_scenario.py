@@ -6,11 +6,16 @@ import asyncio
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from lsprotocol import types as lsp
 
+from tests.lsp import inside
 from tests.lsp.editor import Editor, editor
+
+Start = Callable[[Path, lsp.ClientCapabilities], AbstractAsyncContextManager[Editor]]
 
 _CAPABILITIES = lsp.ClientCapabilities(
     workspace=lsp.WorkspaceClientCapabilities(
@@ -32,8 +37,8 @@ def _lint_fix(folder: Path, copy: Path, name: str) -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in (copy / folder.name).iterdir() if path.is_file()}
 
 
-async def _session(folder: Path, copy: Path) -> None:
-    async with editor(folder, _CAPABILITIES) as ed:
+async def _session(folder: Path, copy: Path, start: Start = editor) -> None:
+    async with start(folder, _CAPABILITIES) as ed:
         ed.open("ds_config.json")
         await ed.until(lambda: "ZC201" in ed.codes("ds_config.json"))
         await _findings(ed)
@@ -158,3 +163,7 @@ async def _fixes(ed: Editor, copy: Path) -> None:
 
 def test_an_editing_session(pitfalls: Path, tmp_path: Path) -> None:
     asyncio.run(_session(pitfalls, tmp_path / "copy"))
+
+
+def test_the_same_session_with_the_server_in_this_process(pitfalls: Path, tmp_path: Path) -> None:
+    asyncio.run(_session(pitfalls, tmp_path / "copy", inside.editor))

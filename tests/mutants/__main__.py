@@ -17,26 +17,36 @@ from .session import Outcome, Session, Wanted
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 BUILD = (
-    "choice_limits draft_limits expand forecast_limits fsdp plan_limits resolve road_limits search setup spec "
-    "wrong_specs"
+    "choice_limits draft_limits expand forecast_limits fsdp gaps grpo levers nearest open_engines plan_limits "
+    "refused_values register resolve road_limits search setup spec wrong_specs"
 )
+LINTER = "all_releases contained fixing lint suppression"
+EMIT = "check emit_parts examples launch launchers lock names releases resolve targets typed write"
 PACKAGES = {
     "rules": ("tests/rules",),
-    "linter": ("tests/rules", *(f"tests/cli/test_{name}.py" for name in ("fixing", "lint", "suppression"))),
+    "linter": ("tests/rules", *(f"tests/cli/test_{name}.py" for name in LINTER.split())),
     "catalog": ("tests/catalog",),
-    "run": ("tests/run", "tests/rules"),
+    "run": (
+        *("tests/run", "tests/rules", "tests/cli/test_forbidden.py"),
+        *(f"tests/build/test_{name}.py" for name in ("expand", "spec", "wrong_specs")),
+    ),
     "resolve": (
         *(f"tests/build/test_{name}.py" for name in BUILD.split()),
-        *(f"tests/cli/test_{name}.py" for name in ("init", "plan", "plan_table")),
+        *(f"tests/cli/test_{name}.py" for name in ("explain_built", "init", "plan", "plan_model", "plan_table")),
         "tests/rules/test_told_memory.py",
     ),
-    "smoke/judge": tuple(
-        f"tests/smoke/test_{name}.py"
-        for name in "arguments check_limits handwritten known_errors measured settings training".split()
-    ),
+    "smoke": ("tests/smoke",),
     "memory": ("tests/memory", "tests/rules/test_told_memory.py"),
+    "migrate": tuple(f"tests/cli/test_{name}.py" for name in ("migrate", "migrate_programs", "diff_releases")),
+    "convert": ("tests/convert",),
+    "source": ("tests/source", "tests/run"),
+    "emit": tuple(f"tests/build/test_{name}.py" for name in EMIT.split()),
+    "gate": ("tests/gate",),
+    "lsp": ("tests/lsp",),
 }
 """Where the tests of a package are. Those marked ``libs`` are left out: their ranks are processes of their own."""
+LEFT_OUT = {"smoke": ("worker",)}
+"""Folders of a package that run in ranks alone, where only tests marked ``libs`` see them."""
 
 
 @click.command(help=__doc__)
@@ -71,7 +81,9 @@ def main(
     for package in packages:
         folder = ROOT / "zerocfg" / package / (family or "")
         name = "/".join(filter(None, (package, family)))
-        groups[name] = [module.resolve()] if module else sorted(folder.rglob("*.py"))
+        left_out = [ROOT / "zerocfg" / package / inner for inner in LEFT_OUT.get(package, ())]
+        every = [path for path in sorted(folder.rglob("*.py")) if not any(map(path.is_relative_to, left_out))]
+        groups[name] = [module.resolve()] if module else every
     tests = paths or tuple(dict.fromkeys(path for package in packages for path in PACKAGES[package]))
     wanted = Wanted(ROOT, groups, tests, sample or None, kinds, seed, jobs, budget, near=bool(family or module))
 

@@ -24,6 +24,8 @@ KINDS = (
     "return",  # nothing, or the opposite
     "arithmetic",
     "place",  # of a location: its path, or which part of the entry
+    "call",  # whose value nobody takes: it is not made
+    "argument",  # a named one: it is not passed
 )
 
 _BOUNDARIES: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -53,6 +55,11 @@ _PLACES = {"entry": "value", "key": "value", "value": "key"}
 """Of a location: what starts elsewhere. An entry starts where its key does."""
 _EMPTY = {"str": "''", "list": "[]", "dict": "{}", "tuple": "()", "set": "set()", "int": "0", "float": "0.0"}
 """What a function that returns such a thing returns instead."""
+_WORDS = ("message", "help", "label", "why")
+"""Arguments that are texts for people."""
+_HABITS = ("strict", "maxsplit", "indent", "encoding", "errors")
+"""Arguments that guard against what does not happen, or that say how a text looks."""
+_LOGGERS = ("logging", "logger", "log", "_LOG", "LOG", "warnings")
 _SPEAKERS = ("Finding",)
 """Calls whose first argument is a place and whose others are words."""
 _LEAVING = (ast.Return, ast.Continue, ast.Break, ast.Raise)
@@ -229,6 +236,8 @@ class _Maker:
             self.path(node.value)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return  # a docstring
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not _is_logging(node.value):
+            self.add("call", node.value, "None", "none")
         for name in ("value", "test", "iter", "exc", "subject"):
             part = getattr(node, name, None)
             if isinstance(part, ast.expr):
@@ -308,8 +317,12 @@ class _Maker:
         for keyword in node.keywords:
             if name in ("Location", "at"):
                 self.location(keyword.value)
-            if keyword.arg not in ("strict", "maxsplit", "indent", "encoding", "errors"):
-                self.expression(keyword.value, words or keyword.arg in ("message", "help", "label", "why"))
+            if keyword.arg not in _HABITS:
+                self.expression(keyword.value, words or keyword.arg in _WORDS)
+            if not words and keyword.arg is not None and keyword.arg not in (*_HABITS, *_WORDS):
+                rest = [other for other in node.keywords if other is not keyword]
+                without = ast.Call(node.func, node.args, rest)
+                self.add("argument", node, without, "none", f"{name}(..., {_text(keyword)})")
 
     def location(self, argument: ast.expr) -> None:
         """What a location names: the part of an entry, or its path."""
@@ -379,6 +392,11 @@ def _called(node: ast.Call) -> str:
         if isinstance(node.func, ast.Attribute)
         else ""
     )
+
+
+def _is_logging(node: ast.Call) -> bool:
+    called = node.func
+    return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id in _LOGGERS
 
 
 def _is_severity(node: ast.AST) -> bool:

@@ -145,7 +145,7 @@ class Session:
         """Whether the function has done its work, as making an example, when a module has been loaded: what is put in
         afterwards changes nothing, whatever the tests are worth."""
         name = fault.where.rpartition(".")[2]
-        return fault.constant is None and name in loading and not seen.tests([(fault.module, fault.lines)])
+        return fault.constant is None and name in loading and not seen.is_run(fault.module, fault.lines)
 
     def _tests(self, fault: Fault, seen: reach.Reach, modules: dict[str, Module]) -> tuple[list[str], int]:
         """The tests to try on a fault, those named after its rules before all others, and how many could be."""

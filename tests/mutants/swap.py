@@ -32,6 +32,8 @@ class Live:
     @classmethod
     def here(cls, modules: Iterable[str]) -> Live:
         names = set(modules)
+        for name in names:  # commands load theirs when they are called, which is too late for the lookup below
+            importlib.import_module(name)
         functions: dict[tuple[str, int, str], list[types.FunctionType]] = defaultdict(list)
         caches = []
         for one in gc.get_objects():

@@ -55,13 +55,26 @@ def helped(n: int) -> int:
 SEVEN = made(6)
 
 
+def sorted_down(numbers: "list[int]") -> "list[int]":
+    kept = list(numbers)
+    kept.append(0)
+    kept.append(0)
+    kept.remove(0)
+    return sorted(kept, reverse=True)
+
+
 def told(n: int) -> str:
     "Not shown: 1 < 2."
     return f"{n + 1} of them" if n else "none of them"
 """
 
+LATE = """
+def late(n: int) -> bool:
+    return n > 5
+"""
+
 TESTS = """
-from small.numbers import above, doubled, many, told
+from small.numbers import above, doubled, many, sorted_down, told
 
 doubled(4)
 
@@ -80,6 +93,16 @@ def test_above():
 
 def test_told():
     assert told(2)
+
+
+def test_sorted_down():
+    assert sorted_down([1, 2]) == [2, 1, 0]
+
+
+def test_late():
+    from small.late import late
+
+    assert late(6) and not late(5)
 """
 
 RUN = """
@@ -88,7 +111,7 @@ from pathlib import Path
 from tests.mutants.session import Session, Wanted
 
 root = Path.cwd()
-session = Session(Wanted(root, {"small": [root / "small" / "numbers.py"]}, ("checks",), sample=None, jobs=2))
+session = Session(Wanted(root, {"small": sorted((root / "small").glob("[ln]*.py"))}, ("checks",), sample=None, jobs=2))
 session.run()
 seen = {f"{one.fault.where}: {one.fault.change}": one.by or one.ended or "-" for one in session.outcomes}
 Path("seen.json").write_text(json.dumps(seen))
@@ -99,7 +122,7 @@ Path("seen.json").write_text(json.dumps(seen))
 def seen(tmp_path_factory: pytest.TempPathFactory, root: Path) -> dict[str, str]:
     """Who noticed each fault of the small project ("-": nobody). Its files are as they were."""
     folder = tmp_path_factory.mktemp("project")
-    files = {"small/__init__.py": "", "small/numbers.py": CODE, "checks/test_numbers.py": TESTS}
+    files = {"small/__init__.py": "", "small/numbers.py": CODE, "small/late.py": LATE, "checks/test_numbers.py": TESTS}
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
@@ -116,6 +139,17 @@ def test_a_fault_is_noticed_by_the_test_that_runs_it(seen: dict[str, str]) -> No
     assert seen["many: n > LIMIT -> n >= LIMIT"] == "checks/test_numbers.py::test_many"
     assert seen["many: return if n < 0 -> always"] == "checks/test_numbers.py::test_many"
     assert seen["LIMIT: 3 -> 4"] == "checks/test_numbers.py::test_many", "a constant, seen where it is read"
+
+
+def test_a_call_is_not_made_and_an_argument_not_passed(seen: dict[str, str]) -> None:
+    for change in ("kept.append(0) -> none", "kept.append(0) -> none #2", "kept.remove(0) -> none"):
+        assert seen[f"sorted_down: {change}"] == "checks/test_numbers.py::test_sorted_down"
+    assert seen["sorted_down: sorted(..., reverse=True) -> none"] == "checks/test_numbers.py::test_sorted_down"
+
+
+def test_a_module_that_is_imported_by_a_test_alone(seen: dict[str, str]) -> None:
+    """As commands import theirs: a fault that is looked for before would be put nowhere."""
+    assert seen["late: n > 5 -> n >= 5"] == "checks/test_numbers.py::test_late"
 
 
 def test_a_fault_survives_where_no_test_looks(seen: dict[str, str]) -> None:

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from zerocfg.linter.add_ignores import ignores_for
 from zerocfg.linter.engine import Result
 from zerocfg.linter.fixing import fix_all
+from zerocfg.linter.ignores import command_lines
 from zerocfg.linter.selection import Selection
 from zerocfg.rulebook.example import Example
 from zerocfg.rules.codes import REMOVED, Removed
+from zerocfg.source.text import SourceText
 
 from .examples import lint, lint_example, write
 
@@ -206,3 +208,18 @@ def test_no_comment_raises(comment: str, name: str) -> None:
                     edit.span.start <= edit.span.end for _, edit in diagnostic.fix.edits
                 )
             ignores_for(found.diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "lines"),
+    [
+        ("a\nb \\\nc\nd\n", 1, range(1, 2)),
+        ("a\nb \\\nc\nd\n", 2, range(2, 4)),
+        ("a\nb \\\nc\nd\n", 3, range(2, 4)),
+        ("a \\\nb \\\nc", 2, range(1, 4)),
+        ("a \\\nb \\", 1, range(1, 3)),  # the file ends within the command
+        ("# a \\\nb\n", 2, range(2, 3)),  # a comment does not go on
+    ],
+)
+def test_the_lines_of_a_command(text: str, line: int, lines: range) -> None:
+    assert command_lines(SourceText("run.sh", text), line) == lines

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from zerocfg.run.facts import ModelSummary
 from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
 from zerocfg.run.resolve_settings import resolve_settings
@@ -250,3 +252,41 @@ def test_processes_of_the_other_launchers() -> None:
     assert (
         resolve_settings(replace(run(flags={"nproc_per_node": "gpu"}), launch=line)).value("num_processes") is UNKNOWN
     )
+
+
+TWO = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n"
+NODES = f"{TWO}num_processes: 8\nmain_process_ip: h\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
+        (f"{TWO}num_processes: 8\n", []),
+        (f"{TWO}num_processes: 8\nnum_machines: two\n", ["num-machines-type"]),
+        (f"{TWO}num_processes: 8\nnum_machines: 1\nmachine_rank: first\n", []),  # one machine: nobody reads it
+        (f"{NODES}main_process_port: 29500\nnum_machines: 2\nmachine_rank: 0\n", []),
+        (f"{NODES}main_process_port: 29500\nnum_machines: 2\nmachine_rank: first\n", ["machine-rank-type"]),
+        # only the machine of rank 0 binds the port
+        (f"{NODES}main_process_port: 70000\nnum_machines: 2\nmachine_rank: 0\n", ["main-process-port-type"]),
+        (f"{NODES}main_process_port: 70000\nnum_machines: 2\nmachine_rank: 1\n", []),
+        (f"{TWO}num_processes: 8\nmain_process_port: 65535\n", []),
+        (f"{TWO}num_processes: 8\nmain_process_port: 65536\n", ["main-process-port-type"]),
+        (f"{TWO}num_processes: 8\nmain_process_port: -1\n", ["main-process-port-type"]),
+        (f"{TWO}num_processes: 8\nmain_process_port: '29500'\n", ["main-process-port-type"]),
+    ],
+)
+def test_machines_ranks_and_ports(text: str, failed: list[str]) -> None:
+    """As torchrun and DeepSpeed's runner take them: `int()` of the rank, a port from 0 to 65535."""
+    assert kinds(resolve_settings(run(consumer="accelerate", accelerate=text))) == failed
+
+
+@pytest.mark.parametrize(
+    ("stage", "failed", "level"), [(2, [], "O2"), (2, [], None), (3, ["msamp-zero3"], "O2")], ids=str
+)
+def test_ms_amp(stage: int, failed: list[str], level: str | None) -> None:
+    """accelerate's plugin writes a section for the FP8 backend MSAMP, and refuses it at stage 3."""
+    text = ACCELERATE.replace("zero_stage: 3", f"zero_stage: {stage}")
+    environment = {"ACCELERATE_FP8_BACKEND": "MSAMP"} | ({"ACCELERATE_FP8_OPT_LEVEL": level} if level else {})
+    effective = resolve_settings(run(consumer="accelerate", accelerate=text, environment=environment))
+    assert kinds(effective) == failed
+    assert (effective.value("msamp.enabled"), effective.value("msamp.opt_level")) == (True, level or "O1")

@@ -155,6 +155,14 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
         {"acc.yaml": BF16, "train.py": OWN_TRAIN % "return super().train()", "run.sh": LAUNCH + OPTIONS},
         [("ZC302", "error", "acc.yaml")],
     ),
+    "a Trainer that starts the library's inner loop": (
+        {"acc.yaml": BF16, "train.py": OWN_TRAIN % "return self._inner_training_loop()", "run.sh": LAUNCH + OPTIONS},
+        [("ZC302", "error", "acc.yaml")],
+    ),
+    "a Trainer that starts somebody else's inner loop": (
+        {"acc.yaml": BF16, "train.py": OWN_TRAIN % "return it._inner_training_loop()", "run.sh": LAUNCH + OPTIONS},
+        [],
+    ),
     # a default that nobody gives asks for nothing
     "steps that the line leaves at their default": ({"acc.yaml": COUNTED, "train.py": STEPS, "run.sh": LAUNCH}, []),
     "steps that the line gives": (

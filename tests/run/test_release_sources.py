@@ -84,6 +84,13 @@ SETUPS: dict[str, tuple[str, list[tuple[str, str | None]], list[tuple[str, str |
         [],
         [],
     ),
+    "a list with its type": (
+        'from setuptools import setup\nneeds: list[str] = ["deepspeed==0.16.9"]\nneeds += ["trl==0.9.6"]\n'
+        "setup(install_requires=needs)",
+        [("deepspeed", "==0.16.9"), ("trl", "==0.9.6")],
+        [],
+        [],
+    ),
     "no setup": ('x = ["trl==1.0"]\n', [], [], []),
     "no Python": ('print "trl==1.0"\nsetup(install_requires=["trl==1.0"])\n', [], [], []),
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.source.secrets import masked
+from zerocfg.source.secrets import masked, masked_words, secret_words
 
 HF = "hf_" + "aB3dE6gH9jK2mN5pQ8sT" + "vW1x"
 WANDB = "0123456789abcdef" * 2 + "01234567"
@@ -70,3 +70,20 @@ def test_a_token_beside_a_finding_is_not_printed(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "zerocfg", "lint", "--consumer", "deepspeed", "ds.json"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert '{"stage": 9}, "hf_token": "***"}' in done.stdout and HF not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "secrets", "shown"),
+    [
+        (["--lr", "1e-5"], {}, ["--lr", "1e-5"]),
+        (["--hub_token", WANDB], {1: ("", "HUB_TOKEN")}, ["--hub_token", "***"]),
+        ([f"--hub-token={WANDB}"], {0: ("--hub-token=", "HUB_TOKEN")}, ["--hub-token=***"]),
+        (["--api_key", WANDB, "--lr", "1"], {1: ("", "API_KEY")}, ["--api_key", "***", "--lr", "1"]),
+        (["train.py", HF], {1: ("", "SECRET")}, ["train.py", "***"]),
+        ([HF], {0: ("", "SECRET")}, ["***"]),
+    ],
+)
+def test_secrets_among_words(words: list[str], secrets: dict[int, tuple[str, str]], shown: list[str]) -> None:
+    """Each with what stands before it in its word, and the name of a variable that may stand for it."""
+    assert {at: (one.before, one.variable) for at, one in secret_words(words).items()} == secrets
+    assert masked_words(words) == shown

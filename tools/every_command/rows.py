@@ -16,6 +16,7 @@ COUNTS = (
     "exit 0",
     "exit 1",
     "exit 2",
+    "exit 3",
     "internal errors",
     f"over {SECONDS:g} s of CPU",
     "unintended changes",

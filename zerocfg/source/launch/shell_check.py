@@ -116,7 +116,7 @@ def _pieces(chars: Chars, changes: Sequence[Span]) -> Iterator[_Piece]:
         if opened:
             yield _Piece("array", opened[0], _span(word, 0, opened.end()))
             inside = word.part(opened.end(), len(word.text) - 1)
-            yield from (piece for piece in _pieces(inside, changes) if piece.kind != "operator")
+            yield from (piece for piece in _pieces(inside, changes) if piece.text != "\n")
             yield _Piece("array", ")", _span(word, len(word.text) - 1, len(word.text)))
         else:
             start = name.end() if name else 0
