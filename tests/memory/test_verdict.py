@@ -276,8 +276,8 @@ class TestLadder:
         own = Setting(Options(3, 8), Workload(1, 512, True, fused_loss=True))
         found = ladder(own, lambda one: predict(facts, one.options, timeline), within(GIB))
         (fewer,) = [rung for rung in found.single if rung.what.startswith("stage3_max_live")]
-        before = predict(facts, own.options, timeline).estimate.held("device", "backward").size
-        after = fewer.prediction.estimate.held("device", "backward").size
+        before = predict(facts, own.options, timeline).estimate.held("device", "head backward").size
+        after = fewer.prediction.estimate.held("device", "head backward").size
         assert 0.2 * 2e9 < before - after <= 2e9
 
     @given(st.integers(1, 64), st.integers(256, 8192), st.integers(1, 60))
@@ -346,7 +346,7 @@ class TestLossInPieces:
         (transformers/loss/loss_utils.py). In pieces: the 16-bit gradients of the hidden states and of the head, and of
         both what they are gradients of or one piece's logits (Liger's fused_linear_cross_entropy.py)."""
         facts, vocabulary, hidden = from_config(LLAMA_8B), 128256, 4096
-        own = Setting(Options(2, 8), Workload(samples, tokens, True))
+        own = Setting(Options(3, 8), Workload(samples, tokens, True))
 
         def evaluate(one: Setting) -> Prediction:
             assert one.workload is not None

@@ -123,6 +123,7 @@ class Options:
     nvme_param_buffer_size: int = 100_000_000  # offload_param.buffer_size, elements
     nvme_max_in_cpu: int = 1_000_000_000  # offload_param.max_in_cpu, elements
     tensor_parallel: int = 1
+    early_bucket: bool = False  # DeepSpeed before 0.18.3: the bucket of ZeRO 1 and 2 is allocated before backward
 
     def __post_init__(self) -> None:
         if self.stage not in (0, 1, 2, 3):

@@ -27,7 +27,7 @@ MOMENTS = ("init", "forward", "backward", "step")
 PARTS = {
     "init": ("init",),
     "forward": ("forward", "loss"),
-    "backward": ("head backward", "backward", "step: reduction"),
+    "backward": ("head backward", "backward", "backward: reduction"),
     "step": ("step",),
 }
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.memory.optimizers import moment_bytes, step_temporaries
 from zerocfg.memory.options import BYTES, Options
-from zerocfg.memory.zero.allocation_ledger import Entry, Ledger
+from zerocfg.memory.zero.allocation_ledger import REDUCTION, Entry, Ledger
 
 if TYPE_CHECKING:
     from zerocfg.memory.tensors import Model
@@ -25,8 +25,7 @@ MASTER = Entry("master weights", "optimizer", "fused_optimizer.py, unfused_optim
 ON_THE_WAY = Entry("parameters on their way to fp32", "temporaries", "the optimizer's wrapper: __init__")
 SETUP = Entry("gradients to set up the optimizer", "temporaries", "initialize_optimizer_states")
 MOMENTS = Entry("optimizer moments", "optimizer", "the optimizer's first step")
-RAW = Entry("gradients", "gradients", "autograd", grows=True)
-RAW_KEPT = Entry("gradients", "gradients", "autograd")
+RAW = Entry("gradients", "gradients", "autograd")
 FLATTENED = Entry("reduce bucket", "buffers", "engine.py: allreduce_bucket")
 CONVERTED = Entry("gradients of the step in fp32", "temporaries", "the optimizer's wrapper: step")
 STEP_FLAT = Entry("gradients of the step, flattened", "temporaries", "fused_optimizer.py: step")
@@ -105,25 +104,32 @@ class Replicated:
 
     def backward(self) -> None:
         book, accumulates = self.ledger, self.options.gradient_accumulation_steps > 1
-        entry = RAW_KEPT if accumulates and not self.flat else RAW
+        self._pass(first=True)
+        if accumulates and not self.flat:
+            # The gradients of the first micro batch are held while the next one goes forward and back.
+            for moment in ("forward", "loss"):
+                book.enter(moment)
+            self._pass(first=False)
+        book.enter(REDUCTION)
+        for size, count in self._reductions():
+            if self.flat:
+                book.brief(FLATTENED, self.width * size)  # fp32, sent as bf16
+            else:
+                book.brief(FLATTENED, self.width * size if count > 1 else 0)
+
+    def _pass(self, first: bool) -> None:
+        """Backward of a micro batch. Gradients of a later one are added where those of the first lie."""
+        book = self.ledger
         head = {index for module in self.model.modules if module.head for index in module.tensors}
         for moment, inside in (("head backward", True), ("backward", False)):
             book.enter(moment)
             for index in self.model.gradients:
                 if (index in head) is inside:
                     size = self.model.tensors[index].size
-                    book.hold(entry, self.width * size)
+                    book.arrives()
+                    book.hold(RAW, self.width * size if first else 0)
                     book.brief(CAST, 4 * size if self.flat else 0)
-        if accumulates and not self.flat:
-            # Those of the first micro batch are held while the next one goes forward and back.
-            for moment in ("forward", "loss", "head backward"):
-                book.enter(moment)
-        book.enter("step: reduction")
-        for size, count in self._reductions():
-            if self.flat:
-                book.brief(FLATTENED, self.width * size)  # fp32, sent as bf16
-            else:
-                book.brief(FLATTENED, self.width * size if count > 1 else 0)
+                    book.taken(size, self.width * size if first else 0)
 
     def _reductions(self) -> list[tuple[int, int]]:
         """(elements, tensors) of each all-reduce: engine.py: allreduce_no_retain."""
@@ -159,4 +165,3 @@ class Replicated:
 
     def _drop(self) -> None:
         self.ledger.free(RAW)
-        self.ledger.free(RAW_KEPT)
