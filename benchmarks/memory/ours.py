@@ -12,7 +12,7 @@ from benchmarks.memory.readings import SHAPES
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.memory.activations.tracing import Adapters, Traced, trace
 from zerocfg.memory.lora import of_layer
-from zerocfg.memory.options import BYTES
+from zerocfg.memory.options import BYTES, Options
 from zerocfg.memory.overhead import figures
 from zerocfg.memory.predict import Prediction, predict
 from zerocfg.memory.terms import BACKWARD, TRAINING, WORK, Segment, Term, Timeline
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.memory.readings import Reading
-    from zerocfg.memory.options import Options, TorchOptions, Workload
+    from zerocfg.memory.options import TorchOptions, Workload
     from zerocfg.models.hardware import Accelerator
 
 
@@ -109,6 +109,8 @@ def _predicted(
     facts = from_config(shape)
     if release == "4.40":
         timeline = _old(workload)
+        if isinstance(options, Options):
+            options = replace(options, early_bucket=True)  # its rows ran DeepSpeed 0.14.2
     else:
         traced = trace(shape, workload, options.precision, lora=adapters)
         timeline = traced.timeline

@@ -62,9 +62,13 @@ def test_gradient_accumulation_keeps_a_second_set_of_zero_2_gradients_in_backwar
 
 
 def test_stage_0_converts_all_gradients_twice_in_the_step_of_the_fused_wrapper() -> None:
-    step = held(zero_terms(TINY, Options(0, 2, optimizer="adamw_fused")), "step")
+    """fused_optimizer.py: step converts each gradient and flattens them all; unfused_optimizer.py: step converts them.
+    engine.py: _configure_fp16_optimizer gives the fused wrapper to DeepSpeed's FusedAdam alone, so that torch's fused
+    AdamW has the other one. Parameters, gradients, master weights and moments are 2 + 2 + 4 + 8 bytes an element."""
+    step = held(zero_terms(TINY, Options(0, 2, optimizer="fused_adam")), "step")
     assert step["gradients of the step in fp32"] == step["gradients of the step, flattened"] == 4 * 10_000
-    assert step["gradients"] == 2 * 10_000
+    assert step["gradients"] == 2 * 10_000 and sum(step.values()) == 24 * 10_000
+    assert sum(held(zero_terms(TINY, Options(0, 2, optimizer="adamw_fused")), "step").values()) == 20 * 10_000
     plain = zero_terms(TINY, Options(0, 2, "fp32", optimizer="adamw_fused"))
     assert sum(held(plain, "backward").values()) == (16 + 4) * 10_000, "one bucket holds a copy of all gradients"
     assert sum(held(plain, "step").values()) == 16 * 10_000

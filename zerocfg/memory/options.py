@@ -12,8 +12,18 @@ Device = Literal["none", "cpu", "nvme"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Attention = Literal["eager", "sdpa", "flash_attention_2"]
 OptimizerName = Literal[
-    "adamw", "adamw_fused", "adamw_foreach", "adamw_for_loop", "adamw_8bit", "adafactor", "sgd", "sgd_momentum", "lion"
+    "adamw",
+    "adamw_fused",
+    "adamw_foreach",
+    "adamw_for_loop",
+    "adamw_8bit",
+    "adafactor",
+    "sgd",
+    "sgd_momentum",
+    "lion",
+    "fused_adam",
 ]
+"""`fused_adam` is DeepSpeed's own (`optimizer.type` Adam or AdamW), `adamw_fused` torch's."""
 
 BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
 

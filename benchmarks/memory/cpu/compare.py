@@ -80,7 +80,7 @@ def config_of(options: Options) -> dict[str, Any]:
         config["fp16"]["loss_scale"] = 1.0
     if options.accumulation:
         config["data_types"] = {"grad_accum_dtype": options.accumulation}
-    if options.optimizer == "adamw_fused":
+    if options.optimizer == "fused_adam":
         config["optimizer"] = {"type": "AdamW", "params": {"lr": 1e-3}}
     return config
 

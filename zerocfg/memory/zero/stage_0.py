@@ -50,8 +50,8 @@ class Replicated:
         padding = 2 * self.options.data_parallel
         self.padded = -(-self.total // padding) * padding if self.flat else self.total
         self.own = self.padded // self.options.data_parallel if self.flat else self.total
-        # FusedAdam and FusedLamb get the fused wrapper; torch's optimizers the other one.
-        self.fused = self.options.optimizer == "adamw_fused"
+        # engine.py: _configure_fp16_optimizer takes the fused wrapper for DeepSpeed's FusedAdam alone.
+        self.fused = self.options.optimizer == "fused_adam"
 
     def play(self) -> None:
         """From initialization through a second optimizer step; the ledger keeps the second."""
