@@ -25,6 +25,11 @@ _STATES: dict[OptimizerName, int] = {
 }
 
 
+def moments_of(name: OptimizerName) -> int:
+    """Tensors of state that have the shape and the dtype of their parameter, for each parameter."""
+    return _STATES.get(name, 0)
+
+
 def moment_bytes(
     name: OptimizerName,
     elements: int,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from zerocfg.memory.host import rounding_terms
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.overhead import Band, figures, workspaces
+from zerocfg.memory.replicated import remainder_terms
 from zerocfg.memory.rollouts import Sampling, sampling_terms
 from zerocfg.memory.sharding import torch_terms
 from zerocfg.memory.terms import Estimate, Held, Term
@@ -55,6 +56,8 @@ def terms_of(
         terms = (*zero_terms(facts, options), *rounding_terms(facts, options))
     else:
         terms = torch_terms(facts, options, base)
+        if accelerator is not None and accelerator.vendor != "cpu":
+            terms = (*terms, *remainder_terms(facts, options))
     return (*terms, *workspaces(accelerator))
 
 
