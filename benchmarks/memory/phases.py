@@ -66,7 +66,8 @@ def write_timelines() -> None:
         segments = [[MOMENT_NAMES.index(one.moment), one.size, one.produced] for one in found.segments]
         about = {"elements": found.elements, "origin": found.origin, "error": found.error, "logits": found.logits}
         lines.append(f"{json.dumps(case.name)}: {json.dumps({**about, 'segments': segments}, separators=(',', ':'))}")
-    TIMELINES.write_text('{"moments": %s, "cases": {\n%s\n}}\n' % (json.dumps(MOMENT_NAMES), ",\n".join(lines)))
+    cases = ",\n".join(lines)
+    TIMELINES.write_text(f'{{"moments": {json.dumps(MOMENT_NAMES)}, "cases": {{\n{cases}\n}}}}\n')
 
 
 @cache
@@ -114,8 +115,10 @@ def report() -> str:
         table(
             ["case", "phase", "measured, bytes", "predicted before", "predicted now", "error before", "error now"],
             (
-                [row.case, row.phase, str(row.measured), str(row.before), str(row.predicted)]
-                + [percent(error(row.before, row.measured)), f"{row.error:+.3%}"]
+                [
+                    *(row.case, row.phase, str(row.measured), str(row.before), str(row.predicted)),
+                    *(percent(error(row.before, row.measured)), f"{row.error:+.3%}"),
+                ]
                 for row in found
             ),
         ),
