@@ -56,7 +56,7 @@ class Workload:
     the Trainer without DeepSpeed); else the parameters have the dtype of the computation. ``images``: what a model that
     sees gets beside text; the tokens that they become are among those of the sequence. ``completion``: the tokens at
     its end whose log-probabilities are trained on (GRPO), behind a prompt that is padded to the longest one; logits
-    then exist a tile at a time, so that ``fused_loss`` is true.
+    then exist a tile at a time, so that ``fused_loss`` is true. ``assumed``: one of these is what nothing says.
     """
 
     micro_batch: int
@@ -67,6 +67,7 @@ class Workload:
     autocast: bool = False
     images: Images | None = None
     completion: int | None = None
+    assumed: bool = False
 
     def __post_init__(self) -> None:
         if self.micro_batch < 1 or self.sequence_length < 1:

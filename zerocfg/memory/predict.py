@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from zerocfg.memory.band_tier import BandTier, tier_of, wide
 from zerocfg.memory.host import rounding_terms
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.overhead import Band, figures, workspaces
@@ -30,6 +31,7 @@ class Prediction:
     ``reserved``   ``torch.cuda.max_memory_reserved``
     ``device``     what the driver shows for the process
     ``complete``   False: activations are not known, so everything is a lower bound
+    ``tier``       how wide the bands are, and why
     """
 
     estimate: Estimate
@@ -38,6 +40,7 @@ class Prediction:
     reserved: Band
     device: Band
     complete: bool
+    tier: BandTier = field(default_factory=lambda: wide("the card is not known"))
 
 
 def terms_of(
@@ -80,4 +83,6 @@ def predict(
     estimate = Estimate(terms, timeline)
     worst = estimate.peak("device")
     error = timeline.error if timeline else 0.0
-    return Prediction(estimate, worst, *figures(worst, error, accelerator, options.world_size), timeline is not None)
+    tier = wide("no sampling was measured") if sampling else tier_of(facts, options, timeline, accelerator)
+    found = figures(worst, error, accelerator, options, tier)
+    return Prediction(estimate, worst, *found, timeline is not None, tier)

@@ -149,7 +149,7 @@ class Timeline:
 
     ``origin`` describes how it was found (traced, or by the closed formula), ``error`` is the share by which it may
     be wrong either way, ``logits`` what of the largest segment is logits and loss (bytes; None: not known),
-    ``elements`` the trainable elements whose gradients exist in the end.
+    ``elements`` the trainable elements whose gradients exist in the end, ``assumed`` whether a setting behind it is.
     """
 
     segments: tuple[Segment, ...]
@@ -157,6 +157,7 @@ class Timeline:
     origin: str
     error: float
     logits: int | None = None
+    assumed: bool = False
 
     @property
     def peak(self) -> int:

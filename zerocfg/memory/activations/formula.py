@@ -173,6 +173,7 @@ def _of_text(
         origin=f"closed formula for blocks like those of {facts.model_type if known else 'llama'}",
         error=ERROR if known else ERROR_UNKNOWN,
         logits=backward_loss if worst.moment in _HEAD else 0,
+        assumed=workload.assumed,
     )
 
 

@@ -6,7 +6,7 @@ Nothing is guessed silently: what no file says is assumed as its reader would, a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from zerocfg.catalog.versions import bounds, release
@@ -158,6 +158,8 @@ def setup_of(
     trains = trainer or trainer_of_arguments(recipe) if spec.consumer == "trl" else None
     require_whole(read, options, trains)
     workload, unknown = _workload(read, autocast, trains, vision)
+    if workload is not None and read.assumed:
+        workload = replace(workload, assumed=True)
     lora = _lora(read, precision)
     quantised = _quantised(read, options, precision, model_dtype)
     rollouts = grpo.rollouts(read, model_dtype, lora is not None) if trains == GRPO else None
