@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 from benchmarks.memory.cases import CASES, Case
 from benchmarks.memory.compare_gpu import PHASES, PREDICTIONS, load, measured
-from benchmarks.memory.errors import error, percent, spoken, summary, table
+from benchmarks.memory.errors import error, percent, summary, table
 from benchmarks.memory.ours import DURING_STEPS, card
 from benchmarks.memory.predict_gpu import CARD
 from benchmarks.memory.predict_gpu import PHASES as MOMENTS_OF
@@ -105,13 +105,18 @@ def peaks() -> dict[str, float]:
     return {name: error(sizes[name], measured(line)["allocated"]) for name, line in lines.items()}
 
 
+def _fine(errors: Iterable[float]) -> str:
+    found = summary(errors)
+    return f"{found['rows']} cases: mean {found['mean']:.3%}, median {found['median']:.3%}, worst {found['worst']:.3%}"
+
+
 def report() -> str:
     """Tables in Markdown."""
     found, errors = list(rows()), peaks()
     parts = [
         "# Predicted and measured: phases, with the corrections that these cases led to\n",
-        f"Allocated peak of {len(errors)} cases: {spoken(summary(errors.values()))}.\n",
-        *(f"- {phase}: {spoken(summary(row.error for row in found if row.phase == phase))}\n" for phase in PHASES),
+        f"Allocated peak, {_fine(errors.values())}.\n",
+        *(f"- {phase}: {_fine(row.error for row in found if row.phase == phase)}\n" for phase in PHASES),
         table(
             ["case", "phase", "measured, bytes", "predicted before", "predicted now", "error before", "error now"],
             (
