@@ -111,7 +111,9 @@ def test_fewer_live_parameters_where_they_raise_the_chance_enough_and_only_there
 def test_what_no_plan_holds_but_with_fewer_live_parameters_is_planned_with_them(workplace: Workplace) -> None:
     """Expected above the card by less than the 2 bytes of a billion elements that are let go."""
     hardware = card(workplace.folder, 100.0)
-    size = foretold(found(workplace, pinned(hardware, sequence_length=4096, zero=USUAL))).prediction.device.expected / GIB
+    size = (
+        foretold(found(workplace, pinned(hardware, sequence_length=4096, zero=USUAL))).prediction.device.expected / GIB
+    )
     hardware = card(workplace.folder, size - 0.5)
     refused = workplace.build(workplace.write(pinned(hardware, sequence_length=4096, zero=USUAL)))
     assert refused.exit_code == 1 and "no plan fits" in refused.output
