@@ -21,7 +21,8 @@ from typing import Any
 
 from benchmarks.memory.errors import error, gib, percent, spoken, summary, table
 from benchmarks.memory.freeze import FORMULAS, formula_hash
-from zerocfg.memory.overhead import RESERVE, doubts
+from zerocfg.memory.band_tier import RESERVE
+from zerocfg.memory.overhead import doubts
 from zerocfg.memory.spread import COVERED, ENDS, Spread, below
 
 HERE = Path(__file__).resolve().parent

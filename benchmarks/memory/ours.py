@@ -11,8 +11,9 @@ from benchmarks.memory.old_release import DATA, LENGTH
 from benchmarks.memory.readings import SHAPES
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.memory.activations.tracing import Adapters, Traced, trace
+from zerocfg.memory.band_tier import wide
 from zerocfg.memory.lora import of_layer
-from zerocfg.memory.options import BYTES
+from zerocfg.memory.options import BYTES, Options
 from zerocfg.memory.overhead import figures
 from zerocfg.memory.predict import Prediction, predict
 from zerocfg.memory.terms import BACKWARD, TRAINING, WORK, Segment, Term, Timeline
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.memory.readings import Reading
-    from zerocfg.memory.options import Options, TorchOptions, Workload
+    from zerocfg.memory.options import TorchOptions, Workload
     from zerocfg.models.hardware import Accelerator
 
 
@@ -55,7 +56,9 @@ def of_reading(reading: Reading, shape: dict[str, Any]) -> tuple[ModelFacts, Pre
         # What is gathered at the turn to backward is part of what autograd keeps.
         terms = tuple(term for term in terms if term.name != GATHERED.name)
     estimate = replace(prediction.estimate, terms=(*terms, *_of_the_script(reading, facts)))
-    return facts, _figures(replace(prediction, estimate=estimate), reading.card, reading.options.world_size)
+    # Not every setting of a published run is known, whatever card it ran on.
+    prediction = replace(prediction, estimate=estimate, tier=wide("published"))
+    return facts, _figures(prediction, reading.card, reading.options)
 
 
 def _of_the_script(reading: Reading, facts: ModelFacts) -> Iterator[Term]:
@@ -80,12 +83,12 @@ def _of_the_script(reading: Reading, facts: ModelFacts) -> Iterator[Term]:
         yield Term("repeated keys and values", size, "device", moments, "activations", source)
 
 
-def _figures(prediction: Prediction, accelerator: str, ranks: int) -> Prediction:
-    """The figures of ``prediction`` for the optimizer steps alone."""
+def _figures(prediction: Prediction, accelerator: str, options: Options | TorchOptions) -> Prediction:
+    """The figures of ``prediction`` for the optimizer steps alone, with its tier."""
     estimate = prediction.estimate
     worst = estimate.peak("device", DURING_STEPS)
     error = estimate.timeline.error if estimate.timeline else 0.0
-    allocated, reserved, device = figures(worst, error, card(accelerator), ranks)
+    allocated, reserved, device = figures(worst, error, card(accelerator), options, prediction.tier)
     return replace(prediction, worst=worst, allocated=allocated, reserved=reserved, device=device)
 
 
@@ -109,6 +112,8 @@ def _predicted(
     facts = from_config(shape)
     if release == "4.40":
         timeline = _old(workload)
+        if isinstance(options, Options):
+            options = replace(options, early_bucket=True)  # its rows ran DeepSpeed 0.14.2
     else:
         traced = trace(shape, workload, options.precision, lora=adapters)
         timeline = traced.timeline
@@ -116,7 +121,7 @@ def _predicted(
         if adapters is not None and adapters_apart:
             matrices = of_layer(shape, adapters.rank, list(adapters.targets))
             facts = facts.model_copy(update={"adapters": matrices})
-    return facts, _figures(predict(facts, options, timeline, card(accelerator)), accelerator, options.world_size)
+    return facts, _figures(predict(facts, options, timeline, card(accelerator)), accelerator, options)
 
 
 def _facts(facts: ModelFacts, traced: Traced, adapters: Adapters | None) -> ModelFacts:

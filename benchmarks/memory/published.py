@@ -93,7 +93,7 @@ def predicted(reading: Reading, point: Point) -> Row:
         "allocated": bands["allocated"].expected,
         "activations": traced(prediction.worst),
         "activations_error": prediction.estimate.timeline.error if prediction.estimate.timeline else 0.0,
-        "beside": outside(accelerator, reading.options.world_size),
+        "beside": outside(accelerator, reading.options),
         "device": [bands["device"].low, bands["device"].expected, bands["device"].high],
         "moment": prediction.worst.moment,
         "parts": {term.name: size for term, size in prediction.worst.parts},

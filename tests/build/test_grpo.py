@@ -97,7 +97,7 @@ def test_a_share_beside_which_nothing_fits(tmp_path: Path) -> None:
     """0.9 of the card is vLLM's; the model, its gradients and its activations need more than the rest."""
     recipe = {"use_vllm": True, "vllm_gpu_memory_utilization": 0.9, "gradient_checkpointing": False}
     near = plan(tmp_path / "near", grpo(stage=2, **recipe))
-    over = plan(tmp_path / "over", grpo(stage=2, **recipe, per_device_train_batch_size=8))
+    over = plan(tmp_path / "over", grpo(stage=2, **recipe, per_device_train_batch_size=16))
     assert near["verdict"] in ("fits", "likely") and over["verdict"] == "does not fit"
 
 

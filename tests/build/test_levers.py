@@ -86,11 +86,11 @@ def told(built: BuildResult, name: str) -> str:
 
 def test_fewer_live_parameters_where_they_raise_the_chance_enough_and_only_there(workplace: Workplace) -> None:
     outcomes = set()
-    for room in (26.0, 27.0, 28.0, 29.0, 30.0, 31.0, 32.0, 34.0):
+    for room in (29.5, 30.0, 31.0, 32.0, 33.0, 34.0, 36.0, 38.0):
         hardware = card(workplace.folder, room)
-        usual = foretold(found(workplace, pinned(hardware, zero=USUAL)))
-        few = foretold(found(workplace, pinned(hardware, zero=FEW)))
-        built = found(workplace, pinned(hardware))
+        usual = foretold(found(workplace, pinned(hardware, sequence_length=4096, zero=USUAL)))
+        few = foretold(found(workplace, pinned(hardware, sequence_length=4096, zero=FEW)))
+        built = found(workplace, pinned(hardware, sequence_length=4096))
         outcomes.add(pays(few, usual))
         if not pays(few, usual):
             assert (value(built, LIVE), value(built, REUSE)) == (1_000_000_000, 1_000_000_000), room
@@ -111,20 +111,22 @@ def test_fewer_live_parameters_where_they_raise_the_chance_enough_and_only_there
 def test_what_no_plan_holds_but_with_fewer_live_parameters_is_planned_with_them(workplace: Workplace) -> None:
     """Expected above the card by less than the 2 bytes of a billion elements that are let go."""
     hardware = card(workplace.folder, 100.0)
-    size = foretold(found(workplace, pinned(hardware, zero=USUAL))).prediction.device.expected / GIB
+    size = (
+        foretold(found(workplace, pinned(hardware, sequence_length=4096, zero=USUAL))).prediction.device.expected / GIB
+    )
     hardware = card(workplace.folder, size - 0.5)
-    refused = workplace.build(workplace.write(pinned(hardware, zero=USUAL)))
+    refused = workplace.build(workplace.write(pinned(hardware, sequence_length=4096, zero=USUAL)))
     assert refused.exit_code == 1 and "no plan fits" in refused.output
-    built = found(workplace, pinned(hardware))
+    built = found(workplace, pinned(hardware, sequence_length=4096))
     assert value(built, LIVE) == FEW_LIVE
     assert built.plan is not None and built.plan.considered[0].verdict == "likely"
 
 
 def test_a_value_that_a_source_names_stays(workplace: Workplace) -> None:
-    hardware = card(workplace.folder, 27.0)
-    assert value(found(workplace, pinned(hardware)), LIVE) == FEW_LIVE
+    hardware = card(workplace.folder, 29.5)
+    assert value(found(workplace, pinned(hardware, sequence_length=4096)), LIVE) == FEW_LIVE
     for name in USUAL:
-        built = found(workplace, pinned(hardware, zero={name: 1_000_000_000}))
+        built = found(workplace, pinned(hardware, sequence_length=4096, zero={name: 1_000_000_000}))
         assert value(built, LIVE) == value(built, REUSE) == 1_000_000_000, name
 
 
@@ -384,8 +386,8 @@ def test_the_plan_is_marked_among_its_alternatives_and_the_lock_keeps_its_runner
 
 def test_a_plan_with_a_lever_is_built_from_its_own_files(workplace: Workplace) -> None:
     """What was emitted names the values, so that a build from it chooses none and predicts the same."""
-    hardware = card(workplace.folder, 26.0)
-    config, lock = workplace.built(pinned(hardware))
+    hardware = card(workplace.folder, 29.5)
+    config, lock = workplace.built(pinned(hardware, sequence_length=4096))
     zero = config["zero_optimization"]
     assert zero["stage3_max_live_parameters"] == zero["stage3_max_reuse_distance"] == FEW_LIVE
     assert lock["settings"][MICRO]["value"] * lock["settings"][STEPS]["value"] == 16

@@ -76,7 +76,7 @@ def test_a_larger_card_where_more_of_them_do_not_help(workplace: Workplace) -> N
     """Eight samples a rank, whose activations no sharding makes smaller."""
     files = unnamed(recipe=EIGHT, hardware="8xA100-40GB", engine="deepspeed")
     _, _, hardware = help_of(workplace, files).partition("; or ")
-    assert hardware.startswith("8xB300, "), hardware
+    assert hardware.startswith("8xH200-NVL-141GB, "), hardware
 
 
 def test_where_nothing_helps_it_is_said_in_general(workplace: Workplace) -> None:

@@ -450,6 +450,8 @@ def test_arguments_that_tell_the_trainer(name: str, named: str | None) -> None:
         ({"optimizer.type": "Lion"}, {"optim": "sgd"}, "transformers", "lion", None),
         ({"optimizer.type": "Lamb"}, {}, "transformers", "adamw", None),  # the register says that it is none
         ({}, {"optim": 3}, "transformers", "adamw", None),
+        ({"optimizer.type": "AdamW"}, {}, "transformers", "fused_adam", None),
+        ({}, {"optim": "adamw_torch_fused"}, "transformers", "adamw_fused", None),
         ({"optimizer.type": "SGD"}, {}, "transformers", "sgd", None),
         ({"optimizer.type": "SGD", "optimizer.params.momentum": 0.9}, {}, "transformers", "sgd_momentum", None),
         ({"optimizer.type": "Adam", "optimizer.params.torch_adam": True}, {}, "transformers", "adamw_foreach", None),
@@ -462,6 +464,20 @@ def test_the_optimizer_that_is_counted(
 ) -> None:
     found = setup({**DEEPSPEED, **settings}, recipe, consumer=consumer, gradient_checkpointing=False)
     assert found.options.optimizer == optimizer and found.assumed == ((assumed,) if assumed else ())
+
+
+@pytest.mark.parametrize(
+    ("declared", "early"),
+    [(None, False), ("==0.18.3", False), (">=0.18.3", False), ("==0.18.2", True), (">=0.16", True), ("<0.19", True)],
+)
+def test_the_bucket_is_counted_where_an_admitted_release_allocates_it_before_backward(
+    declared: str | None, early: bool
+) -> None:
+    """setup_buckets in a gradient's hook since 0.18.3 (DeepSpeed #7665); backward_prologue before."""
+    versions = {} if declared is None else {"deepspeed": declared}
+    entry = RunSpec.model_validate({"consumer": "transformers", "script": "train.py", "sequence_length": 512})
+    found = setup_of(DEEPSPEED.get, {}, entry, 4, None, versions)
+    assert isinstance(found.options, Options) and found.options.early_bucket is early
 
 
 def test_adapters_within_and_beyond_what_makes_sense() -> None:

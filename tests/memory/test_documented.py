@@ -21,7 +21,7 @@ def figures(options: Options) -> tuple[float, float]:
 
 
 def test_seven_billion_parameters_on_four_cards() -> None:
-    found = [figures(Options(stage, 4, optimizer="adamw_fused")) for stage in range(4)]
+    found = [figures(Options(stage, 4, optimizer="fused_adam")) for stage in range(4)]
     assert " / ".join(f"{rest:.1f}" for rest, _ in found) + " GiB" in TEXT
     assert " / ".join(f"{peak:.1f}" for _, peak in found) + " GiB" in TEXT
 

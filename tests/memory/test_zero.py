@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from zerocfg.memory.host import loading_terms, node_bytes, pinned_blocks, power_of_two, rounding_terms
 from zerocfg.memory.options import Options
 from zerocfg.memory.tensors import model_of
-from zerocfg.memory.terms import Estimate, Moment, Place, Term
+from zerocfg.memory.terms import Estimate, Moment, Place, Segment, Term, Timeline
 from zerocfg.memory.zero.allocation_ledger import Entry, Ledger
 from zerocfg.memory.zero.replay import zero_terms
+from zerocfg.memory.zero.stage_0 import REMAINDERS
 from zerocfg.models.model_facts import ModelFacts, Part, from_config
 
 GIB = 1 << 30
@@ -31,7 +32,13 @@ TINY = ModelFacts(
 
 
 def held(terms: tuple[Term, ...], moment: Moment, place: Place = "device") -> dict[str, int]:
-    return {term.name: term.size for term, _ in Estimate(terms).held(place, moment).parts}
+    return asked_for(Estimate(terms), moment, place)
+
+
+def asked_for(estimate: Estimate, moment: Moment, place: Place = "device") -> dict[str, int]:
+    """What tensors ask for: without what the allocator adds (test_caching_allocator.py)."""
+    parts = estimate.held(place, moment).parts
+    return {term.name: size for term, size in parts if term.name != REMAINDERS.name}
 
 
 def peak(facts: ModelFacts, options: Options, place: Place = "device") -> int:
@@ -62,19 +69,92 @@ def test_gradient_accumulation_keeps_a_second_set_of_zero_2_gradients_in_backwar
 
 
 def test_stage_0_converts_all_gradients_twice_in_the_step_of_the_fused_wrapper() -> None:
-    step = held(zero_terms(TINY, Options(0, 2, optimizer="adamw_fused")), "step")
+    """fused_optimizer.py: step converts each gradient and flattens them all; unfused_optimizer.py: step converts them.
+    engine.py: _configure_fp16_optimizer gives the fused wrapper to DeepSpeed's FusedAdam alone, so that torch's fused
+    AdamW has the other one. Parameters, gradients, master weights and moments are 2 + 2 + 4 + 8 bytes an element."""
+    step = held(zero_terms(TINY, Options(0, 2, optimizer="fused_adam")), "step")
     assert step["gradients of the step in fp32"] == step["gradients of the step, flattened"] == 4 * 10_000
-    assert step["gradients"] == 2 * 10_000
-    plain = held(zero_terms(TINY, Options(0, 2, "fp32", optimizer="adamw_fused")), "step")
-    assert sum(plain.values()) == (16 + 4) * 10_000, "the gradients are copied into one bucket to be reduced"
+    assert step["gradients"] == 2 * 10_000 and sum(step.values()) == 24 * 10_000
+    assert sum(held(zero_terms(TINY, Options(0, 2, optimizer="adamw_fused")), "step").values()) == 20 * 10_000
+    plain = zero_terms(TINY, Options(0, 2, "fp32", optimizer="adamw_fused"))
+    assert sum(held(plain, "backward").values()) == (16 + 4) * 10_000, "one bucket holds a copy of all gradients"
+    assert sum(held(plain, "step").values()) == 16 * 10_000
 
 
-def test_gradients_grow_only_where_they_are_kept_as_they_come() -> None:
-    growing = {
-        stage: any(term.grows for term in zero_terms(TINY, Options(stage, 2)) if term.moments & {"backward"})
-        for stage in range(4)
-    }
-    assert growing == {0: True, 1: True, 2: False, 3: False}
+# Elements of TINY's gradients as they come: head, then 400 and 600 of each layer from the top, then the embedding.
+ARRIVALS = (4000, 400, 600, 400, 600, 4000)
+
+
+def timeline(*sizes: int, tail: int = 0) -> Timeline:
+    """A backward in which each gradient of TINY ends a segment of so many bytes, the head's first."""
+    starts = [sum(ARRIVALS[:at]) for at in range(len(ARRIVALS) + 1)]
+    moments: list[Moment] = ["head backward", *["backward"] * 6]  # type: ignore[list-item]
+    segments = [
+        Segment(moment, size, start) for moment, size, start in zip(moments, (*sizes, tail), starts, strict=True)
+    ]
+    return Timeline(tuple(segments), sum(ARRIVALS), "by hand", 0.0)
+
+
+class TestBackward:
+    """What a rank holds beside activations: the first gradient hook sets up the bucket (stage_1_and_2.py:
+    process_gradients calls setup_buckets), so that nothing of it exists while the logits' gradients do."""
+
+    REST = 14 * 10_000
+    """Parameters, master weights and moments of one rank, bf16."""
+
+    def held(self, options: Options, activations: Timeline, moment: Moment) -> int:
+        return sum(asked_for(Estimate(zero_terms(TINY, options), activations), moment).values())
+
+    def test_the_bucket_of_zero_2_is_no_part_of_the_logits_peak(self) -> None:
+        options = Options(2, 1, optimizer="adamw_fused", reduce_bucket_size=500_000)
+        logits = timeline(3_000_000, 10, 10, 10, 10, 10)
+        bucket = 2 * 500_000
+        assert self.held(options, logits, "head backward") == self.REST + 3_000_000
+        # In the first hook the gradient and the bucket are held, and what the next segment begins with at most.
+        low = timeline(20_000, 10_000, 10, 10, 10, 10)
+        assert self.held(options, low, "head backward") == self.REST + bucket + 10_000 + 8000
+        # Later segments have all of the bucket beside them.
+        assert self.held(options, timeline(0, 0, 5_000_000, 0, 0, 0), "backward") == self.REST + bucket + 5_000_000
+
+    def test_before_release_0_18_3_it_is(self) -> None:
+        options = Options(2, 1, optimizer="adamw_fused", reduce_bucket_size=500_000, early_bucket=True)
+        logits = timeline(3_000_000, 10, 10, 10, 10, 10)
+        assert self.held(options, logits, "head backward") == self.REST + 2 * 500_000 + 3_000_000
+
+    def test_gradients_of_stage_0_are_held_from_their_hook_on(self) -> None:
+        options = Options(0, 1, optimizer="adamw_fused")
+        for place, before in enumerate((0, 4000, 4400, 5000, 5400, 6000)):
+            sizes = [0] * 6
+            sizes[place] = 10**6
+            moment: Moment = "backward" if place else "head backward"
+            assert self.held(options, timeline(*sizes), moment) == self.REST + 10**6 + 2 * before
+        # Of a second micro batch each gradient is added to what lies there.
+        twice = replace(options, gradient_accumulation_steps=2)
+        assert self.held(twice, timeline(10**6, 0, 0, 0, 0, 0), "head backward") == self.REST + 10**6 + 2 * 10_000
+
+    def test_the_gradient_of_a_hook_is_not_counted_twice(self) -> None:
+        """A segment of 8000 bytes that is the head's gradient itself: in the hook it is the engine's."""
+        options = Options(0, 1, optimizer="adamw_fused")
+        assert self.held(options, timeline(8000, 9000, 0, 0, 0, 0), "head backward") == self.REST + 8000
+
+    def test_the_last_reduction_is_a_part_of_backward(self) -> None:
+        """engine.py: _backward_epilogue all-reduces inside `engine.backward`: one flat copy of all gradients."""
+        options = Options(0, 1, "fp32", optimizer="adamw_fused")
+        none = timeline(0, 0, 0, 0, 0, 0)
+        assert self.held(options, none, "backward") == (12 + 4 + 4) * 10_000
+        assert self.held(options, none, "step") == (12 + 4) * 10_000
+
+    def test_the_parts_are_those_of_the_worst_point(self) -> None:
+        options = Options(2, 1, optimizer="adamw_fused", reduce_bucket_size=500_000)
+        parts = Estimate(zero_terms(TINY, options), timeline(3_000_000, 10, 10, 10, 10, 10)).held(
+            "device", "head backward"
+        )
+        assert {term.name: size for term, size in parts.parts} == {
+            "activations and temporaries": 3_000_000,
+            "optimizer moments": 80_000,
+            "master weights": 40_000,
+            "parameters": 20_000,
+        }
 
 
 def test_one_rank_of_zero_3_gathers_nothing() -> None:
@@ -151,7 +231,7 @@ class TestFacts:
 
 
 class TestLedger:
-    A, B = Entry("a", "buffers", "here"), Entry("b", "buffers", "here", grows=True)
+    A, B = Entry("a", "buffers", "here"), Entry("b", "buffers", "here")
 
     def test_the_worst_point_of_each_moment_is_kept(self) -> None:
         ledger = Ledger()
@@ -176,14 +256,26 @@ class TestLedger:
         with pytest.raises(AssertionError):
             ledger.free(self.A, 11)
 
-    def test_what_grows_is_one_term_for_all_of_backward(self) -> None:
+    def test_what_is_held_around_each_gradient_is_kept(self) -> None:
         ledger = Ledger()
-        ledger.enter("head backward")
-        ledger.hold(self.B, 10)
-        ledger.enter("backward")
-        ledger.hold(self.B, 20)
-        terms = [term for term in ledger.terms("") if "backward" in term.moments]
-        assert [(term.size, set(term.moments)) for term in terms] == [(30, {"head backward", "backward"})]
+        ledger.hold(self.A, 7)
+        for kept in (0, 10):  # two micro batches, the second beside what the first left
+            ledger.enter("head backward")
+            ledger.brief(self.A, 20)
+            ledger.arrives()
+            ledger.hold(self.B, 6)
+            ledger.free(self.B, 6)
+            ledger.taken(3, 6)
+            ledger.enter("backward: reduction")
+            ledger.brief(self.B, 1)
+            ledger.enter("step")
+            ledger.hold(self.A, 10 - kept)
+        course = next(term.course for term in ledger.terms("") if term.course)
+        assert [term.name for term in course.terms] == ["a", "b"]
+        assert [(one.produced, one.gradient, one.before, one.during) for one in course.handovers] == [
+            (0, 6, (37, 0), (17, 6)),
+            (3, 0, (17, 0), (17, 1)),
+        ]
 
 
 class TestHost:

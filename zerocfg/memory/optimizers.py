@@ -16,12 +16,18 @@ _SMALL = 4096  # elements; smaller tensors keep fp32 moments, same place: min_8b
 _STATES: dict[OptimizerName, int] = {
     "adamw": 2,
     "adamw_fused": 2,
+    "fused_adam": 2,
     "adamw_foreach": 2,
     "adamw_for_loop": 2,
     "sgd": 0,
     "sgd_momentum": 1,
     "lion": 1,
 }
+
+
+def moments_of(name: OptimizerName) -> int:
+    """Tensors of state that have the shape and the dtype of their parameter, for each parameter."""
+    return _STATES.get(name, 0)
 
 
 def moment_bytes(
@@ -69,7 +75,7 @@ def step_temporaries(name: OptimizerName, elements: int, width: int, largest: in
 
     ``elements`` are what the call updates, ``largest`` those of its largest tensor, ``width`` their bytes.
     ``adamw`` is torch's choice on an accelerator, foreach (torch/optim/optimizer.py: _default_to_fused_or_foreach);
-    DeepSpeed's FusedAdam and the Trainer's default, adamw_torch_fused, are ``adamw_fused``.
+    DeepSpeed's FusedAdam is ``fused_adam``, the Trainer's default, adamw_torch_fused, ``adamw_fused``.
 
     foreach holds the root of the second moment of all tensors at once (torch/optim/adam.py: _multi_tensor_adam). The
     for-loop holds root and denominator of one tensor beside the denominator of the one before it

@@ -12,8 +12,18 @@ Device = Literal["none", "cpu", "nvme"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Attention = Literal["eager", "sdpa", "flash_attention_2"]
 OptimizerName = Literal[
-    "adamw", "adamw_fused", "adamw_foreach", "adamw_for_loop", "adamw_8bit", "adafactor", "sgd", "sgd_momentum", "lion"
+    "adamw",
+    "adamw_fused",
+    "adamw_foreach",
+    "adamw_for_loop",
+    "adamw_8bit",
+    "adafactor",
+    "sgd",
+    "sgd_momentum",
+    "lion",
+    "fused_adam",
 ]
+"""`fused_adam` is DeepSpeed's own (`optimizer.type` Adam or AdamW), `adamw_fused` torch's."""
 
 BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
 
@@ -46,7 +56,7 @@ class Workload:
     the Trainer without DeepSpeed); else the parameters have the dtype of the computation. ``images``: what a model that
     sees gets beside text; the tokens that they become are among those of the sequence. ``completion``: the tokens at
     its end whose log-probabilities are trained on (GRPO), behind a prompt that is padded to the longest one; logits
-    then exist a tile at a time, so that ``fused_loss`` is true.
+    then exist a tile at a time, so that ``fused_loss`` is true. ``assumed``: one of these is what nothing says.
     """
 
     micro_batch: int
@@ -57,6 +67,7 @@ class Workload:
     autocast: bool = False
     images: Images | None = None
     completion: int | None = None
+    assumed: bool = False
 
     def __post_init__(self) -> None:
         if self.micro_batch < 1 or self.sequence_length < 1:
@@ -123,6 +134,7 @@ class Options:
     nvme_param_buffer_size: int = 100_000_000  # offload_param.buffer_size, elements
     nvme_max_in_cpu: int = 1_000_000_000  # offload_param.max_in_cpu, elements
     tensor_parallel: int = 1
+    early_bucket: bool = False  # DeepSpeed before 0.18.3: the bucket of ZeRO 1 and 2 is allocated before backward
 
     def __post_init__(self) -> None:
         if self.stage not in (0, 1, 2, 3):

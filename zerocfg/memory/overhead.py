@@ -8,11 +8,13 @@ all three are stated as bands, as wide as published runs lie around their predic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, hypot
 from typing import TYPE_CHECKING
 
+from zerocfg.memory.band_tier import RESERVE, BandTier
 from zerocfg.memory.measured_spread import MEASURED
+from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.spread import ENDS, Spread
 from zerocfg.memory.terms import TRAINING, WORK, Term
 
@@ -33,9 +35,9 @@ class Band:
     high: int
 
 
-# Expected; how far runs lie from these is in `measured_spread`.
-RESERVE = 1.12  # reserved over allocated: the allocator keeps what it once took, in blocks of at least 2 MiB
-CONTEXT = int(0.6 * GIB)  # of CUDA with torch 2: 0.47 GiB with lazily loaded kernels, 0.9 GiB on an A100 with torch 2.1
+# Expected outside of torch's allocator; how far runs lie from these is in `measured_spread` and `card_spread`.
+CONTEXT = int(0.75 * GIB)  # CUDA and the kernels of a training step: one H200 with torch 2.11, 0.749 GiB in both runs
+ONE_RANK = int(0.55 * GIB)  # the communicator that DeepSpeed makes for a single rank: 1.28 to 1.33 GiB with the context
 NCCL = int(1.0 * GIB)  # channels of one communicator; published measurements show 1 to 2 GiB after the first barrier
 
 
@@ -54,13 +56,18 @@ def workspaces(accelerator: Accelerator | None) -> tuple[Term, ...]:
     return (Term("cuBLAS workspaces", 2 * each, "device", TRAINING | WORK, "outside", source, "torch>=2.9"),)
 
 
-def figures(held: Held, error: float, accelerator: Accelerator | None, world_size: int) -> tuple[Band, Band, Band]:
+def figures(
+    held: Held, error: float, accelerator: Accelerator | None, options: Options | TorchOptions, tier: BandTier
+) -> tuple[Band, Band, Band]:
     """``max_memory_allocated``, ``max_memory_reserved`` and what the driver shows, for the peak ``held``.
 
     ``error``: half of the width of the activations' own band, as a share of them.
     """
-    beside, share = outside(accelerator, world_size), shared(held)
-    found = [around(*one) for one in doubts(held.size - share, traced(held), error, beside)]
+    beside, share = outside(accelerator, options), shared(held)
+    spread = tier.spread
+    if tier.narrow and options.world_size > 1:
+        spread = replace(spread, outside=MEASURED.outside)  # one rank was measured: NCCL's channels were not
+    found = [around(*one) for one in doubts(held.size - share, traced(held), error, beside, spread, tier.reserve)]
     allocated, reserved, device = (Band(one.low + share, one.expected + share, one.high + share) for one in found)
     return allocated, reserved, device
 
@@ -76,23 +83,33 @@ def traced(held: Held) -> int:
 
 
 def doubts(
-    size: int, activations: int, error: float, beside: int, spread: Spread = MEASURED
+    size: int,
+    activations: int,
+    error: float,
+    beside: int,
+    spread: Spread = MEASURED,
+    reserve: float = RESERVE,
 ) -> tuple[tuple[int, float], tuple[int, float], tuple[int, float]]:
     """Expected bytes and their spread (:mod:`.spread`) for each of the three counters.
 
-    ``size`` bytes are allocated, ``activations`` of them traced; ``beside`` is expected outside of torch's allocator.
+    ``size`` bytes are allocated, ``activations`` of them traced; ``beside`` is expected outside of torch's allocator,
+    which reserves ``reserve`` times what it allocates.
     """
     doubt = hypot(spread.states * (size - activations), hypot(spread.activations, error / ENDS) * activations)
-    kept = int(size * RESERVE)
-    kept_doubt = hypot(doubt * RESERVE, spread.reserve * kept)
+    kept = int(size * reserve)
+    kept_doubt = hypot(doubt * reserve, spread.reserve * kept)
     return (size, doubt), (kept, kept_doubt), (kept + beside, hypot(kept_doubt, spread.outside * beside))
 
 
-def outside(accelerator: Accelerator | None, world_size: int) -> int:
-    """Bytes that the driver shows beside what torch reserved: the context, and NCCL where there are several ranks."""
+def outside(accelerator: Accelerator | None, options: Options | TorchOptions) -> int:
+    """Bytes that the driver shows beside what torch reserved: the context, and the communicators of NCCL.
+
+    DeepSpeed makes one for a single rank, too.
+    """
     if accelerator is None or accelerator.vendor == "cpu":
         return 0
-    return CONTEXT + (NCCL if world_size > 1 else 0)
+    alone = ONE_RANK if isinstance(options, Options) else 0
+    return CONTEXT + (NCCL if options.world_size > 1 else alone)
 
 
 def around(expected: int, doubt: float) -> Band:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from zerocfg.memory.band_tier import BandTier, tier_of, wide
 from zerocfg.memory.host import rounding_terms
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.overhead import Band, figures, workspaces
+from zerocfg.memory.replicated import remainder_terms
 from zerocfg.memory.rollouts import Sampling, sampling_terms
 from zerocfg.memory.sharding import torch_terms
 from zerocfg.memory.terms import Estimate, Held, Term
@@ -29,6 +31,7 @@ class Prediction:
     ``reserved``   ``torch.cuda.max_memory_reserved``
     ``device``     what the driver shows for the process
     ``complete``   False: activations are not known, so everything is a lower bound
+    ``tier``       how wide the bands are, and why
     """
 
     estimate: Estimate
@@ -37,6 +40,7 @@ class Prediction:
     reserved: Band
     device: Band
     complete: bool
+    tier: BandTier = field(default_factory=lambda: wide("the card is not known"))
 
 
 def terms_of(
@@ -55,6 +59,8 @@ def terms_of(
         terms = (*zero_terms(facts, options), *rounding_terms(facts, options))
     else:
         terms = torch_terms(facts, options, base)
+        if accelerator is not None and accelerator.vendor != "cpu":
+            terms = (*terms, *remainder_terms(facts, options))
     return (*terms, *workspaces(accelerator))
 
 
@@ -77,4 +83,6 @@ def predict(
     estimate = Estimate(terms, timeline)
     worst = estimate.peak("device")
     error = timeline.error if timeline else 0.0
-    return Prediction(estimate, worst, *figures(worst, error, accelerator, options.world_size), timeline is not None)
+    tier = wide("no sampling was measured") if sampling else tier_of(facts, options, timeline, accelerator)
+    found = figures(worst, error, accelerator, options, tier)
+    return Prediction(estimate, worst, *found, timeline is not None, tier)

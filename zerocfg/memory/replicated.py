@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from zerocfg.memory.caching_allocator import CachingAllocator
+from zerocfg.memory.optimizers import moments_of
 from zerocfg.memory.options import TorchOptions
-from zerocfg.memory.terms import ALWAYS, BACKWARD, WORK, Term
+from zerocfg.memory.tensors import model_of
+from zerocfg.memory.terms import ALWAYS, BACKWARD, TRAINING, WORK, Term
 from zerocfg.memory.torch_states import STEP, optimizer_terms, term, widths
 
 if TYPE_CHECKING:
@@ -47,3 +50,19 @@ def _looked_up_whole(facts: ModelFacts, options: TorchOptions) -> int:
         return 0
     rows, width = facts.vocab_size or 0, facts.hidden_size or 0
     return (rows - -(-rows // options.tensor_parallel)) * width
+
+
+def remainder_terms(facts: ModelFacts, options: TorchOptions) -> Iterator[Term]:
+    """What the caching allocator of a card adds to parameters and moments, tensor by tensor.
+
+    Only where all tensors are trained and known: of others the blocks are not known either.
+    """
+    whole = facts.trainable == facts.parameters and bool(facts.layout)
+    if options.kind not in ("single", "ddp") or options.tensor_parallel > 1 or not whole:
+        return
+    kept, _ = widths(options)
+    blocks, sizes = CachingAllocator(), model_of(facts).trained
+    source = "CUDACachingAllocator.cpp: should_split"
+    lost = blocks.lost(kept * size for size in sizes)
+    lost += blocks.lost(kept * size for size in sizes for _ in range(moments_of(options.optimizer)))
+    yield term("remainders of the allocator's blocks", lost, TRAINING, "buffers", source)

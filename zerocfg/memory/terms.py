@@ -6,8 +6,10 @@ four phases that they belong to. A trainer that samples what it trains on has tw
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 Place = Literal["device", "host", "nvme"]
@@ -51,7 +53,8 @@ class Term:
     ``grows``: gradients that are kept as backward produces them; ``size`` is what they are when all exist.
     ``kind`` "share": as much of the card as it is given, whatever is in it.
     ``source`` is where the library allocates it ("stage3.py: _setup_for_real_optimizer"), ``holds_for`` the releases
-    that this was checked with, as a clause of PEP 440.
+    that this was checked with, as a clause of PEP 440. ``course``: what the engine of this term holds gradient by
+    gradient, which replaces ``size`` in backward where the activations are known.
     """
 
     name: str
@@ -62,6 +65,69 @@ class Term:
     source: str = ""
     holds_for: str = ""
     grows: bool = False
+    course: BackwardCourse | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """One gradient of backward, and what the engine holds around it, in bytes.
+
+    ``produced`` trainable elements had their gradients before it, which itself takes ``gradient`` bytes. ``before``:
+    the most while backward computes it. ``during``: the most while the engine takes it over, the gradient included.
+    """
+
+    produced: int
+    gradient: int
+    before: tuple[int, ...]
+    during: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BackwardCourse:
+    """What an engine holds on the device as backward goes on: ``before`` and ``during`` of each handover are bytes of
+    ``terms``, in their order. The last handover is none: it is the end of backward, without a gradient.
+    """
+
+    terms: tuple[Term, ...]
+    handovers: tuple[Handover, ...]
+
+    @cached_property
+    def _sizes(self) -> list[tuple[int, int]]:
+        return [(sum(handover.before), sum(handover.during)) for handover in self.handovers]
+
+    @cached_property
+    def _produced(self) -> list[int]:
+        return [handover.produced for handover in self.handovers]
+
+    def worst(self, timeline: Timeline, moment: Moment) -> tuple[Segment, int, tuple[int, ...]]:
+        """The worst point of ``moment``: its segment, the bytes of activations in it, and those of each term."""
+        found = max(self._points(timeline, moment), key=lambda point: point[0])
+        _, segment, activations, handover, taken = found
+        return segment, activations, handover.during if taken else handover.before
+
+    def _points(self, timeline: Timeline, moment: Moment) -> Iterator[tuple[int, Segment, int, Handover, bool]]:
+        """(bytes, segment, activations of it, handover, whether the engine takes the gradient) of each point.
+
+        While a gradient is computed its segment's activations are held beside what the engine held before. While the
+        engine takes it, activations are no more than the segment had without the gradient, and than the next one has.
+        """
+        sizes, produced = self._sizes, self._produced  # kept: a plan asks for each micro batch that it tries
+        scale = produced[-1] / timeline.elements if timeline.elements else 0.0
+        segments = [one for one in timeline.segments if one.moment in BACKWARD]
+        for number, segment in enumerate(segments):
+            if segment.moment != moment:
+                continue
+            after = segments[number + 1] if number + 1 < len(segments) else None
+            first = bisect_right(produced, round(segment.produced * scale)) - 1
+            last = bisect_left(produced, round(after.produced * scale)) if after else len(produced)
+            for place in range(first, max(first + 1, last)):
+                handover, (before, during) = self.handovers[place], sizes[place]
+                yield segment.size + before, segment, segment.size, handover, False
+                left = segment.size - handover.gradient
+                if after and place + 1 >= last:
+                    left = min(left, after.size)
+                left = max(0, left)
+                yield left + during, segment, left, handover, True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +149,7 @@ class Timeline:
 
     ``origin`` describes how it was found (traced, or by the closed formula), ``error`` is the share by which it may
     be wrong either way, ``logits`` what of the largest segment is logits and loss (bytes; None: not known),
-    ``elements`` the trainable elements whose gradients exist in the end.
+    ``elements`` the trainable elements whose gradients exist in the end, ``assumed`` whether a setting behind it is.
     """
 
     segments: tuple[Segment, ...]
@@ -91,6 +157,7 @@ class Timeline:
     origin: str
     error: float
     logits: int | None = None
+    assumed: bool = False
 
     @property
     def peak(self) -> int:
@@ -128,11 +195,18 @@ class Estimate:
         total = max(1, self.timeline.elements if self.timeline else 1)
         growing = sum(term.size for term in here if term.grows)
         worst = max(segments, key=lambda one: one.size + growing * one.produced // total)
+        activations = worst.size
+        course = next((term.course for term in self.terms if term.course), None) if moment in BACKWARD else None
+        if course and self.timeline:
+            worst, activations, sizes = course.worst(self.timeline, moment)
+            here = [term for term in here if term.course is None]
         parts = [(term, term.size * worst.produced // total if term.grows else term.size) for term in here]
+        if course:
+            parts += zip(course.terms, sizes, strict=True)
         source = self.timeline.origin if self.timeline else ""
-        logits = min(self.timeline.logits or 0, worst.size) if self.timeline and moment in LOSS else 0
+        logits = min(self.timeline.logits or 0, activations) if self.timeline and moment in LOSS else 0
         parts.append((Term("logits and loss", logits, "device", LOSS, "logits", source), logits))
-        rest = worst.size - logits
+        rest = activations - logits
         parts.append((Term("activations and temporaries", rest, "device", WORK, "activations", source), rest))
         return _sorted(place, moment, parts)
 

@@ -29,17 +29,23 @@ except ImportError:  # before 4.53
 FLASH = "zerocfg_stand_in"
 """The name of an attention that keeps what the flash-attn package keeps (a name with "flash" would be looked for)."""
 
+_SOFTMAX_BACKWARD = "aten::_softmax_backward_data"
 _FLASH_BACKWARD = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
 _LARGEST_FLASH_HEAD = 256
 
 
 def workspace(operator: torch._ops.OpOverload, arguments: tuple[torch.Tensor, ...], result: object) -> int:
-    """Bytes that CUDA's flash attention takes inside its backward, beyond its results.
+    """Bytes that CUDA takes inside the backward of softmax and of flash attention, beyond their results.
 
-    ``mha_bwd``: fp32 ``softmax_d`` [b, heads, S to 128] and ``dq_accum`` [b, S to 128, heads, d to 32 or 64], and, when
-    keys have fewer heads than queries, ``dk`` and ``dv`` of every query head before they are summed. Its
-    memory-efficient cousin (fp32, or with a mask) has other workspaces, which are not counted.
+    Softmax (eager attention, torch's own math): gradient times result, a tensor of its own (``SoftMax.cu``:
+    softmax_backward_cuda_out). Flash, ``mha_bwd``: fp32 ``softmax_d`` [b, heads, S to 128] and ``dq_accum`` [b, S to
+    128, heads, d to 32 or 64], and, when keys have fewer heads than queries, ``dk`` and ``dv`` of every query head
+    before they are summed. Its memory-efficient cousin (fp32, or with a mask) has other workspaces, which are not
+    counted.
     """
+    if operator.name() == _SOFTMAX_BACKWARD:
+        gradient, output = arguments[:2]
+        return rounded(gradient.numel() * torch.promote_types(gradient.dtype, output.dtype).itemsize)
     if operator.name() != _FLASH_BACKWARD:
         return 0
     query, key = arguments[1], arguments[2]

@@ -20,7 +20,7 @@ class Case:
 
 
 SMALL: dict[str, Any] = {
-    "optimizer": "adamw_fused",
+    "optimizer": "fused_adam",
     "reduce_bucket_size": 2000,
     "allgather_bucket_size": 3000,
     "prefetch_bucket_size": 2500,

@@ -27,7 +27,7 @@ MOMENTS = ("init", "forward", "backward", "step")
 PARTS = {
     "init": ("init",),
     "forward": ("forward", "loss"),
-    "backward": ("head backward", "backward", "step: reduction"),
+    "backward": ("head backward", "backward", "backward: reduction"),
     "step": ("step",),
 }
 
@@ -80,7 +80,7 @@ def config_of(options: Options) -> dict[str, Any]:
         config["fp16"]["loss_scale"] = 1.0
     if options.accumulation:
         config["data_types"] = {"grad_accum_dtype": options.accumulation}
-    if options.optimizer == "adamw_fused":
+    if options.optimizer == "fused_adam":
         config["optimizer"] = {"type": "AdamW", "params": {"lr": 1e-3}}
     return config
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.resolve.model_plans import ModelPlans
 
-OPTIMIZERS = {"adamw_fused": "AdamW, fused", "adamw": "AdamW"}
+OPTIMIZERS = {"adamw_fused": "AdamW, fused", "adamw": "AdamW", "fused_adam": "FusedAdam"}
 SHOWN = 12  # plans, where none fits
 
 

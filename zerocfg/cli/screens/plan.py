@@ -115,6 +115,8 @@ def _figures(one: Forecast) -> str:
     text = f"  allocated  {allocated} at the peak: torch.cuda.max_memory_allocated\n"
     text += f"  reserved   {range_of(prediction.reserved)}: torch.cuda.max_memory_reserved\n"
     text += f"  device     {range_of(prediction.device)}: what nvidia-smi shows for the process\n"
+    if prediction.complete:
+        text += f"  bands      {'narrow' if prediction.tier.narrow else 'wide'}: {prediction.tier.reason}\n"
     unknown = "not known: how much memory there is for a rank is not stated"
     text += f"  verdict    {unknown if one.capacity is None else _verdict(one, one.capacity)}\n"
     return text + _host(one)
@@ -224,6 +226,7 @@ def _data(built: BuildResult, one: Forecast | str) -> dict[str, object]:
         "allocated": _ends(prediction.allocated),
         "reserved": _ends(prediction.reserved),
         "device": _ends(prediction.device),
+        "bands": {"narrow": prediction.tier.narrow, "reason": prediction.tier.reason},
         "phases": {phase: _held(held) for phase, held in prediction.estimate.phases("device").items()},
         "host": _held(prediction.estimate.peak("host")),
         "nvme": _held(prediction.estimate.peak("nvme")),

@@ -9,7 +9,8 @@ autograd saves in the blocks of transformers 5 (``models/llama/modeling_llama.py
 - LayerNorm: its input ``eh`` and its result ``eh``;
 - attention: rotated queries and keys and the values ``e(q + 2k)``, the result ``eq``, one fp32 number a head. Eager
   also keeps scores, for each head and position: ``4`` of softmax and, in 16 bit, ``2`` of their copy; and keys and
-  values repeated for every query head. So does sdpa in fp32 with grouped heads, for which CUDA has no fused kernel;
+  values repeated for every query head, and its backward takes three fp32 scores. So does sdpa in fp32 with grouped
+  heads, for which CUDA has no fused kernel;
 - feed-forward part: four times ``ef`` when gated (gate, its activation, up, their product), else two;
 - with checkpointing a layer keeps its input ``eh``, and what it saves is there for one layer at a time;
 - logits and loss: ``e + 8`` bytes a logit in forward, 12 when backward starts (fp32 log-softmax, its gradient, the
@@ -172,6 +173,7 @@ def _of_text(
         origin=f"closed formula for blocks like those of {facts.model_type if known else 'llama'}",
         error=ERROR if known else ERROR_UNKNOWN,
         logits=backward_loss if worst.moment in _HEAD else 0,
+        assumed=workload.assumed,
     )
 
 
@@ -246,7 +248,7 @@ def _block(facts: ModelFacts, family: _Family, workload: Workload, size: int, co
     saved += copies * wide + (2 * size * hidden * routed if facts.num_experts else 0)
     weight = size * hidden * inner * max(1, facts.num_experts or 0)
     feed = max(wide * tokens + weight, (2 if family.gated else 1) * wide * tokens)
-    attend = (8 * scores - copies * wide) * tokens
+    attend = (12 * scores - copies * wide) * tokens
     forward = max(
         (3 if family.gated else 2) * wide + 2 * size * hidden, 10 * scores + 3 * size * queries + size * hidden
     )

@@ -156,6 +156,7 @@ def _traced(config: Mapping[str, object], workload: Workload, found: Trace) -> T
             origin=_origin(found, workload),
             error=ERROR_ROUTED if experts else ERROR,
             logits=_logits(segments, found["logits"]),
+            assumed=workload.assumed,
         ),
         parameters=facts["parameters"],
         trainable=facts["trainable"],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zerocfg.memory.optimizers import moment_bytes, step_temporaries
 from zerocfg.memory.options import BYTES, Options
 from zerocfg.memory.terms import Place
-from zerocfg.memory.zero.allocation_ledger import Entry, Ledger
+from zerocfg.memory.zero.allocation_ledger import REDUCTION, Entry, Ledger
 
 if TYPE_CHECKING:
     from zerocfg.memory.tensors import Model
@@ -28,8 +28,7 @@ COPY = Entry("largest parameter, copied", "buffers", f"{FILE}: __init__")
 SETUP = Entry("gradient to set up the optimizer", "temporaries", f"{FILE}: initialize_optimizer_states")
 HOST_GRADIENTS = Entry("fp32 gradients", "gradients", f"{FILE}: initialize_optimizer_states")
 MOMENTS = Entry("optimizer moments", "optimizer", "the optimizer's first step")
-RAW = Entry("gradients", "gradients", "autograd", grows=True)
-RAW_KEPT = Entry("gradients", "gradients", "autograd")
+RAW = Entry("gradients", "gradients", "autograd")
 ACCUMULATOR = Entry("gradient accumulator", "gradients", f"{FILE}: _fill_param_grad_accum_attribute")
 CAST = Entry("gradient in fp32", "temporaries", f"{FILE}: _add_to_grad_partition_buffer")
 BUCKET = Entry("reduce bucket", "buffers", f"{FILE}: setup_buckets")
@@ -140,32 +139,42 @@ class Partitioned:
 
     def backward(self, micro: int, boundary: bool) -> None:
         self.ledger.enter("head backward")
+        if self.options.early_bucket:
+            self._set_up_bucket()
         head = {index for module in self.model.modules if module.head for index in module.tensors}
         entered = False
         for index in self.model.gradients:
             if index not in head and not entered:
                 self.ledger.enter("backward")
                 entered = True
-            self._gradient(index, micro, boundary)
+            self.ledger.arrives()
+            held = self._gradient(index, micro, boundary)
+            self.ledger.taken(self.model.tensors[index].size, held)
         if not entered:
             self.ledger.enter("backward")
         if self.options.stage == 2 or boundary:
-            self.ledger.enter("step: reduction")
+            self.ledger.enter(REDUCTION)
             if self.options.stage == 1 and not self.options.overlaps:
                 for index in self.offset:
                     self._into_bucket(index, micro, boundary)
             self._epilogue(micro, boundary)
 
-    def _gradient(self, index: int, micro: int, boundary: bool) -> None:
-        book, size = self.ledger, self.model.tensors[index].size
-        kept = self.options.stage == 1 and self.options.gradient_accumulation_steps > 1
-        if micro == 0 or self.options.stage == 2 or self.attribute:
-            book.hold(RAW_KEPT if kept or self.options.stage == 2 else RAW, self.width * size)
-            self.raw[index] = self.width * size
+    def _set_up_bucket(self) -> None:
         if not self.ready:
             copies = 2 if self.options.overlaps else 1
-            book.hold(BUCKET, copies * self.bucket_width * self.options.reduce_bucket_size if self.contiguous else 0)
+            size = copies * self.bucket_width * self.options.reduce_bucket_size
+            self.ledger.hold(BUCKET, size if self.contiguous else 0)
             self.ready = True
+
+    def _gradient(self, index: int, micro: int, boundary: bool) -> int:
+        """The hook of a gradient; returns the bytes that the gradient has of its own."""
+        book, size = self.ledger, self.model.tensors[index].size
+        # Stage 1 adds later micro batches to the gradients of the first.
+        own = self.width * size if micro == 0 or self.options.stage == 2 or self.attribute else 0
+        if own:
+            book.hold(RAW, own)
+            self.raw[index] = own
+        self._set_up_bucket()
         if self.attribute:
             if micro == 0:
                 book.hold(ACCUMULATOR, self.wide * size)
@@ -175,11 +184,12 @@ class Partitioned:
             self.raw[index] = 0
         if self.options.stage == 2 or (self.options.overlaps and boundary):
             self._into_bucket(index, micro, boundary)
+        return own
 
     def _drop(self, index: int) -> None:
         size = self.raw.pop(index, 0)
-        entry = RAW if RAW in self.ledger.held["device"] else RAW_KEPT
-        self.ledger.free(entry, size) if size else None
+        if size:
+            self.ledger.free(RAW, size)
 
     def _into_bucket(self, index: int, micro: int, boundary: bool) -> None:
         size, limit = self.model.tensors[index].size, self.options.reduce_bucket_size
@@ -348,8 +358,7 @@ class Partitioned:
                 book.free(STEP_FLAT)
             book.free(PARTITION)
             book.free(PADDING)
-            for entry in (RAW, RAW_KEPT):
-                book.free(entry)
+            book.free(RAW)
             self.raw.clear()
         if not self._size(MOMENTS):
             book.hold(MOMENTS, moment_bytes(name, own, 4))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zerocfg.memory.optimizers import moment_bytes, step_temporaries
 from zerocfg.memory.options import BYTES, Options
 from zerocfg.memory.terms import Place
-from zerocfg.memory.zero.allocation_ledger import Entry, Ledger
+from zerocfg.memory.zero.allocation_ledger import REDUCTION, Entry, Ledger
 from zerocfg.memory.zero.parameter_gathering import Coordinator
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Sharded:
 
     def pass_through(self, boundary: bool) -> None:
         """One micro batch, forward and backward."""
-        book, modules, plan = self.ledger, self.model.modules, self.coordinator
+        book, modules, plan, width = self.ledger, self.model.modules, self.coordinator, self.width
         book.enter("forward")
         plan.begin()
         for index in self.model.forward:
@@ -174,10 +174,12 @@ class Sharded:
                 book.enter("backward")
             plan.fetch(index)
             for one in arriving.get(index, ()):
+                book.arrives()
                 self._gradient(one, boundary)
+                book.taken(self.model.tensors[one].size, width * self.model.tensors[one].size)
             if index != entrance:
                 plan.release(index)
-        book.enter("step: reduction")
+        book.enter(REDUCTION)
         self._reduce(boundary)
         plan.release_all()
 

@@ -6,9 +6,10 @@ Nothing is guessed silently: what no file says is assumed as its reader would, a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from zerocfg.catalog.versions import bounds, release
 from zerocfg.memory.activations.tracing import Adapters
 from zerocfg.memory.lora import Quantisation
 from zerocfg.memory.options import (
@@ -74,8 +75,8 @@ OPTIMIZERS: dict[str, OptimizerName] = {
     "adafactor": "adafactor",
     "sgd": "sgd",
     "lion_32bit": "lion",
-    "adam": "adamw_fused",
-    "adamw": "adamw_fused",
+    "adam": "fused_adam",
+    "adamw": "fused_adam",
     "lion": "lion",
 }
 CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
@@ -157,6 +158,8 @@ def setup_of(
     trains = trainer or trainer_of_arguments(recipe) if spec.consumer == "trl" else None
     require_whole(read, options, trains)
     workload, unknown = _workload(read, autocast, trains, vision)
+    if workload is not None and read.assumed:
+        workload = replace(workload, assumed=True)
     lora = _lora(read, precision)
     quantised = _quantised(read, options, precision, model_dtype)
     rollouts = grpo.rollouts(read, model_dtype, lora is not None) if trains == GRPO else None
@@ -257,8 +260,19 @@ def _deepspeed(read: Reader, world_size: int, precision: Precision) -> Options:
         optimizer=_optimizer(read),
         gradient_accumulation_steps=read.count("gradient_accumulation_steps", 1),
         tensor_parallel=split_by_deepspeed(read),
+        early_bucket=_allocates_early_bucket(read),
         **given,
     )
+
+
+_BUCKET_IN_HOOK = release("0.18.3")
+"""stage_1_and_2.py: process_gradients calls setup_buckets; 0.18.2 and before allocate in `backward` or its prologue."""
+
+
+def _allocates_early_bucket(read: Reader) -> bool:
+    """Whether a supported release of DeepSpeed allocates the reduce bucket before backward begins."""
+    limits = bounds(read.versions.get("deepspeed") or "")
+    return limits is not None and limits[0] < _BUCKET_IN_HOOK
 
 
 def _fsdp(
