@@ -46,7 +46,7 @@ SWAPPED_BYTES = 12  # master weight and two moments, to NVMe and back
 class Part:
     """Seconds of one optimizer step that go into one thing, the formula, and what was put into it.
 
-    ``on_host``: an optimizer's work on the host; ``launching``: the device waits for launches, however fast its code is.
+    ``on_host``: an optimizer works on the host; ``launching``: the device waits for launches, however fast its code is.
     """
 
     name: str
