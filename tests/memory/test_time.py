@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from zerocfg.hardware.catalogue import parse_hardware
 from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.memory.time.flops import active_parameters, work
+from zerocfg.memory.time.measured_spread import MEASURED
 from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.models.hardware import Accelerator, HardwareProfile, Host, Link, Mount
 from zerocfg.models.model_facts import ModelFacts, from_config
@@ -149,8 +150,9 @@ class TestStep:
         known = predict(Options(3, 8, offload_optimizer="nvme"), profile=profile)
         size = 12 * (LLAMA.parameters or 0)
         assert parts(known)["optimizer states from NVMe and back"] == pytest.approx(size / 6e9 + size / 3e9)
-        gathered = predict(Options(3, 8, offload_param="cpu", offload_optimizer="cpu"), Workload(1, 16))
-        assert seconds(gathered) > seconds(predict(Options(3, 8, offload_optimizer="cpu"), Workload(1, 16)))
+        short, alone = Workload(1, 16), parse_hardware("A100")
+        gathered = predict(Options(3, 1, offload_param="cpu", offload_optimizer="cpu"), short, alone)
+        assert seconds(gathered) > seconds(predict(Options(3, 1, offload_optimizer="cpu"), short, alone))
 
     def test_parameters_on_the_host_come_back_twice_in_a_micro_step(self) -> None:
         alone = parse_hardware("A100")
@@ -163,9 +165,65 @@ class TestStep:
 
     def test_small_batches_wait_for_python(self) -> None:
         short = predict(Options(0, 1), Workload(1, 16), parse_hardware("A100"))
-        assert parts(short)["waiting for launches"] > parts(short)["forward"]
+        assert parts(short)["waiting for the host, forward"] > parts(short)["forward"]
         assert any("2048 tokens" in note for note in short.notes)
-        assert parts(predict(workload=Workload(4, 4096))).get("waiting for launches", 0) == 0
+        long = parts(predict(Options(1, 8), Workload(4, 4096)))
+        assert "waiting for the host, forward" not in long and "waiting for the host, backward" not in long
+
+    @pytest.mark.parametrize("stage", [0, 1, 2, 3])
+    def test_the_host_is_counted_in_launches(self, stage: int) -> None:
+        """Llama-2-7B has 32 layers of 9 modules with a tensor and 4 without, an embedding, a norm and a head. A layer
+        launches 42 kernels forward and 82 backward; 26 come before and after. One launch takes 100 us here."""
+        launch = 100e-6
+        host = Host(launch_us=100)
+        profile = parse_hardware("A100").model_copy(update={"host": host})
+        found = parts(predict(Options(stage, 1), Workload(1, 16), profile))
+        modules, tensors = 32 * 13 + 3, 32 * 9 + 3
+        forward, backward = 32 * 42 + 26, 32 * 82 + 26
+        scale = MEASURED["short"].expected
+        hidden = 0.57 if stage == 3 else 1.0
+        more = {"forward": 0.0, "backward": {0: 0.0, 1: 1.1 * tensors, 2: 1.1 * tensors, 3: 0.0}[stage]}
+        if stage == 3:
+            more = dict.fromkeys(more, 18.7 * modules)
+        for name, kernels in (("forward", forward), ("backward", backward)):
+            waited = launch * (kernels + more[name]) - hidden * scale * found[name]
+            assert found[f"waiting for the host, {name}"] == pytest.approx(waited)
+        each = {0: 10.2, 1: 8.5, 2: 8.5, 3: 2.7}[stage]
+        assert found["waiting for the host, optimizer"] == pytest.approx(launch * each * tensors)
+
+    def test_accumulating_gradients_of_zero_2_take_more_of_the_host(self) -> None:
+        profile = parse_hardware("A100").model_copy(update={"host": Host(launch_us=100)})
+
+        def waited(stage: int, steps: int) -> float:
+            options = Options(stage, 1, gradient_accumulation_steps=steps)
+            return parts(predict(options, Workload(1, 16), profile))["waiting for the host, backward"] / steps
+
+        assert waited(1, 4) == pytest.approx(waited(1, 1))
+        assert waited(2, 4) - waited(2, 1) == pytest.approx((7.0 - 1.1) * (32 * 9 + 3) * 100e-6)
+
+    def test_a_module_that_is_recomputed_is_visited_again(self) -> None:
+        profile = parse_hardware("A100").model_copy(update={"host": Host(launch_us=100)})
+        options = Options(3, 1)
+        plain = parts(predict(options, Workload(1, 16), profile))
+        again = parts(predict(options, Workload(1, 16, gradient_checkpointing=True), profile))
+        more = 100e-6 * (32 * 34 + 4.8 * (32 * 13 + 3)) - 0.57 * MEASURED["short"].expected * again["recomputation"]
+        name = "waiting for the host, backward"
+        assert again[name] - plain[name] == pytest.approx(more)
+
+    def test_of_partitioned_gradients_a_rank_steps_through_its_own(self) -> None:
+        name = "waiting for the host, optimizer"
+        one, eight = (parts(predict(Options(2, ranks)))[name] for ranks in (1, 8))
+        assert one == pytest.approx(8 * eight)
+        one, eight = (parts(predict(Options(3, ranks)))[name] for ranks in (1, 8))
+        assert one == pytest.approx(eight)
+
+    def test_a_measured_launch_is_taken_and_an_assumed_one_is_said(self) -> None:
+        assumed = predict()
+        profile = A100.model_copy(update={"host": Host(launch_us=27)})
+        measured = predict(profile=profile)
+        assert any("zerocfg probe measures it" in note for note in assumed.notes)
+        assert not any("zerocfg probe measures it" in note for note in measured.notes)
+        assert seconds(measured) == pytest.approx(seconds(assumed))
 
     def test_what_is_derived(self) -> None:
         step = predict(Options(2, 8, gradient_accumulation_steps=4))

@@ -55,10 +55,11 @@ class TestErrorsThatWereReported:
 
     @pytest.mark.parametrize("hardware", ["8xA100", "8xH100", "8xH200"])
     @pytest.mark.parametrize("length", [2048, 8192])
-    @pytest.mark.parametrize("error", [0.60, 0.43])
-    def test_of_ordinary_code(self, hardware: str, length: int, error: float) -> None:
+    def test_of_ordinary_code(self, hardware: str, length: int) -> None:
+        """The one of 60% lies outside of today's band, which is narrower; that of 43% does not."""
         found = step(hardware, Workload(1, length, gradient_checkpointing=True))
-        assert holds(found, found.seconds.expected / (1 + error)) and holds(found, found.seconds.expected * (1 + error))
+        assert holds(found, found.seconds.expected / 1.43) and holds(found, found.seconds.expected * 1.43)
+        assert not holds(found, found.seconds.expected / 1.6)
         assert not holds(found, found.seconds.expected / 2) and not holds(found, found.seconds.expected * 2)
 
     @pytest.mark.parametrize("hardware", ["8xA100", "8xH100"])
@@ -175,21 +176,17 @@ class TestWidth:
 
     def test_offload_is_expected_to_take_the_high_end_of_ordinary_code(self) -> None:
         host, published = step(offload_optimizer="cpu"), expected(offload_optimizer="cpu")
-        seconds = MEASURED["ordinary"].high * host.as_tuned + host.on_host.expected
+        device = sum(
+            part.seconds.expected
+            for part in host.parts
+            if not part.on_host and not part.launching and part.name != "slower than tuned code"
+        )
+        waits = sum(part.seconds.expected for part in host.parts if part.launching)
+        seconds = MEASURED["ordinary"].high * device + waits + host.on_host.expected
         assert published.seconds.expected == pytest.approx(seconds)
-        assert (published.seconds.low, published.seconds.high) == (host.seconds.low, host.seconds.high)
+        assert published.seconds.low == pytest.approx(host.seconds.low)
+        assert published.seconds.high == pytest.approx(max(host.seconds.high, seconds))
         assert expected() == step(), "4096 tokens on the device: nothing to add"
-
-    @pytest.mark.parametrize(("tokens", "times"), [(512, 2.64), (1024, 1.48), (2048, 1.11), (4096, 1.0), (8192, 1.0)])
-    def test_short_micro_batches_are_expected_to_take_longer(self, tokens: int, times: float) -> None:
-        """Medians of Qwen's rows (benchmarks/time), those of 4096 tokens being 1."""
-        work = Workload(1, tokens)
-        plain, published = step(workload=work), expected(workload=work)
-        assert published.seconds.expected == pytest.approx(times * plain.seconds.expected)
-        assert published.as_tuned == pytest.approx(plain.as_tuned)
-        total = sum(part.seconds.expected for part in published.parts)
-        assert total == pytest.approx(published.seconds.expected), "the parts still add up"
-        assert published.scale.low == plain.scale.low and published.scale.high >= plain.scale.high
 
 
 class TestResults:
@@ -201,12 +198,14 @@ class TestResults:
         assert found["groups"]["ordinary"]["held"] / found["groups"]["ordinary"]["rows"] >= 0.9
 
     def test_rows_that_lay_outside(self) -> None:
-        """Of the bands that were picked by hand: the optimizer on the host, short micro batches, one long row."""
+        """Of the bands that were picked by hand: short micro batches. Those with the optimizer on the host come from
+        the one source that published any, and do not lie in a band that is made without it."""
         rows = {one["row"]: one for one in committed()["rows"]}
-        for name in ("G03", "G07", "G08", "G09", "Q01-256", "Q02-256", "Q02-2048", "Q04-512", "Q06-256"):
+        for name in ("Q01-256", "Q02-256", "Q02-2048", "Q04-512", "Q06-256"):
             low, _, high = rows[name]["band"]
             assert low <= rows[name]["measured"] <= high, name
-        assert [name for name, one in rows.items() if one["group"] != "tuned" and not one["held"]] == ["Q02-8192"]
+        outside = [name for name, one in rows.items() if one["group"] != "tuned" and not one["held"]]
+        assert outside == ["G03", "G07", "G08", "G09"]
 
     def test_the_scales_are_those_of_the_results(self) -> None:
         found = committed()
@@ -223,4 +222,4 @@ class TestResults:
             assert bands.ends(scale) == pytest.approx(bands.ends(MEASURED[group]), abs=0.002), group
         assert bands.ends(found.host_ns) == pytest.approx(bands.ends(HOST_STEP_NS), abs=0.05)
         without = [one for one in bands.judged(rows, MEASURED["tuned"]) if bands.source_of(one.row) == "A800 gist"]
-        assert len(without) == 11 and all(one.held for one in without)
+        assert len(without) == 11 and all(one.held for one in without if one.kind != "offload")
