@@ -253,6 +253,7 @@ class TestReports:
                 "matrix_products": {"bf16": tflops, "fp32": 50.0},
                 "memory_of_the_device": 3000.0 - latency,
                 "copies_from_and_to_the_host": 50.0 + latency,
+                "launch_of_a_kernel": 10.0 + latency,
                 "links": {
                     "within": {"ranks": 2, "busbw_gb_s": busbw, "latency_us": latency},
                     "between": {"ranks": 2, "busbw_gb_s": busbw / 8, "latency_us": 2 * latency},
@@ -271,6 +272,7 @@ class TestReports:
         assert profile.accelerator.measured_tflops == {"bf16": 690, "fp32": 50}
         assert profile.accelerator.measured_memory_gb_s == 2976
         assert profile.host and (profile.host.memory_gb_s, profile.host.pinned_gb_s) == (380, 70)
+        assert profile.host.launch_us == 34, "of the slowest rank"
         assert profile.link_within_node == Link(kind="nvlink", gb_s=900, busbw_gb_s=352, latency_us=24)
         assert profile.link_between_nodes == Link(kind="infiniband", gb_s=50, busbw_gb_s=44, latency_us=48)
         assert profile.origin.endswith("measured with torch 2.13.0")
@@ -283,12 +285,15 @@ class TestReports:
             "torch": "2.13.0+cpu",
             "matrix_products": {"bf16": 0.2},
             "memory_of_the_host": 200.0,
+            "launch_of_a_kernel": 14.5,
             "links": {"within": {"ranks": 2, "busbw_gb_s": 1.0, "latency_us": 100.0}},
         }
         profile = from_reports([report("0", 0, node(), **cpu), report("0", 1, None, **cpu)])
         assert profile.accelerator.measured_tflops == {} and profile.link_within_node == node().link_within_node
         assert profile.host and profile.host.memory_gb_s == 200
         assert "torch 2.13.0+cpu does not see them, only cpu" in profile.notes[0]
+        assert profile.host.launch_us == 14.5
+        assert "the launch of a kernel was measured on the processor: on a device it may take longer" in profile.notes
 
     def test_a_precision_that_one_rank_lacks_is_left_out(self) -> None:
         base: dict[str, Any] = {"device": "cuda", "threads": 1, "torch": "2"}

@@ -211,6 +211,7 @@ class TestThisMachine:
         done = measure.of_this_machine(CPU, told.append)
         assert set(done.accelerator.measured_tflops) >= {"fp32"}
         assert done.host and done.host.memory_gb_s and done.accelerator.measured_memory_gb_s == done.host.memory_gb_s
+        assert done.host.launch_us and 1 < done.host.launch_us < 1000
         assert "measuring matrix products" in told
         assert any("collectives were not measured" in note for note in done.notes)
         assert any("1 thread" in note for note in done.notes) or os.cpu_count() != 1
@@ -237,3 +238,39 @@ def test_two_ranks_measure_their_link() -> None:
     assert [{name: rates["ranks"] for name, rates in one.items()} for one in links] == [{"within": 2}] * 2
     assert all(one["within"]["busbw_gb_s"] > 0 and one["within"]["latency_us"] > 0 for one in links)
     assert [report["notes"] for report in found["ranks"]] == [[], []]
+
+
+@pytest.mark.libs
+def test_a_measured_layer_launches_as_many_kernels_as_one_of_transformers() -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from zerocfg.hardware.measuring import launches
+    from zerocfg.hardware.measuring.library import Device
+
+    class Kernels(TorchDispatchMode):
+        """Counts what is no view."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.count = 0
+
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.count += not function.is_view and "unsafe_view" not in str(function)
+            return function(*args, **(kwargs or {}))
+
+    def counted(run: Any) -> int:
+        with Kernels() as kernels:
+            run()
+        return kernels.count
+
+    def of_transformers(layers: int) -> int:
+        shape = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "vocab_size": 512}
+        model = LlamaForCausalLM(LlamaConfig(**shape, num_hidden_layers=layers, use_cache=False))
+        ids = torch.randint(0, 512, (1, 8))
+        return counted(lambda: model(input_ids=ids))
+
+    torch = pytest.importorskip("torch")
+    ours = counted(launches.layers(Device("cpu")))
+    assert ours == launches.LAYERS * launches.KERNELS
+    assert (of_transformers(6) - of_transformers(2)) / 4 == launches.KERNELS

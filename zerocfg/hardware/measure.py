@@ -229,6 +229,9 @@ def with_measured(profile: HardwareProfile, reports: Sequence[Report]) -> Hardwa
             f"thread{'s' * (threads != [1])} (OMP_NUM_THREADS); its memory bandwidth is its share of the node's"
         )
     pinned = least(report.get("copies_from_and_to_the_host") for report in of_device)
+    launch = max((report["launch_of_a_kernel"] for report in reports if "launch_of_a_kernel" in report), default=None)
+    if launch is not None and not of_device:
+        notes.append("the launch of a kernel was measured on the processor: on a device it may take longer")
     updates: dict[str, object] = {
         "accelerator": device.model_copy(
             update={
@@ -237,7 +240,11 @@ def with_measured(profile: HardwareProfile, reports: Sequence[Report]) -> Hardwa
             }
         ),
         "host": host.model_copy(
-            update={"memory_gb_s": in_host or host.memory_gb_s, "pinned_gb_s": pinned or host.pinned_gb_s}
+            update={
+                "memory_gb_s": in_host or host.memory_gb_s,
+                "pinned_gb_s": pinned or host.pinned_gb_s,
+                "launch_us": launch or host.launch_us,
+            }
         ),
         "origin": f"{profile.origin}, measured with torch {reports[0]['torch']}",
     }

@@ -97,6 +97,7 @@ def _host(hosts: Sequence[Host]) -> Host | None:
     return hosts[0].model_copy(
         update={
             **smallest,
+            "launch_us": max((host.launch_us for host in hosts if host.launch_us is not None), default=None),
             "memlock": _memlock([host.memlock for host in hosts]),
             "nvme": [
                 _least_of(mounts, ("free_gib", "read_gb_s", "write_gb_s"))

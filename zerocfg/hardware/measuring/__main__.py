@@ -53,7 +53,7 @@ def _report(
 ) -> dict[str, object]:
     """What one rank found. Between two meetings all ranks do the same, so that they share what they would share in a
     training step; a rank whose measurement fails notes that and goes on to the next meeting."""
-    from zerocfg.hardware.measuring import rates
+    from zerocfg.hardware.measuring import launches, rates
     from zerocfg.hardware.measuring.library import Device, torch
 
     notes: list[str] = []
@@ -81,12 +81,15 @@ def _report(
             if found is not None:
                 report[name.replace(" ", "_")] = found
 
+    threads = torch.get_num_threads()
     attempt("matrix products", lambda: rates.products(device, notes))
     if device.kind != "cpu":
         attempt("memory of the device", lambda: rates.memory(device))
         attempt("copies from and to the host", lambda: rates.pinned(device))
+    # A launch is one thread's work, whatever the others do.
+    torch.set_num_threads(1)
+    attempt("launch of a kernel", lambda: launches.launch(device))
     # The node's memory is measured by one rank with the threads of all.
-    threads = torch.get_num_threads()
     if local == 0:
         torch.set_num_threads(max(1, request["cpus"]))
     attempt("memory of the host", lambda: rates.memory(Device("cpu")) if local == 0 else None)

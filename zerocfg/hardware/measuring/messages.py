@@ -39,6 +39,7 @@ class Report(TypedDict, total=False):
     memory_of_the_device: float  # GB/s, as those below
     memory_of_the_host: float
     copies_from_and_to_the_host: float
+    launch_of_a_kernel: float  # microseconds
     links: dict[str, Rates]
 
 
