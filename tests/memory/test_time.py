@@ -191,6 +191,25 @@ class TestStep:
         each = {0: 10.2, 1: 8.5, 2: 8.5, 3: 2.7}[stage]
         assert found["waiting for the host, optimizer"] == pytest.approx(launch * each * tensors)
 
+    @pytest.mark.parametrize(
+        ("kind", "forward", "backward", "step"),
+        [
+            ("single", 0, 0, 0),
+            ("ddp", 0, 1.0 * 291, 0),
+            ("fsdp1", 32 * 33, 49 * 33, 1.5 * 291),
+            ("fsdp2", 32 * 33, 49 * 33, 1.5 * 291),
+        ],
+    )
+    def test_the_host_under_engines_of_torch(self, kind: Any, forward: float, backward: float, step: float) -> None:
+        """Llama-2-7B has 32 layers, which with the root are 33 units, and 291 tensors."""
+        profile = parse_hardware("A100").model_copy(update={"host": Host(launch_us=100)})
+        found = parts(predict(TorchOptions(kind, 1), Workload(1, 16), profile))
+        scale = MEASURED["short"].expected
+        for name, kernels, more in (("forward", 32 * 42 + 26, forward), ("backward", 32 * 82 + 26, backward)):
+            waited = 100e-6 * (kernels + more) - scale * found[name]
+            assert found[f"waiting for the host, {name}"] == pytest.approx(waited)
+        assert found.get("waiting for the host, optimizer", 0) == pytest.approx(100e-6 * step)
+
     def test_accumulating_gradients_of_zero_2_take_more_of_the_host(self) -> None:
         profile = parse_hardware("A100").model_copy(update={"host": Host(launch_us=100)})
 

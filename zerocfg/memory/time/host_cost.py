@@ -1,4 +1,4 @@
-"""What a step takes of the host: Python and torch launch every kernel, DeepSpeed visits every module and tensor.
+"""What a step takes of the host: Python and torch launch every kernel, engines visit modules, gradients and tensors.
 
 All of it is counted in launches, one launch being what Python and torch take for one kernel in a layer of a Hugging
 Face model. So one figure describes a host: :data:`.rates.LAUNCH_US`, or what ``zerocfg probe`` measured. The counts
@@ -23,6 +23,12 @@ HOOK = 1.1  # of a gradient under ZeRO-1 and 2: its copy into the bucket; counte
 # before); why the rest is needed is not known. Fitted.
 ACCUMULATING_HOOK = 7.0
 TENSOR_STEP = {0: 10.2, 1: 8.5, 2: 8.5, 3: 2.7}  # of a tensor in the optimizer's step, by ZeRO stage; fitted
+# torch's own engines, measured on a processor (one rank over gloo, torch 2.13; benchmarks/time/torch_engines.py):
+# a unit of FSDP 2, forward and backward; a gradient of DDP; a sharded tensor in the optimizer's step. FSDP 1 is taken
+# to be like FSDP 2.
+UNIT = {"forward": 32.0, "backward": 49.0}
+DDP_HOOK = 1.0
+SHARDED_TENSOR_STEP = 1.5
 ELSEWHERE = 4  # modules without tensors of a decoder layer that ZeRO-3 visits: layer, attention, MLP, activation
 
 
@@ -39,10 +45,10 @@ class HostCost:
 
 
 def host_cost(facts: ModelFacts, options: Options | TorchOptions) -> HostCost:
-    """What DeepSpeed adds. torch's own engines add nothing that was measured."""
-    if not isinstance(options, Options):
-        return HostCost()
+    """What an engine adds."""
     tensors = trained_tensors(facts)
+    if not isinstance(options, Options):
+        return _of_torch(facts, options, tensors)
     if options.stage == 3:
         modules = visited_modules(facts)
         visits = VISIT * modules
@@ -52,6 +58,16 @@ def host_cost(facts: ModelFacts, options: Options | TorchOptions) -> HostCost:
     # Of partitioned gradients a rank steps through its own.
     own = tensors / options.world_size if options.stage else tensors
     return HostCost(backward=hook * tensors, step=TENSOR_STEP[options.stage] * own)
+
+
+def _of_torch(facts: ModelFacts, options: TorchOptions, tensors: int) -> HostCost:
+    if options.kind == "ddp":
+        return HostCost(backward=DDP_HOOK * tensors)
+    if options.kind == "single":
+        return HostCost()
+    units = sum(part.times for part in _parts(facts) if part.block) + 1
+    forward, backward = (units * launches for launches in UNIT.values())
+    return HostCost(forward, backward, forward, SHARDED_TENSOR_STEP * tensors)
 
 
 def visited_modules(facts: ModelFacts) -> int:
