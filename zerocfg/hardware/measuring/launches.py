@@ -19,7 +19,8 @@ PASSES, WARM = 60, 5
 
 
 def launch(device: Device) -> float:
-    """Microseconds, of the quickest pass: what other programs take is not in it. On a processor the kernels themselves are in it, which are as short as they can be."""
+    """Microseconds, of the quickest pass: what other programs take is not in it. On a processor the kernels themselves
+    are in it, which are as short as they can be."""
     run = layers(device)
     taken = []
     for number in range(WARM + PASSES):
