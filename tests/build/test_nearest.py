@@ -31,16 +31,16 @@ def figures(text: str) -> list[float]:
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        (unnamed(engine="ddp"), "DeepSpeed, with ZeRO-2, 2 x 4"),
+        (unnamed(engine="ddp"), "DeepSpeed, with ZeRO-2, 1 x 8"),
         (
             unnamed(recipe=EIGHT, hardware="8xA100-40GB", engine="deepspeed"),
-            "a smaller micro batch with more accumulation, with ZeRO-3, ",
+            "a smaller micro batch with more accumulation, with ZeRO-2, optimizer on cpu, 1 x 8",
         ),
         (
             wanted(
                 deepspeed={**AUTO, ZERO: {"stage": 1, "offload_optimizer": {"device": "none"}}}, hardware="4xA100-40GB"
             ),
-            "offload, with ZeRO-2, optimizer on cpu, 4 x 4, recomputed",
+            "offload, with ZeRO-2, optimizer on cpu, 1 x 16",
         ),
         (wanted(deepspeed={**AUTO, ZERO: {"stage": 0}}, hardware="8xA100-80GB"), "another ZeRO stage, with ZeRO-2"),
         (

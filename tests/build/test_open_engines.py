@@ -63,7 +63,7 @@ def test_the_reason_names_the_runner_up(workplace: Workplace) -> None:
     reason = settings["engine"]["reason"]
     assert reason.startswith("zerocfg's choice, the fastest plan that fits: up to ")
     assert considered and settings["zero_optimization.stage"]["value"] == 2
-    (told,) = re.findall(r"; next: (.*), 2 x 4 \(about as fast, with ", reason)
+    (told,) = re.findall(r"; next: (.*), \d x \d \(about as fast, with ", reason)
     assert told in ("ZeRO-3", "FSDP 2"), "both shard more and are as fast"
     assert [name for name, one in settings.items() if "; next: " in one["reason"]] == ["engine"]
     config = (workplace.folder / "out/a/accelerate.yaml").read_text()
@@ -137,7 +137,7 @@ def test_without_goals_nothing_is_chosen(workplace: Workplace) -> None:
 def test_sixteen_bits_without_a_copy_win_only_where_nothing_else_fits(workplace: Workplace) -> None:
     """A config.json with a dtype is loaded in it: DDP would then update bf16 weights, another training than ZeRO's."""
     built = found(workplace, unnamed({**SMALL, **BF16}))
-    assert plan_of(built)[0] == "deepspeed" and built.plan is not None
+    assert plan_of(built)[0] in ("deepspeed", "fsdp") and built.plan is not None
     ddp = [one for one in built.plan.considered if one.settings[ENGINE] == "ddp"]
     assert ddp and {one.excluded for one in ddp} == {WITHOUT_MASTERS}
 
@@ -166,4 +166,4 @@ def test_the_table_compares_the_engines_and_marks_the_one_taken(workplace: Workp
     (own,) = [row for row in rows if row.own]
     assert own is rows[0] and own.excluded == ""
     shown = workplace.zerocfg("plan", workplace.folder / "zerocfg.yaml", "--no-trace").output
-    assert "FSDP 2, 2 x 4" in shown and "DDP, 1 x 8" in shown and "ZeRO-2, 2 x 4" in shown
+    assert "FSDP 2, 1 x 8" in shown and "DDP, 1 x 8" in shown and "ZeRO-2, 1 x 8" in shown

@@ -275,7 +275,7 @@ FLIPS: dict[tuple[str, str], tuple[Job, Any]] = {
     ("arguments", "activation_checkpointing_kwargs"): (zero(3), {"every_n_layers": 2}),
     ("arguments", "use_liger_kernel"): (zero(3), True),
     ("arguments", "attn_implementation"): (zero(3), "eager"),
-    ("arguments", "ddp_bucket_cap_mb"): (DDP, 4000),
+    ("arguments", "ddp_bucket_cap_mb"): (replace(DDP, run={"hardware": "2x8xA100-80GB"}), 4000),
     ("arguments", "optim"): (zero(3), "galore_adamw"),
     ("arguments", "optim_target_modules"): (zero(3), ["attn"]),
     ("arguments", "auto_find_batch_size"): (zero(3), True),

@@ -72,7 +72,10 @@ def test_every_engine_is_compared_below_every_assumption(zerocfg: Cli) -> None:
     assert found.code == 0 and not found.err
     first, *lines = found.out.splitlines()
     assert first == "meta-llama/Llama-3.1-8B on 8xA100-80GB: 8,030,261,248 parameters (as published)"
-    told = {line.split()[0]: line for line in lines[:10]}
+    told: dict[str, str] = {}
+    for line in lines[:11]:
+        word = line.split()[0]
+        told[word] = told.get(word, "") + line
     about = ["trained", "samples", "precision", "optimizer", "compute", "releases", "hardware", "host"]
     assert list(told) == [*about, "note", "change"]
     assert "2048 tokens each, 64 of them a step: micro batch x accumulation x ranks" in told["samples"]
@@ -81,8 +84,9 @@ def test_every_engine_is_compared_below_every_assumption(zerocfg: Cli) -> None:
     assert "bf16; parameters loaded in bfloat16, kept in fp32" in told["precision"]
     assert "AdamW, fused" in told["optimizer"] and "sdpa attention; recomputation where" in told["compute"]
     assert all(f"{name} {release}" in told["releases"] for name, release in VERSIONS.items())
-    rows = [line[5:] for line in lines[15:]]
-    assert rows[0].startswith("ZeRO-3, 2 x 4 ")
+    assert "what" not in told and "launch a kernel is not measured: assumed" in told["note"]
+    rows = [line[5:] for line in lines[16:]]
+    assert rows[0].startswith("ZeRO-2, 1 x 8 ")
     for engine in ("DDP, ", "FSDP 2, ", "ZeRO-0, ", "ZeRO-1, ", "ZeRO-2, "):
         assert any(row.startswith(engine) for row in rows), engine
 
@@ -98,7 +102,8 @@ def test_the_options_change_what_is_assumed(zerocfg: Cli) -> None:
     )
     best, second = data["plans"][:2]
     assert best["settings"]["engine"] == "fsdp" and best["verdict"] == "likely" and best["own"]
-    assert second["settings"]["engine"] == "deepspeed" and best["chance"] > second["chance"] > 0.5
+    assert second["settings"]["engine"] == "ddp" and second["verdict"] == "fits"
+    assert second["step_seconds"] > 1.3 * best["step_seconds"] and best["chance"] > 0.75
 
 
 def test_a_config_of_ones_own(zerocfg: Cli, tmp_path: Path) -> None:

@@ -131,13 +131,13 @@ def test_no_line_is_longer_than_the_terminal(
 
 
 def test_the_plans_at_eighty_columns(tmp_path: Path, terminal: Terminal) -> None:
-    """The plan, the most of a device, what is sent, the time and the verdict stay; what is left out is said."""
+    """The plan, the most of a device, the time and the verdict stay; what is left out is said."""
     job(tmp_path)
     narrow = terminal("plan", ".", "--no-trace", columns=80)
     wide = terminal("plan", ".", "--no-trace", columns=200)
     assert "(a wider terminal shows more columns" in " ".join(narrow.out.split())
     assert "a wider terminal" not in wide.out
-    (head,) = (line for line in narrow.lines if "device" in line and "step" in line and "sent" in line)
+    (head,) = (line for line in narrow.lines if "device  fits" in line and "step" in line)
     assert "tokens/s" not in head and "param" not in head
     (head,) = (line for line in wide.lines if "tokens/s" in line and "param" in line)
     plans, shown = (

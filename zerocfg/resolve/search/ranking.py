@@ -134,7 +134,11 @@ def _behind(one: Candidate, best: Candidate, prefer: Prefer | None) -> str:
     speed = "cheap" if prefer == "cost" else "fast"
     if own > least * (1 + ALIKE):
         return f"{own / least - 1:.0%} {'more expensive' if prefer == 'cost' else 'slower'}"
-    if _chance(one) < _chance(best) and (one.word != "fits" or _simplicity(one) < _simplicity(best)):
+    if (
+        _chance(one) < _chance(best)
+        and percent(_chance(one)) != percent(_chance(best))
+        and (one.word != "fits" or _simplicity(one) < _simplicity(best))
+    ):
         faster = 1 - own / least
         than = f"{faster:.0%} {speed}er" if faster > ALIKE else f"about as {speed}"
         return f"{than}, and less likely to fit ({percent(_chance(one))})"
