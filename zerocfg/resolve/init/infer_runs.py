@@ -20,6 +20,7 @@ from zerocfg.run.kinds import sniff
 from zerocfg.run.link import find_runs
 from zerocfg.run.linking.entry_point import script_names
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model_source import open_model
 from zerocfg.run.reader import TRL_KEYS
 from zerocfg.source.disk import is_file
 from zerocfg.source.paths import relative
@@ -299,6 +300,9 @@ class _Guesser:
             path = self.folder / named
             text = f"{named.rstrip('/')}/{CONFIG}" if path.is_dir() else named
             draft.add("model", text, "found", "model_name_or_path" + ("" if path.exists() else ", in the hub's cache"))
+            return
+        if named is not None and open_model(named, self.folder, self.files) is not None:
+            draft.add("model", named, "found", "model_name_or_path, a well-known model")
             return
         script = draft.value("script")
         around = (self.folder / str(script)).parent if script else self.folder
