@@ -9,13 +9,14 @@ with the class of transformers.
 from __future__ import annotations
 
 import json
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from zerocfg.patterns import pattern
+
 _TABLE = Path(__file__).with_name("known_models.json")
-_VARIANT = re.compile(r"-(?:(?:instruct|thinking)-2507$|(?:instruct|chat|it|base|pt|hf|sft|dpo)(?=-|$))")
+_VARIANT = pattern(r"-(?:(?:instruct|thinking)-2507$|(?:instruct|chat|it|base|pt|hf|sft|dpo)(?=-|$))")
 """Parts of a name that say how a model was trained, and change no tensor."""
 
 

@@ -301,9 +301,6 @@ class _Guesser:
             text = f"{named.rstrip('/')}/{CONFIG}" if path.is_dir() else named
             draft.add("model", text, "found", "model_name_or_path" + ("" if path.exists() else ", in the hub's cache"))
             return
-        if named is not None and open_model(named, self.folder, self.files) is not None:
-            draft.add("model", named, "found", "model_name_or_path, a well-known model")
-            return
         script = draft.value("script")
         around = (self.folder / str(script)).parent if script else self.folder
         near = nearest(around, self.models)
@@ -313,6 +310,8 @@ class _Guesser:
                 note += f"; {named} is not in the hub's cache"
             how: How = "found" if len(self.models) == 1 and named is None else "guessed"
             draft.add("model", self._relative(near[0]), how, note)
+        elif named is not None and open_model(named, self.folder, self.files) is not None:
+            draft.add("model", named, "found", "model_name_or_path, a well-known model")
         elif named is not None and is_hub_name(named):
             note = f"not in the hub's cache yet: hf download {named} {CONFIG}"
             draft.add("model", None, "open", note, named)
