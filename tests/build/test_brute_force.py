@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 
 from tests.build.conftest import Workplace, spec
+from zerocfg.catalog.known_models import known_config
 from zerocfg.hardware.profile import load_hardware, read_profile, write_text
 from zerocfg.memory.options import TorchOptions
 from zerocfg.memory.overhead import GIB
 from zerocfg.models.hardware import Host, Mount
-from zerocfg.models.known import known_config
 from zerocfg.models.model_facts import from_config
 from zerocfg.resolve.build import model_file
 from zerocfg.resolve.collect_inputs import collect_inputs

@@ -19,12 +19,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.conftest import ROOT
+from zerocfg.catalog.known_models import known_config
 from zerocfg.cli.commands.plan import command
 from zerocfg.hardware.profile import load_hardware, write_text
 from zerocfg.memory.overhead import GIB, Band
 from zerocfg.memory.verdict import Verdict, percent
 from zerocfg.models.hardware import Link
-from zerocfg.models.known import known_config
 from zerocfg.resolve.build import build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
 from zerocfg.resolve.explain.forecast import forecast

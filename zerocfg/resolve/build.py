@@ -14,8 +14,8 @@ from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.resolve import resolve
 from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.run.discover import Files
-from zerocfg.run.hub import find_config
 from zerocfg.run.link import runs_from_spec
+from zerocfg.run.model_source import open_model
 from zerocfg.run.origins import place_of
 from zerocfg.run.releases import with_versions
 
@@ -111,9 +111,8 @@ def _activity(entry: RunSpec) -> str:
 
 
 def model_file(entry: RunSpec, folder: Path, files: Files) -> SourceFile | None:
-    """The config.json of a run's model: a path, or in the cache of the hub."""
-    path = find_config(entry.model, folder) if isinstance(entry.model, str) else None
-    return None if path is None else files.open(path)
+    """The config of a run's model, where the spec names one."""
+    return open_model(entry.model, folder, files) if isinstance(entry.model, str) else None
 
 
 def _hardware(

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.catalog.suggest import closest
 from zerocfg.hardware.between_nodes import with_network
 from zerocfg.hardware.profile import load_hardware
-from zerocfg.models.known import known_config, known_names, llama_of
+from zerocfg.models.llama_shape import llama_of
 from zerocfg.resolve.build import THIS, BuildResult, build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
 from zerocfg.resolve.explain.forecast import forecast
 from zerocfg.resolve.model.setup import Setup, setup_of_run
 from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.hub import CONFIG, find_config, is_hub_name
+from zerocfg.run.discover import Files
+from zerocfg.run.hub import CONFIG
 from zerocfg.run.model import UNKNOWN
+from zerocfg.run.model_source import nearest, open_model
 from zerocfg.source import boundary
-from zerocfg.source.load import load
 
 if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
@@ -71,17 +71,15 @@ def find_model(text: str, folder: Path) -> Model | None:
     None where it is none of them. Raises ValueError with one line for a config that cannot be read, or a number that no
     model has.
     """
-    path = find_config(text, folder)
-    if path is not None:
-        document = load(path, path.name, "json")
-        data = document.data()
+    file = open_model(text, folder, Files())
+    if file is not None:
+        data = file.data()
         if not isinstance(data, dict):
-            raise ValueError(f"{path} holds no config of a model")
+            raise ValueError(f"{file.name} holds no config of a model")
+        if file.path is None:
+            return Model(text, data, "as published")
         cached = not (folder / text).exists()
-        return Model(text, data, "config.json in the hub's cache" if cached else path.name)
-    known = known_config(text) if is_hub_name(text) else None
-    if known is not None:
-        return Model(text, known, "as published")
+        return Model(text, data, "config.json in the hub's cache" if cached else file.path.name)
     match = _COUNT.fullmatch(text)
     if match is None:
         return None
@@ -92,9 +90,8 @@ def find_model(text: str, folder: Path) -> Model | None:
 
 def not_a_model(text: str) -> str:
     """What to write for a name that means no model, in one line."""
-    near = closest(text.rpartition("/")[2], [name.rpartition("/")[2] for name in known_names()])
-    meant = f"did you mean {near}? Else " if near else ""
-    return f"{meant}`hf download {text} {CONFIG}` puts a model into the hub's cache, and a size (7B) stands for any"
+    download = f"`hf download {text} {CONFIG}` puts a model into the hub's cache"
+    return f"{nearest(text)}{download}, and a size (7B) stands for any"
 
 
 def plans_of(

@@ -40,17 +40,6 @@ def is_hub_name(text: str) -> bool:
     return len(text) <= 200 and bool(_NAME.match(text)) and not text.endswith((".json", ".yaml", ".yml"))
 
 
-def not_found(text: str) -> tuple[str, str]:
-    """Why a model was not found, and the way out. For a text that ``find_config`` has no file for."""
-    if not is_hub_name(text):
-        return f"there is no file {text!r} beside the spec", "Name the model's config.json, or write its numbers out."
-    wanted = cache_folder() / _folder(text) / "snapshots" / "COMMIT" / CONFIG
-    return (
-        f"there is no file {text!r} beside the spec and no such model in the hub's cache (looked for {wanted})",
-        f"Get it with `hf download {text} {CONFIG}`, or name the path of a config.json.",
-    )
-
-
 def cache_folder() -> Path:
     """The folder of the hub's cache, whether it exists or not."""
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
@@ -64,13 +53,14 @@ def _expanded(text: str) -> Path:
     return Path(os.path.expandvars(os.path.expanduser(text)))  # noqa: PTH111 - Path's own raises for an unknown user
 
 
-def _folder(name: str) -> str:
+def cached_folder(name: str) -> str:
+    """The name of a model's folder in the cache."""
     return "models--" + name.replace("/", "--")
 
 
 def _cached(name: str) -> Path | None:
     """The config.json of the main branch; without one, of the only snapshot."""
-    folder = cache_folder() / _folder(name)
+    folder = cache_folder() / cached_folder(name)
     try:
         commit = _head(folder / "refs" / "main").decode("ascii", "replace").strip()
     except (OSError, ValueError):

@@ -10,7 +10,8 @@ from zerocfg.hardware.probe import probe
 from zerocfg.resolve.init.infer_runs import draft_runs
 from zerocfg.resolve.init.text import spec_text, summary
 from zerocfg.resolve.spec.spec_file import check_spec
-from zerocfg.run.discover import display_name
+from zerocfg.run.discover import Files, display_name
+from zerocfg.run.model_source import not_found, open_model
 from zerocfg.source.load import load_bytes
 from zerocfg.source.write import write_atomic
 
@@ -25,7 +26,11 @@ _NOTHING = (
 @click.option("--name", metavar="NAME", help="Name of the run.")
 @click.option("--consumer", type=click.Choice(["deepspeed", "accelerate", "transformers", "trl"]))
 @click.option("--script", metavar="FILE", help="The Python script that trains.")
-@click.option("--model", metavar="MODEL", help="A config.json, or the name of a model in the hub's cache.")
+@click.option(
+    "--model",
+    metavar="MODEL",
+    help="A config.json, or the name of a model on the hub (well known, or in the local cache).",
+)
 @click.option("--recipe", metavar="FILE", help="TrainingArguments, as YAML or JSON.")
 @click.option("--accelerate", metavar="FILE", help="An accelerate config to start from.")
 @click.option("--deepspeed", metavar="FILE", help="A DeepSpeed JSON to start from.")
@@ -61,6 +66,9 @@ def command(folder: Path, out: Path | None, force: bool, only_print: bool, **giv
         raise click.UsageError(f"that makes no spec: {read.problems[0].message}")
     for line in summary(drafts):
         click.echo(line, err=True)
+    model = given.get("model")
+    if isinstance(model, str) and open_model(model, folder, Files()) is None:
+        click.echo("note: {}. {}".format(*not_found(model)), err=True)
     if only_print:
         click.echo(text, nl=False)
         return

@@ -96,7 +96,7 @@ def command(
         click.echo(text, nl=False)
         raise click.exceptions.Exit(_exit_code(found.rows[0].candidate.certain, fail_below) if found.rows else 1)
     if not spec.exists() and not _has_spec(spec) and is_hub_name(spec.as_posix()):
-        raise click.UsageError(f"there is no file and no known model '{spec}'; {not_a_model(spec.as_posix())}")
+        raise click.UsageError(f"there is no file and no known model '{spec}'. {not_a_model(spec.as_posix())}")
     if lora or seq is not None or batch is not None:
         raise click.UsageError("--lora, --seq and --batch are for a model; a spec and its recipe say these themselves")
     read = read_or_exit(spec)

@@ -20,6 +20,7 @@ from zerocfg.run.kinds import sniff
 from zerocfg.run.link import find_runs
 from zerocfg.run.linking.entry_point import script_names
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model_source import open_model
 from zerocfg.run.reader import TRL_KEYS
 from zerocfg.source.disk import is_file
 from zerocfg.source.paths import relative
@@ -309,6 +310,8 @@ class _Guesser:
                 note += f"; {named} is not in the hub's cache"
             how: How = "found" if len(self.models) == 1 and named is None else "guessed"
             draft.add("model", self._relative(near[0]), how, note)
+        elif named is not None and open_model(named, self.folder, self.files) is not None:
+            draft.add("model", named, "found", "model_name_or_path, a well-known model")
         elif named is not None and is_hub_name(named):
             note = f"not in the hub's cache yet: hf download {named} {CONFIG}"
             draft.add("model", None, "open", note, named)

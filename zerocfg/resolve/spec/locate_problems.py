@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerocfg.models.spec import RunSpec
-from zerocfg.run.hub import find_config, not_found
+from zerocfg.run.hub import find_config
+from zerocfg.run.model_source import not_found
 from zerocfg.source.text import Span, Where
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from zerocfg.catalog.values import yaml_number
 from zerocfg.run.discover import launch_lines
 from zerocfg.run.expand import ExpandedRun, expand
 from zerocfg.run.facts import ModelSummary
-from zerocfg.run.hub import find_config
 from zerocfg.run.linking.follow import Paths, with_missing
 from zerocfg.run.linking.launch_line_runs import from_line, settings
 from zerocfg.run.model import (
@@ -25,6 +24,7 @@ from zerocfg.run.model import (
     consumer_of,
     original,
 )
+from zerocfg.run.model_source import open_model
 from zerocfg.run.resolve_settings import with_consumer
 from zerocfg.run.widths import model_summary
 from zerocfg.source import disk
@@ -136,15 +136,15 @@ def _stands_at(file: SourceFile, line: LaunchLine, number: int | None) -> bool:
 def _model(
     paths: Paths, run: Run, model: object, setting: Setting | None, folder: Path
 ) -> tuple[Run, ModelSummary | None]:
-    """What is known of the model, whose config.json may lie in the cache of the hub."""
+    """What is known of the model: from a config.json, the cache of the hub or the table of well-known models."""
     if isinstance(model, dict):
         return run, model_summary(run.name, {key: _stated(value) for key, value in model.items()}, stated=True)
     if setting is None or not setting.value or "\n" in setting.value:
         return run, None
-    path = find_config(setting.value, folder)
-    if path is None:
+    file = open_model(setting.value, folder, paths.files)
+    if file is None:
         return with_missing(run, setting), None
-    return run, model_summary(setting.value, paths.files.open(path).data())
+    return run, model_summary(setting.value, file.data())
 
 
 def _stated(value: Any) -> Any:
