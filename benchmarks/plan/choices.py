@@ -65,7 +65,7 @@ def result(before: Path) -> list[Plan]:
         old, new = chosen(plans(before, model, hardware)), plans(ROOT, model, hardware)
         own = chosen(new)
         same = next((plan for plan in new if plan["settings"] == old["settings"]), None)
-        fitting = [plan["step_seconds"] for plan in new if plan["verdict"] == "fits"]
+        fitting = [plan["step_seconds"] for plan in new if plan["verdict"] == "fits" and not plan["excluded"]]
         rows.append(
             {
                 "model": model,
