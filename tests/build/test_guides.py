@@ -6,14 +6,14 @@ import json
 import re
 from statistics import median
 
-import pytest
 import yaml
 
 from tests.build.conftest import Workplace
 from tests.build.guides import MODELS, PAGE, PICTURES, between_nodes, chance, job, page, peak, row, tokens
 from tests.conftest import ROOT
 from zerocfg.memory.overhead import GIB
-from zerocfg.memory.time.expected import SLOWED
+from zerocfg.memory.time.measured_spread import MEASURED
+from zerocfg.memory.time.rates import LAUNCH_US
 from zerocfg.resolve.search.choice import LIVE, MICRO, REUSE, STAGE
 from zerocfg.resolve.search.ranking import ALIKE
 
@@ -53,28 +53,44 @@ def test_the_pictures_show_these_plans() -> None:
 
 
 def test_seven_billion_parameters() -> None:
-    one, two, three = (row("7B", BIG, f"ZeRO-{stage}, 2 x 8") for stage in (1, 2, 3))
-    assert (best("7B", BIG)[STAGE], best("7B", BIG)[MICRO]) == (2, 2) and one.candidate.word == "likely"
-    assert one.excluded.startswith("about as fast, and less likely")
-    assert three.excluded.startswith("about as fast, with")
-    single = row("7B", BIG, "ZeRO-1, 1 x 16")
-    assert single.excluded == "13% slower" and single.candidate.word == "fits"
-    says(f"stage 1 needs {peak(one)} GiB for them ({chance(one)}), stage 2 {peak(two)} ({chance(two)})")
-    says(f"Stage 1 fits with one ({peak(single)} GiB)")
-    says(f"equally fast, {tokens(one)}, {tokens(two)} and {tokens(three)} tokens/s")
-    sizes = [one.candidate.time.traffic.sent / GIB for one in (single, two, three) if one.candidate.time]
-    says(f"Stage 1 sends {sizes[0]:.0f} GiB a step, stage 2 {sizes[1]:.0f}, stage 3 {sizes[2]:.0f}")
+    first, two = row("7B", BIG, "ZeRO-1, 1 x 16"), row("7B", BIG, "ZeRO-2, 1 x 16")
+    assert (best("7B", BIG)[STAGE], best("7B", BIG)[MICRO]) == (1, 1)
+    assert first.candidate.word == two.candidate.word == "fits"
+    assert two.excluded == "about as fast, with more sharding"
+    says(f"Stage 1 fits with one sample ({peak(first)} GiB, {chance(first)})")
+    says(f"as fast as stage 2: {tokens(first)} and {tokens(two)} tokens/s")
+    larger = [row("7B", BIG, f"ZeRO-{stage}, 2 x 8") for stage in (1, 2)]
+    assert [tokens(one) for one in larger] == [tokens(first), tokens(two)], "two samples gain nothing"
+    says(f"would need {peak(larger[0])} GiB for them ({chance(larger[0])})")
+    says(f"stage 2 {peak(larger[1])} ({chance(larger[1])})")
+    single, double = row("7B", BIG, "ZeRO-3, 1 x 16"), row("7B", BIG, "ZeRO-3, 2 x 8")
+    assert single.excluded == "39% slower" and double.excluded == "about as fast, with more sharding"
+    says(f"({tokens(single)} tokens/s, {single.excluded}); with two it reaches {tokens(double)}")
+    sizes = [one.candidate.time.traffic.sent / GIB for one in (first, two, single, double) if one.candidate.time]
+    says(f"stage 1 sends {sizes[0]:.0f} GiB a step, stage 2 {sizes[1]:.0f}, stage 3 {sizes[2]:.0f}")
+    says(f"stage 3 with two {sizes[3]:.0f}")
     says(f"at least {least('7B', BIG, 'ZeRO-0'):.0f} GiB in DeepSpeed's stage 0")
 
 
+def test_zero_3_waits_for_its_host_with_short_micro_batches_only() -> None:
+    """The same work on the devices: ZeRO-3 differs by the host, hidden by longer micro batches."""
+    single, double = row("7B", BIG, "ZeRO-3, 1 x 16").candidate.time, row("7B", BIG, "ZeRO-3, 2 x 8").candidate.time
+    assert single is not None and double is not None
+    assert single.seconds.expected > double.seconds.expected * 1.3
+    says(f"({LAUNCH_US.expected:.0f} µs,", f"{LAUNCH_US.low:.0f} to {LAUNCH_US.high:.0f} µs are assumed")
+
+
 def test_seven_billion_parameters_with_40_gb() -> None:
-    assert best("7B", SMALL)[STAGE] == 3 and word("7B", SMALL, "ZeRO-2") == "unlikely"
-    kept, recomputed = row("7B", SMALL, "ZeRO-3"), row("7B", SMALL, "ZeRO-2, recomputed")
-    first = row("7B", SMALL, "ZeRO-3, recomputed")
-    assert recomputed.candidate.choice.micro_batch == 2 and recomputed.candidate.word == "likely" and not kept.excluded
-    says(f"({peak(row('7B', SMALL, 'ZeRO-2'))} GiB of 39.4)", f"({peak(recomputed)} GiB, {chance(recomputed)})")
-    says(f"({tokens(recomputed)} against {tokens(kept)} tokens/s)", f"recomputation fits ({peak(first)} GiB)")
-    says(f"is {first.excluded}. Stage 3", f"is chosen, which fits with {chance(kept)} only ({peak(kept)} GiB)")
+    assert best("7B", SMALL)[STAGE] == 3 and word("7B", SMALL, "ZeRO-2, 1 x 16") == "unlikely"
+    kept, recomputed = row("7B", SMALL, "ZeRO-3, 1 x 16"), row("7B", SMALL, "ZeRO-2, 1 x 16, recomputed")
+    first = row("7B", SMALL, "ZeRO-3, 2 x 8, recomputed")
+    assert recomputed.candidate.word == "likely" and first.candidate.word == "fits" and not first.excluded
+    assert {word("7B", SMALL, f"ZeRO-3, {batch}") for batch in ("2 x 8", "4 x 4")} <= {"unlikely", "does not fit"}
+    assert recomputed.excluded.startswith("about as fast, and less likely")
+    says(f"({peak(row('7B', SMALL, 'ZeRO-2, 1 x 16'))} GiB of 39.4)", f"({peak(recomputed)} GiB, {chance(recomputed)})")
+    says(f"Then it takes {tokens(recomputed)} tokens/s", f"two samples {tokens(first)}, about as much")
+    says(f"more certainty ({peak(first)} GiB, {chance(first)})")
+    says(f"room for one sample ({peak(kept)} GiB, {chance(kept)}), waits for its host and is {kept.excluded}")
 
 
 def test_the_table_of_batches_contradicts_itself() -> None:
@@ -99,27 +115,27 @@ def test_four_cards() -> None:
 
 def test_four_cards_with_80_gb() -> None:
     four = "4xA100-80GB"
-    one, two, three = (row("7B", four, f"ZeRO-{stage}, 2 x 16") for stage in (1, 2, 3))
-    assert [one.candidate.word, two.candidate.word, three.candidate.word] == ["likely", "likely", "fits"]
-    assert not three.excluded
-    says(f"fit with {chance(one)} at stage 1 ({peak(one)} GiB), with {chance(two)} at stage 2 ({peak(two)} GiB)")
-    says(f"with {chance(three)} at stage 3 ({peak(three)} GiB)")
-    both = [row("7B", hardware, "ZeRO-1, 1 x " + steps) for hardware, steps in ((four, "32"), (BIG, "16"))]
-    says(f"at a time ({chance(both[0])} and {chance(both[1])})")
+    one, two = (row("7B", four, f"ZeRO-{stage}, 1 x 32") for stage in (1, 2))
+    three = row("7B", four, "ZeRO-3, 2 x 16")
+    assert [one.candidate.word, two.candidate.word, three.candidate.word] == ["fits", "fits", "fits"]
+    assert not two.excluded and one.excluded.startswith("about as fast, and less likely")
+    says(f"fits with {chance(one)} at stage 1 ({peak(one)} GiB) and with {chance(two)} at stage 2 ({peak(two)} GiB)")
+    says(f"Stage 3 is {three.excluded} with two samples ({peak(three)} GiB, {chance(three)})")
+    says(f"with one sample of 2048 tokens at a time ({chance(one)})")
 
 
 def test_the_rule_by_size() -> None:
-    assert [best(model, BIG)[STAGE] for model in ("3B", "7B", "13B")] == [1, 2, 3]
-    assert best("7B", "4xA100-80GB")[STAGE] == best("7B", SMALL)[STAGE] == 3
+    assert [best(model, BIG)[STAGE] for model in ("3B", "7B", "13B")] == [1, 1, 3]
+    assert best("7B", "4xA100-80GB")[STAGE] == 2 and best("7B", SMALL)[STAGE] == 3
 
 
 def test_thirteen_billion_parameters() -> None:
-    two, three = row("13B", BIG, "ZeRO-2, recomputed"), row("13B", BIG, "ZeRO-3")
-    assert two.candidate.word == "fits" and best("13B", BIG)[STAGE] == 3
-    says(f"fits** ({peak(two)} GiB)", f"{tokens(three)} against {tokens(two)} tokens/s")
-    assert two.candidate.choice.micro_batch == 4 and three.candidate.choice.micro_batch == 1
-    says(f"ZeRO-2 is {two.excluded}, although recomputation lets it take four samples and ZeRO-3 takes one")
-    first = row("13B", SMALL, "ZeRO-3, recomputed")
+    recomputed, kept = row("13B", BIG, "ZeRO-2, 1 x 16, recomputed"), row("13B", BIG, "ZeRO-2, 1 x 16")
+    three = row("13B", BIG, "ZeRO-3, 1 x 16")
+    assert recomputed.candidate.word == "fits" and not three.excluded and kept.candidate.word == "likely"
+    says(f"fits** ({peak(recomputed)} GiB)", f"{tokens(three)} against {tokens(recomputed)} tokens/s")
+    says(f"takes {tokens(kept)}, and is only likely to fit ({peak(kept)} GiB, {chance(kept)})")
+    first = row("13B", SMALL, "ZeRO-3, 2 x 8, recomputed")
     chosen, settings = best("13B", SMALL), first.candidate.choice.settings()
     assert chosen == {**settings, LIVE: 30_000_000, REUSE: 30_000_000}, "the same, with a lever that costs little"
     says(f"is the fastest ({peak(first)} GiB, {chance(first)})")
@@ -141,9 +157,9 @@ def test_thirty_billion_parameters() -> None:
     assert one.candidate.word == two.candidate.word == "likely"
     says(f"With fewer live parameters it is {chance(chosen)} ({peak(chosen)} GiB)")
     says(f"({peak(one)} GiB with one sample, {chance(one)}; with two {peak(two)}, {chance(two)})")
-    offloaded = row("30B", BIG, OFFLOADED)
-    assert offloaded.candidate.word == "fits" and offloaded.excluded == "85% slower"
-    says(f"on the host it fits ({peak(offloaded)} GiB) and is {offloaded.excluded}")
+    offloaded = row("30B", BIG, "ZeRO-3, optimizer on cpu, 1 x 16")
+    assert offloaded.candidate.word == "fits" and not offloaded.candidate.choice.checkpointing
+    says(f"all activations kept ({peak(offloaded)} GiB, {chance(offloaded)}) and is {offloaded.excluded}")
 
 
 def test_seventy_billion_parameters() -> None:
@@ -174,7 +190,7 @@ def test_what_offload_costs() -> None:
     high = max(one.seconds.high for one in times if one)
     says(f"{own.seconds.expected:.1f} s become {three} at stage 3 and {two} at stage 2, up to {high:.1f} s at the high")
     for one in times:
-        assert one is not None and abs(one.seconds.high / one.seconds.expected - 1.8) < 0.1
+        assert one is not None and abs(one.seconds.high / one.seconds.expected - 2.0) < 0.05
 
 
 def test_slow_networks() -> None:
@@ -195,35 +211,27 @@ def test_slow_networks() -> None:
             assert fastest.choice.stage == 1
 
 
-def test_the_stages_differ_by_less_than_counts_at_the_same_micro_batch() -> None:
-    spent = [row("7B", BIG, f"ZeRO-{stage}, 1 x 16").candidate.seconds_per_token for stage in (1, 2, 3)]
+def test_the_stages_differ_by_less_than_counts_where_micro_batches_are_long() -> None:
+    spent = [row("7B", BIG, f"ZeRO-{stage}, 2 x 8").candidate.seconds_per_token for stage in (1, 2, 3)]
     known = [one for one in spent if one is not None]
-    assert len(known) == 3 and max(known) < min(known) * (1 + ALIKE)
-    larger = row("7B", BIG, "ZeRO-2, 2 x 8").candidate.seconds_per_token
-    assert larger is not None and known[1] / larger == pytest.approx(SLOWED[2][1])
-    says("counts 2048 tokens in a micro batch as 11% slower than 4096")
+    assert len(known) == 3 and max(known) < min(known) * (1 + ALIKE) ** 2
 
 
-def test_the_factors_of_the_ranking_are_what_published_runs_took() -> None:
-    """Measured / expected time of the rows of benchmarks/time; Qwen's names end in the tokens of their micro batch."""
+def test_the_errors_of_times_are_those_of_published_runs() -> None:
+    """Of the rows of benchmarks/time; Qwen's names end in the tokens of their micro batch."""
     others = json.loads((ROOT / "benchmarks/time/results/time.json").read_text(encoding="utf-8"))["others"]
-    took = {one["row"]: one["measured"] / one["expected"] for one in others}
-
-    def of(length: int) -> list[float]:
-        return sorted(took[name] for name in took if name.startswith("Q") and name.endswith(f"-{length}"))
-
-    base = median(of(4096))
-    for length, factor in SLOWED[1:]:
-        assert median(of(length)) / base == pytest.approx(factor, abs=0.01), length
-    assert median([*of(256), *of(512)]) / base == pytest.approx(SLOWED[0][1], rel=0.06)
-    for length, factor in SLOWED[:3]:
-        assert f"{factor:g} at {length}" in FLAT
-    says(f"{len(of(2048))} rows, between {of(2048)[0]:.2f} and {of(2048)[-1]:.2f}")
-    pairs = sorted(took[f"{case}-2048"] / took[f"{case}-4096"] for case in ("Q01", "Q02", "Q03", "Q06"))
-    says(f"three stand {pairs[0]:.2f} to {pairs[2]:.2f} times", f"(1.8B in full) {pairs[3]:.2f} times")
-    says(f"took less still ({of(8192)[0]:.2f} to {of(8192)[-1]:.2f})")
-    recomputed = sorted(took[name] for name in ("G02", "G04", "G06", "G10", "G11"))
-    says(f"took {recomputed[0]:.2f} to {recomputed[-1]:.2f} times as long as expected, in no order of size")
+    short = [abs(one["error"]) for one in others if re.match(r"Q\d+-(256|512|1024)$", one["row"])]
+    assert len(short) == 12
+    assert f"off by {100 * median(short):.0f}% in the median" in FLAT
+    lines = (ROOT / "benchmarks/time/results/bands.md").read_text(encoding="utf-8").splitlines()
+    (tuned,) = [line for line in lines if line.startswith("| tuned code (llm-foundry)")]
+    (ordinary,) = [line for line in lines if line.startswith("| ordinary code, from 2048")]
+    (_, _, rows, _, mean, _, _, held, _) = ordinary.split("|")
+    says(f"{tuned.split('|')[4].strip()} mean error on published runs of tuned code")
+    says(f"{float(mean.strip(' %')):.0f}% on ordinary code", f"held {held.split('(')[0].strip()} such rows")
+    assert int(rows) == 24
+    low, expected, high = MEASURED["ordinary"].low, MEASURED["ordinary"].expected, MEASURED["ordinary"].high
+    says(f"from {low / expected:.1f} to {high / expected:.1f} times the expected time there")
 
 
 def test_the_example_builds(workplace: Workplace) -> None:
@@ -234,4 +242,4 @@ def test_the_example_builds(workplace: Workplace) -> None:
     assert result.exit_code == 0, result.output
     lock = json.loads((workplace.folder / "out/sft/zerocfg.lock").read_text())
     assert lock["settings"]["zero_optimization.stage"]["value"] == best("7B", BIG)[STAGE]
-    assert yaml.safe_load((workplace.folder / "out/sft/recipe.yaml").read_text())["per_device_train_batch_size"] == 2
+    assert yaml.safe_load((workplace.folder / "out/sft/recipe.yaml").read_text())["per_device_train_batch_size"] == 1
