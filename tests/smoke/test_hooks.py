@@ -233,7 +233,7 @@ def run(loop: str, folder: Path, place: str | None, ranks: int = 1) -> list[tupl
     for process in started:
         process.start()
     try:
-        results = sorted(found.get(timeout=60) for _ in started)
+        results = sorted(found.get(timeout=180) for _ in started)
     finally:
         for process in started:
             process.kill()
@@ -266,6 +266,7 @@ def test_a_hook_that_breaks_leaves_the_training_alone(place: str, tmp_path: Path
     assert called, f"no loop calls {place}"
 
 
+@pytest.mark.several_ranks
 @pytest.mark.parametrize(
     ("loop", "place"),
     [
