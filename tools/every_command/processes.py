@@ -26,7 +26,7 @@ from typing import IO, NoReturn
 
 LIMIT = 300
 """Seconds on the clock after which a command is killed."""
-NOT_IMPORTED = frozenset({"smoke", "tracer", "preflight", "cluster", "lsp", "pytest_plugin", "node"})
+NOT_IMPORTED = frozenset({"smoke", "tracer", "measuring", "preflight", "cluster", "lsp", "pytest_plugin", "node"})
 """Packages of zerocfg that only commands which are not played need: they import torch, or are programs."""
 PROGRAM = (
     sys.executable,
