@@ -3,8 +3,8 @@
 Needs torch and transformers. One rank over gloo trains a Llama of 24 tiny layers on a processor, where everything but
 the host's own work vanishes: plain, under DDP, and with each layer and the root sharded by FSDP 2. What a phase takes
 longer than the plain one, over the units or tensors, is given in launches of a kernel
-(`zerocfg.hardware.measuring.launches`). The figures of ``zerocfg/memory/time/host_cost.py`` are the medians of five
-runs.
+(`zerocfg.hardware.measuring.launches`), and how much longer a kernel of transformers takes than one of the layers
+there.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from zerocfg.hardware.measuring.launches import launch
+from zerocfg.hardware.measuring import launches
 from zerocfg.hardware.measuring.library import Device
 
 LAYERS, STEPS, WARM = 24, 80, 9
 ENVIRONMENT = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29655"}
 
 
-def model() -> Any:
+def model(layers: int = LAYERS) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     shape = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "vocab_size": 512}
-    return LlamaForCausalLM(LlamaConfig(**shape, num_hidden_layers=LAYERS, use_cache=False))
+    return LlamaForCausalLM(LlamaConfig(**shape, num_hidden_layers=layers, use_cache=False))
 
 
 def under_ddp(plain: Any) -> Any:
@@ -67,15 +67,41 @@ def phases(wrap: Callable[[Any], Any]) -> list[float]:
     return [min(phase) for phase in zip(*taken[WARM:], strict=True)]
 
 
+def around() -> float:
+    """Least seconds of a kernel in a layer of transformers, over that in a layer of ours."""
+    import torch
+
+    def of(layers: int) -> float:
+        found = model(layers)
+        ids = torch.randint(0, 512, (1, 8))
+        return least(lambda: found(input_ids=ids))
+
+    return (
+        (of(LAYERS) - of(LAYERS // 3))
+        / (LAYERS - LAYERS // 3)
+        / (least(launches.layers(Device("cpu"))) / launches.LAYERS)
+    )
+
+
+def least(run: Callable[[], object]) -> float:
+    taken = []
+    for _ in range(STEPS):
+        begun = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - begun)
+    return min(taken)
+
+
 def main() -> None:
     os.environ.update(ENVIRONMENT)
     import torch
 
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
-    one = launch(Device("cpu")) * 1e-6
+    one = launches.launch(Device("cpu")) * 1e-6
     tensors, units = len(list(model().parameters())), LAYERS + 1
     plain, ddp, fsdp = phases(lambda it: it), phases(under_ddp), phases(sharded)
+    print(f"a kernel of transformers over one of ours: {around():.2f}")
     print(f"a launch: {one * 1e6:.1f} us")
     print(f"DDP, a gradient: {(ddp[1] - plain[1]) / tensors / one:.1f} launches")
     print(f"FSDP 2, a unit forward: {(fsdp[0] - plain[0]) / units / one:.1f} launches")

@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import sys
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +224,34 @@ class TestResults:
         assert bands.ends(found.host_ns) == pytest.approx(bands.ends(HOST_STEP_NS), abs=0.05)
         without = [one for one in bands.judged(rows, MEASURED["tuned"]) if bands.source_of(one.row) == "A800 gist"]
         assert len(without) == 11 and all(one.held for one in without if one.kind != "offload")
+
+
+class TestHost:
+    """benchmarks/time/results/host.json: the host's part of a step on one H200."""
+
+    @staticmethod
+    def found() -> Any:
+        return json.loads((ROOT / "benchmarks/time/results/host.json").read_text())
+
+    def test_the_results_are_of_the_constants_of_today(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks" / "time"), *sys.path])
+        host = importlib.import_module("host")
+        assert {name: round(value, 3) for name, value in host.current().items()} == self.found()["constants"]
+        assert host.errors(host.measured_plans(), host.current()) == self.found()["plans, with the constants"]
+
+    def test_plans_of_models_that_had_no_say(self) -> None:
+        plans, sums = self.found()["plans"], self.found()["left-out models"]
+        far = [abs(plan["error"]) for plan in plans]
+        assert len({plan["model"] for plan in plans}) == 3 and len(far) == sums["n"] == 12
+        assert sum(far) / 12 == pytest.approx(sums["mean"], abs=1e-4) and max(far) == sums["worst"]
+        assert sums["mean"] <= 0.12 and sums["worst"] <= 0.30
+        assert all(plan["error"] == pytest.approx(plan["expected"] / plan["measured"] - 1, abs=2e-3) for plan in plans)
+
+    @pytest.mark.parametrize("which", ["plans", "plans, with the constants"])
+    def test_stages_that_differ_are_in_the_right_order(self, which: str) -> None:
+        pairs = 0
+        for one, other in combinations(self.found()[which], 2):
+            if one["model"] == other["model"] and abs(one["measured"] / other["measured"] - 1) > 0.04:
+                pairs += 1
+                assert (one["measured"] < other["measured"]) is (one["expected"] < other["expected"]), (one, other)
+        assert pairs == 14

@@ -2,8 +2,8 @@
 
 ``known_models.json`` holds, for each name, the keys of its published config.json that decide the parameters, and the
 public file that states them (repository and path). A base model and its tuned variants of the same shape are one row.
-Models whose parameters zerocfg cannot count exactly are left out. tests/models/test_models_by_transformers.py compares every row
-with the class of transformers.
+Models whose parameters zerocfg cannot count exactly are left out: tests/models/test_models_by_transformers.py compares
+every row with the class of transformers.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 WIDTH, HEADS, TOKENS, LAYERS = 64, 4, 8, 8
 KERNELS = 34  # of one layer below, views left out; as many as a Llama layer of transformers 5.23 launches in fp32
 # How many times as long a kernel takes in a layer of transformers 5.23, whose modules hand on more arguments: measured
-# with torch 2.13 on a processor.
+# with torch 2.13 on a processor (1.4 to 1.7; benchmarks/time/torch_engines.py).
 AROUND = 1.5
 PASSES, WARM = 60, 5
 
