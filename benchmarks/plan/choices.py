@@ -94,7 +94,7 @@ def as_markdown(rows: list[Plan]) -> str:
     ]
     for row in rows:
         seconds = [row[name] for name in ("seconds before", "seconds after", "fastest that fits")]
-        first, second, least = ("-" if one is None else f"{one:.3f}" for one in seconds)
+        first, second, least = ("-" if value is None else f"{value:.3f}" for value in seconds)
         names = f"{row['model']} | {row['hardware']} | {row['before']}"
         lines.append(f"| {names} | {first} | {row['after']} | {second} | {least} |")
     return "\n".join([*lines, ""])

@@ -38,6 +38,14 @@ from zerocfg.models.model_facts import ModelFacts, from_config  # noqa: E402
 RESULTS = ROOT / "benchmarks" / "gpu" / "results" / "h200-2026-11-26"
 HARDWARE = "1xH200"
 PHASES = ("forward", "backward", "step")
+PHASE_OF = {
+    "forward": "forward",
+    "waiting for the host in forward": "forward",
+    "backward": "backward",
+    "recomputation": "backward",
+    "waiting for the host in backward": "backward",
+}
+"""Parts of a step by the phase that they are measured in; all others belong to the optimizer's step."""
 WARM = 2
 """First steps of a case, which compile and allocate."""
 LEFT_OUT = ("z1-fp32-gradients", "z2-eager", "z3-no-init")
@@ -97,15 +105,13 @@ def of_phase(step: StepTime) -> dict[str, float]:
     found = dict.fromkeys(PHASES, 0.0)
     for part in step.parts:
         if part.name != step_time.SLOWER:
-            name = part.name.rpartition(", ")[2]
-            phase = {"forward": "forward", "backward": "backward", "recomputation": "backward"}.get(name, "step")
-            found[phase] += part.seconds.expected
+            found[PHASE_OF.get(part.name, "step")] += part.seconds.expected
     return found
 
 
 def measured_phases(*, every: bool = False) -> list[Row]:
     """The phases of memory.jsonl; cases with offload are not among them, and those left out only where ``every``."""
-    lines = {one["case"]: one for one in _lines("memory.jsonl") if one.get("status") == "ok"}
+    lines = {line["case"]: line for line in _lines("memory.jsonl") if line.get("status") == "ok"}
     found = []
     for case in CASES:
         line, options = lines.get(case.name), case.options
@@ -139,7 +145,7 @@ def busy_device() -> list[float]:
     """Measured over tuned seconds of the phases in which the device is the slower one of the two."""
     found = []
     for row in measured_phases():
-        waits = [part for part in row.predict().parts if part.launching and part.name.endswith(row.phase)]
+        waits = [part for part in row.predict().parts if part.launching and PHASE_OF.get(part.name) == row.phase]
         if row.phase != "step" and row.options.stage < 3 and not any(part.seconds.expected for part in waits):
             found.append(row.measured / row.expected)
     return found
@@ -266,7 +272,7 @@ def result() -> dict[str, Any]:
 
 
 def summary(found: Sequence[dict[str, Any]]) -> dict[str, float]:
-    far = [abs(one["error"]) for one in found]
+    far = [abs(row["error"]) for row in found]
     return {
         "n": len(far),
         "median": round(statistics.median(far), 4),
@@ -288,9 +294,9 @@ def as_markdown(found: dict[str, Any]) -> str:
         "| plan | measured | its model left out | error | with the constants | error |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    for one, other in zip(found["plans"], _sorted_like(found), strict=True):
-        cells = [f"{one['measured']:.3f} s", f"{one['expected']:.3f} s", f"{one['error']:+.1%}"]
-        lines.append(f"| {one['plan']} | {' | '.join(cells)} | {other['expected']:.3f} s | {other['error']:+.1%} |")
+    for plan, own in zip(found["plans"], _sorted_like(found), strict=True):
+        cells = [f"{plan['measured']:.3f} s", f"{plan['expected']:.3f} s", f"{plan['error']:+.1%}"]
+        lines.append(f"| {plan['plan']} | {' | '.join(cells)} | {own['expected']:.3f} s | {own['error']:+.1%} |")
     lines += ["", "| constant | value | fitted on all rows |", "|---|---:|---:|"]
     lines += [
         f"| {name} | {value:g} | {found['fitted on all'][name]:g} |" for name, value in found["constants"].items()
@@ -299,8 +305,8 @@ def as_markdown(found: dict[str, Any]) -> str:
 
 
 def _sorted_like(found: dict[str, Any]) -> list[dict[str, Any]]:
-    by_name = {one["plan"]: one for one in found["plans, with the constants"]}
-    return [by_name[one["plan"]] for one in found["plans"]]
+    by_name = {plan["plan"]: plan for plan in found["plans, with the constants"]}
+    return [by_name[plan["plan"]] for plan in found["plans"]]
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
@@ -311,14 +317,14 @@ def draw(found: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     mpl.rcParams["svg.hashsalt"] = "zerocfg"
-    models = list(dict.fromkeys(one["model"] for one in found["plans"]))
+    models = list(dict.fromkeys(plan["model"] for plan in found["plans"]))
     figure, axes = plt.subplots(1, len(models), figsize=(4 * len(models), 3.6))
     for axis, model in zip(axes, models, strict=True):
-        here = sorted((one for one in found["plans"] if one["model"] == model), key=lambda one: one["stage"])
-        at = range(len(here))
-        axis.bar([one - 0.2 for one in at], [one["measured"] for one in here], 0.4, label="measured")
-        axis.bar([one + 0.2 for one in at], [one["expected"] for one in here], 0.4, label="predicted without its model")
-        axis.set_xticks(list(at), [f"ZeRO-{one['stage']}" for one in here])
+        plans = sorted((plan for plan in found["plans"] if plan["model"] == model), key=lambda plan: plan["stage"])
+        at = range(len(plans))
+        axis.bar([x - 0.2 for x in at], [plan["measured"] for plan in plans], 0.4, label="measured")
+        axis.bar([x + 0.2 for x in at], [plan["expected"] for plan in plans], 0.4, label="predicted without its model")
+        axis.set_xticks(list(at), [f"ZeRO-{plan['stage']}" for plan in plans])
         axis.set_title(model)
         axis.set_ylabel("seconds of a step")
     axes[0].legend()

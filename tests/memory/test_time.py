@@ -165,10 +165,10 @@ class TestStep:
 
     def test_small_batches_wait_for_python(self) -> None:
         short = predict(Options(0, 1), Workload(1, 16), parse_hardware("A100"))
-        assert parts(short)["waiting for the host, forward"] > parts(short)["forward"]
+        assert parts(short)["waiting for the host in forward"] > parts(short)["forward"]
         assert any("2048 tokens" in note for note in short.notes)
         long = parts(predict(Options(1, 8), Workload(4, 4096)))
-        assert "waiting for the host, forward" not in long and "waiting for the host, backward" not in long
+        assert "waiting for the host in forward" not in long and "waiting for the host in backward" not in long
 
     @pytest.mark.parametrize("stage", [0, 1, 2, 3])
     def test_the_host_is_counted_in_launches(self, stage: int) -> None:
@@ -187,9 +187,9 @@ class TestStep:
             more = dict.fromkeys(more, 18.7 * modules)
         for name, kernels in (("forward", forward), ("backward", backward)):
             waited = launch * (kernels + more[name]) - hidden * scale * found[name]
-            assert found[f"waiting for the host, {name}"] == pytest.approx(waited)
+            assert found[f"waiting for the host in {name}"] == pytest.approx(waited)
         each = {0: 10.2, 1: 8.5, 2: 8.5, 3: 2.7}[stage]
-        assert found["waiting for the host, optimizer"] == pytest.approx(launch * each * tensors)
+        assert found["waiting for the host in the optimizer"] == pytest.approx(launch * each * tensors)
 
     @pytest.mark.parametrize(
         ("kind", "forward", "backward", "step"),
@@ -207,15 +207,15 @@ class TestStep:
         scale = MEASURED["short"].expected
         for name, kernels, more in (("forward", 32 * 42 + 26, forward), ("backward", 32 * 82 + 26, backward)):
             waited = 100e-6 * (kernels + more) - scale * found[name]
-            assert found[f"waiting for the host, {name}"] == pytest.approx(waited)
-        assert found.get("waiting for the host, optimizer", 0) == pytest.approx(100e-6 * step)
+            assert found[f"waiting for the host in {name}"] == pytest.approx(waited)
+        assert found.get("waiting for the host in the optimizer", 0) == pytest.approx(100e-6 * step)
 
     def test_accumulating_gradients_of_zero_2_take_more_of_the_host(self) -> None:
         profile = parse_hardware("A100").model_copy(update={"host": Host(launch_us=100)})
 
         def waited(stage: int, steps: int) -> float:
             options = Options(stage, 1, gradient_accumulation_steps=steps)
-            return parts(predict(options, Workload(1, 16), profile))["waiting for the host, backward"] / steps
+            return parts(predict(options, Workload(1, 16), profile))["waiting for the host in backward"] / steps
 
         assert waited(1, 4) == pytest.approx(waited(1, 1))
         assert waited(2, 4) - waited(2, 1) == pytest.approx((7.0 - 1.1) * (32 * 9 + 3) * 100e-6)
@@ -226,11 +226,11 @@ class TestStep:
         plain = parts(predict(options, Workload(1, 16), profile))
         again = parts(predict(options, Workload(1, 16, gradient_checkpointing=True), profile))
         more = 100e-6 * (32 * 34 + 4.8 * (32 * 13 + 3)) - 0.57 * MEASURED["short"].expected * again["recomputation"]
-        name = "waiting for the host, backward"
+        name = "waiting for the host in backward"
         assert again[name] - plain[name] == pytest.approx(more)
 
     def test_of_partitioned_gradients_a_rank_steps_through_its_own(self) -> None:
-        name = "waiting for the host, optimizer"
+        name = "waiting for the host in the optimizer"
         one, eight = (parts(predict(Options(2, ranks)))[name] for ranks in (1, 8))
         assert one == pytest.approx(8 * eight)
         one, eight = (parts(predict(Options(3, ranks)))[name] for ranks in (1, 8))

@@ -230,7 +230,7 @@ def _waits(done: Work, added: HostCost, launch: Band, computation: tuple[Band, B
 def _wait(name: str, host: Band, device: Band, hidden: float, launches: float) -> Part:
     beside = device.expected * hidden
     return Part(
-        f"waiting for the host, {name}",
+        f"waiting for the host in {name}",
         Band(*(max(0.0, one - beside) for one in (host.low, host.expected, host.high))),
         "what is left of launches x time of one beside the computation that it overlaps with",
         (("launches", launches), ("seconds of one", host.expected / launches), ("seconds beside it", beside)),
@@ -241,7 +241,7 @@ def _wait(name: str, host: Band, device: Band, hidden: float, launches: float) -
 def _stepping(added: HostCost, launch: Band) -> Part:
     """The engine goes through the tensors one by one; little of it passes beside the device."""
     return Part(
-        "waiting for the host, optimizer",
+        "waiting for the host in the optimizer",
         launch * added.step,
         "launches x time of one",
         (("launches", added.step), ("seconds of one", launch.expected)),
