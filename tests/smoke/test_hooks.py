@@ -158,15 +158,6 @@ def script(loop: str, folder: str, place: str | None, port: int, found: Any, ran
     for name in ("accelerate", "deepspeed", "transformers", "transformers.trainer"):
         importlib.import_module(name)
     votes.PATIENCE = 3.0
-    values: dict[str, Any] = {
-        "model": {},
-        "arguments": {},
-        "sequence": 0,
-        "deepspeed_config": None,
-        "by_accelerate": False,
-    }
-    job = Job(str(path / "reports"), str(path / "written"), "command", device="cpu", steps=STEPS, **values)
-    job.write(path / "job.json")
     os.environ.update({import_hook.JOB: str(path / "job.json"), import_hook.REPORTS: str(path / "reports")})
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1")
@@ -192,6 +183,19 @@ def script(loop: str, folder: str, place: str | None, port: int, found: Any, ran
     report = path / "reports" / f"rank{rank}.json"
     content = json.loads(report.read_text()) if report.exists() else {}
     found.put((rank, ended, bool(called), content))
+
+
+def write_job(folder: Path) -> None:
+    """What all ranks read; one of them would find it half written by another."""
+    values: dict[str, Any] = {
+        "model": {},
+        "arguments": {},
+        "sequence": 0,
+        "deepspeed_config": None,
+        "by_accelerate": False,
+    }
+    job = Job(str(folder / "reports"), str(folder / "written"), "command", device="cpu", steps=STEPS, **values)
+    job.write(folder / "job.json")
 
 
 def _break(place: str, called: list[int]) -> None:
@@ -223,6 +227,7 @@ def run(loop: str, folder: Path, place: str | None, ranks: int = 1) -> list[tupl
     """By rank. Raises queue.Empty where one of them hangs."""
     for each in (folder, folder / "reports", folder / "written"):
         each.mkdir()
+    write_job(folder)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
