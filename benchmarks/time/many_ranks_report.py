@@ -1,0 +1,121 @@
+"""What many_ranks.py found, as tables and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+FAR = 0.15
+"""Errors beyond this are explained as far as it is known."""
+
+
+def as_markdown(found: dict[str, Any]) -> str:
+    lines = [
+        "# Published steps of 8 to 1024 devices, predicted",
+        "",
+        f"{found['date']}. Written by `many_ranks.py`; README.md (\"Many ranks\") says where the rows come from. Error:",
+        "predicted / measured - 1. No constant was fitted to these rows.",
+        f"Formulas: {', '.join(f'{name} {digest}' for name, digest in found['formulas'].items())}.",
+        "",
+        "| | at most | here | |",
+        "|---|---:|---:|---|",
+    ]
+    for key, target in found["targets"].items():
+        verdict = "reached" if target["reached"] else "**not reached**"
+        lines.append(f"| {key} error | {target['at most']:.0%} | {found['all'][key]:.1%} | {verdict} |")
+    lines += [
+        "",
+        "| rows | n | median | mean | worst | signed mean | inside the band |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+        _sums("all", found["all"]),
+        *(_sums(source, sums) for source, sums in found["by source"].items()),
+        *(_sums(f"{devices} devices", sums) for devices, sums in found["by devices"].items()),
+        "",
+        "Each source counted alike: "
+        + ", ".join(f"{key} {value:.1%}" for key, value in found["sources alike"].items())
+        + " (mean over the sources).",
+        "",
+        "![Predicted over measured by number of devices](many_ranks.svg)",
+        "",
+        f"## Rows that lie outside {FAR:.0%}",
+        "",
+        "What is known of the measurement, and the shares of the predicted step in which the device waits for another.",
+        "",
+        "| row | source | error | why, as far as it is known | predicted waits |",
+        "|---|---|---:|---|---|",
+    ]
+    for one in sorted(found["rows"], key=lambda one: -abs(one["error"])):
+        if abs(one["error"]) > FAR:
+            waits = ", ".join(f"{name} {share:.0%}" for name, share in one["waits"].items()) or "none"
+            reason = "; ".join(filter(None, (one["known"], _assumption(one)))) or "not known"
+            lines.append(f"| {one['row']} | {one['source']} | {one['error']:+.0%} | {reason} | {waits} |")
+    lines += [
+        "",
+        "## All rows",
+        "",
+        "| row | source | model | hardware | repeated | measured | predicted | band | error | inside |",
+        "|---|---|---|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for one in found["rows"]:
+        names = f"{one['row']} | {one['source']} | {one['model']} | {one['hardware']} | {one['recomputed']:g}"
+        times = f"{one['measured']:.2f} s | {one['expected']:.2f} s | {one['low']:.2f} to {one['high']:.2f} s"
+        lines.append(f"| {names} | {times} | {one['error']:+.0%} | {'yes' if one['inside'] else '**no**'} |")
+    return "\n".join([*lines, ""])
+
+
+def _sums(name: str, sums: dict[str, Any]) -> str:
+    figures = " | ".join(f"{sums[key]:.1%}" for key in ("median", "mean", "worst"))
+    held = f"{sums['inside']} of {sums['rows']} ({sums['inside'] / sums['rows']:.0%})"
+    return f"| {name} | {sums['rows']} | {figures} | {sums['signed mean']:+.1%} | {held} |"
+
+
+def _assumption(one: dict[str, Any]) -> str:
+    """What was put in because the source does not say it."""
+    found = [f"network assumed ({one['network'].split(', assumed')[0]})"] if one["network assumed"] else []
+    if 0 < one["recomputed"] < 1:
+        found.append(f"selective checkpointing, taken as {one['recomputed']:g} of full")
+    return "; ".join(found)
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """Predicted over measured of each row by its number of devices, with the band of the prediction."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    import matplotlib.pyplot as plt
+
+    mpl.rcParams["svg.hashsalt"] = "zerocfg"
+    figure, axis = plt.subplots(figsize=(11, 5.5))
+    at = _places(found["rows"])
+    for one in found["rows"]:
+        ends = [one["low"] / one["measured"], one["high"] / one["measured"]]
+        axis.plot([at[one["row"]]] * 2, ends, color="0.8", linewidth=1.2, zorder=1)
+    for source, sums in found["by source"].items():
+        here = [one for one in found["rows"] if one["source"] == source]
+        label = f"{source}: {sums['inside']} of {sums['rows']} inside the band"
+        values = [one["expected"] / one["measured"] for one in here]
+        axis.plot([at[one["row"]] for one in here], values, "o", markersize=4, label=label, zorder=2)
+    axis.axhline(1, color="black", linewidth=0.8)
+    for error in (-FAR, FAR):
+        axis.axhline(1 + error, color="black", linewidth=0.5, linestyle=":")
+    devices = sorted({one["devices"] for one in found["rows"]})
+    axis.set(xscale="log", yscale="log", xlabel="devices", ylim=(0.25, 4))
+    axis.set_ylabel("predicted / measured; grey: the band; dotted: 15%")
+    axis.set_xticks(devices, [str(count) for count in devices])
+    ticks = [0.25, 0.5, 0.7, 0.85, 1, 1.15, 1.5, 2, 4]
+    axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
+    axis.set_title(f"{found['all']['rows']} published steps; median error {found['all']['median']:.1%}")
+    axis.legend(fontsize=7, ncols=2, loc="lower left")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def _places(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Where each row stands on the logarithmic axis: rows with as many devices side by side."""
+    places = {}
+    for count in {one["devices"] for one in rows}:
+        here = [one["row"] for one in rows if one["devices"] == count]
+        for index, name in enumerate(here):
+            places[name] = count * 1.012 ** (index - (len(here) - 1) / 2)
+    return places
