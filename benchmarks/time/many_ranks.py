@@ -3,7 +3,7 @@
     python benchmarks/time/many_ranks.py [--no-write]
 
 The rows are in rows/many_ranks.csv, each with the address and the words that state it, the models in rows/models.json.
-Hardware comes from the catalogue, the network from the row, else from the class of the hardware, as in ``zerocfg plan``.
+Hardware comes from the catalogue; the network is the row's, else what ``zerocfg plan`` assumes for such hardware.
 Writes results/many_ranks.json, .md and .svg. README.md ("Many ranks") says how the rows were chosen.
 """
 
@@ -27,6 +27,7 @@ from validate import hashes, summary  # noqa: E402
 from zerocfg.hardware.between_nodes import describe_network, with_network  # noqa: E402
 from zerocfg.hardware.catalogue import parse_hardware  # noqa: E402
 from zerocfg.memory.options import Options, TorchOptions, Workload  # noqa: E402
+from zerocfg.memory.time.device_rates import TERA  # noqa: E402
 from zerocfg.memory.time.flops import Kernels  # noqa: E402
 from zerocfg.memory.time.rates import Band  # noqa: E402
 from zerocfg.memory.time.step_time import StepTime, step_time  # noqa: E402
@@ -41,7 +42,9 @@ TARGETS = {"median": 0.10, "mean": 0.15}
 SIZES = ((8, 8), (16, 64), (96, 128), (256, 1024))
 """Groups of rows by their number of devices: smallest and largest."""
 COMPUTATION = {"forward", "backward", "recomputation", "optimizer"}
-"""Parts of a step in which the device computes; the others are what it waits for, or a scale."""
+"""Parts of a step in which the device computes as tuned code does; the others are added to it."""
+WIDE = "the band of the time is wide"
+"""How a step's note begins that says what no published step was compared of."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds of an optimizer step, and the parts that make them up."""
+    """Seconds of an optimizer step, the parts that make them up, and the operations that a device executes in them.
+
+    ``peak``: operations per second as printed by the vendor.
+    """
 
     seconds: Band
     parts: dict[str, float]
+    operations: float
+    peak: float
+    notes: tuple[str, ...]
 
 
 def read(rows: Path = ROWS, models: Path = MODELS) -> list[Row]:
@@ -159,7 +168,9 @@ def predict(row: Row) -> Prediction:
     ends = zip(_ends(without.seconds), _ends(full.seconds), strict=True)
     names = dict.fromkeys((*without.parts, *full.parts))
     parts = {name: between(without.parts.get(name, 0.0), full.parts.get(name, 0.0)) for name in names}
-    return Prediction(Band(*(between(one, other) for one, other in ends)), parts)
+    operations = between(without.operations, full.operations)
+    band = Band(*(between(one, other) for one, other in ends))
+    return Prediction(band, parts, operations, full.peak, full.notes)
 
 
 def _ends(band: Band) -> tuple[float, float, float]:
@@ -172,7 +183,9 @@ def _step(row: Row, *, checkpointing: bool) -> StepTime:
 
 
 def _prediction(step: StepTime) -> Prediction:
-    return Prediction(step.seconds, {part.name: part.seconds.expected for part in step.parts})
+    executed = (step.work.forward.flops + step.work.backward.flops + step.work.recomputed.flops) * step.micro_steps
+    parts = {part.name: part.seconds.expected for part in step.parts}
+    return Prediction(step.seconds, parts, executed, step.peak_tflops * TERA, step.notes)
 
 
 def judge(row: Row) -> dict[str, Any]:
@@ -185,6 +198,7 @@ def judge(row: Row) -> dict[str, Any]:
         "source": row.source,
         "model": row.model,
         "hardware": row.profile.name,
+        "accelerator": row.profile.accelerator.name,
         "devices": row.devices,
         "network": describe_network(row.profile),
         "network assumed": link is not None and link.assumed is not None,
@@ -195,22 +209,22 @@ def judge(row: Row) -> dict[str, Any]:
         "high": high,
         "error": expected / row.measured - 1,
         "inside": low <= row.measured <= high,
-        "waits": {
+        "executed share of the peak": found.operations / row.measured / found.peak,
+        "the same, predicted": found.operations / expected / found.peak,
+        "beyond computation": {
             name: seconds / expected
             for name, seconds in found.parts.items()
             if name not in COMPUTATION and seconds >= 0.005 * expected
         },
         "known": row.known,
+        "not compared": [note.partition(": ")[2] for note in found.notes if note.startswith(WIDE)],
     }
 
 
 def report(rows: Iterable[Row]) -> dict[str, Any]:
     judged = [judge(row) for row in rows]
     everything = sums(judged)
-    sources = {
-        source: sums([one for one in judged if one["source"] == source])
-        for source in dict.fromkeys(one["source"] for one in judged)
-    }
+    sources = by("source", judged)
     sizes = {}
     for least, most in SIZES:
         here = [one for one in judged if least <= one["devices"] <= most]
@@ -223,9 +237,15 @@ def report(rows: Iterable[Row]) -> dict[str, Any]:
         "all": everything,
         "by source": sources,
         "sources alike": {key: sum(found[key] for found in sources.values()) / len(sources) for key in TARGETS},
+        "by accelerator": by("accelerator", judged),
         "by devices": sizes,
         "rows": judged,
     }
+
+
+def by(key: str, judged: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    values = dict.fromkeys(one[key] for one in judged)
+    return {value: sums([one for one in judged if one[key] == value]) for value in values}
 
 
 def sums(judged: Sequence[dict[str, Any]]) -> dict[str, Any]:
