@@ -44,7 +44,7 @@ SIZES = ((8, 8), (16, 64), (96, 128), (256, 1024))
 COMPUTATION = {"forward", "backward", "recomputation", "optimizer"}
 """Parts of a step in which the device computes as tuned code does; the others are added to it."""
 WIDE = "the band of the time is wide"
-"""How a step's note begins that says what no published step was compared of."""
+"""Beginning of a step's note that names what was never compared with a published step."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def options_of(line: dict[str, str]) -> Options | TorchOptions:
 
 
 def profile_of(line: dict[str, str]) -> HardwareProfile:
-    """The catalogue's hardware with the network, and where the row has another one the memory, that the row states."""
+    """Hardware of the catalogue, with the network and the memory bandwidth that the row states."""
     nodes, devices = int(line["nodes"]), int(line["devices"])
     profile = parse_hardware(f"{nodes}x{devices // nodes}x{line['accelerator']}")
     if line["memory_gb_s"]:
@@ -143,7 +143,7 @@ def profile_of(line: dict[str, str]) -> HardwareProfile:
 
 
 def seconds_of(line: dict[str, str]) -> float:
-    """Seconds of an optimizer step that the published figure means."""
+    """Convert the published figure to seconds of an optimizer step. Raises ValueError for an unknown unit."""
     samples = int(line["micro_batch"]) * int(line["accumulation"])  # of one device
     amounts: dict[str, Callable[[float], float]] = {
         "s/step": lambda value: value,
@@ -156,20 +156,20 @@ def seconds_of(line: dict[str, str]) -> float:
 
 
 def predict(row: Row) -> Prediction:
-    """Without, with, or between without and with checkpointing: zerocfg has no step that repeats a part of its layers,
-    so its time lies between the two by the share that is repeated."""
+    """Predict a step. Selective checkpointing is interpolated between none and full by the repeated share, because
+    zerocfg cannot express it."""
     if row.recomputed in (0, 1):
         return _prediction(_step(row, checkpointing=row.recomputed == 1))
     without, full = (_prediction(_step(row, checkpointing=every)) for every in (False, True))
 
-    def between(one: float, other: float) -> float:
-        return one + row.recomputed * (other - one)
+    def between(first: float, last: float) -> float:
+        return first + row.recomputed * (last - first)
 
     ends = zip(_ends(without.seconds), _ends(full.seconds), strict=True)
     names = dict.fromkeys((*without.parts, *full.parts))
     parts = {name: between(without.parts.get(name, 0.0), full.parts.get(name, 0.0)) for name in names}
     operations = between(without.operations, full.operations)
-    band = Band(*(between(one, other) for one, other in ends))
+    band = Band(*(between(*pair) for pair in ends))
     return Prediction(band, parts, operations, full.peak, full.notes)
 
 
@@ -190,8 +190,8 @@ def _prediction(step: StepTime) -> Prediction:
 
 def judge(row: Row) -> dict[str, Any]:
     """A row with what was predicted for it; ``error`` is predicted / measured - 1."""
-    found = predict(row)
-    low, expected, high = _ends(found.seconds)
+    prediction = predict(row)
+    low, expected, high = _ends(prediction.seconds)
     link = row.profile.link_between_nodes
     return {
         "row": row.name,
@@ -209,15 +209,15 @@ def judge(row: Row) -> dict[str, Any]:
         "high": high,
         "error": expected / row.measured - 1,
         "inside": low <= row.measured <= high,
-        "executed share of the peak": found.operations / row.measured / found.peak,
-        "the same, predicted": found.operations / expected / found.peak,
+        "executed share of the peak": prediction.operations / row.measured / prediction.peak,
+        "the same, predicted": prediction.operations / expected / prediction.peak,
         "beyond computation": {
             name: seconds / expected
-            for name, seconds in found.parts.items()
+            for name, seconds in prediction.parts.items()
             if name not in COMPUTATION and seconds >= 0.005 * expected
         },
         "known": row.known,
-        "not compared": [note.partition(": ")[2] for note in found.notes if note.startswith(WIDE)],
+        "not compared": [note.partition(": ")[2] for note in prediction.notes if note.startswith(WIDE)],
     }
 
 
@@ -227,16 +227,16 @@ def report(rows: Iterable[Row]) -> dict[str, Any]:
     sources = by("source", judged)
     sizes = {}
     for least, most in SIZES:
-        here = [one for one in judged if least <= one["devices"] <= most]
-        if here:
-            sizes[f"{least} to {most}" if least < most else str(least)] = sums(here)
+        group = [entry for entry in judged if least <= entry["devices"] <= most]
+        if group:
+            sizes[f"{least} to {most}" if least < most else str(least)] = sums(group)
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "formulas": hashes(),
         "targets": {key: {"at most": most, "reached": everything[key] <= most} for key, most in TARGETS.items()},
         "all": everything,
         "by source": sources,
-        "sources alike": {key: sum(found[key] for found in sources.values()) / len(sources) for key in TARGETS},
+        "sources alike": {key: sum(group[key] for group in sources.values()) / len(sources) for key in TARGETS},
         "by accelerator": by("accelerator", judged),
         "by devices": sizes,
         "rows": judged,
@@ -244,23 +244,23 @@ def report(rows: Iterable[Row]) -> dict[str, Any]:
 
 
 def by(key: str, judged: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    values = dict.fromkeys(one[key] for one in judged)
-    return {value: sums([one for one in judged if one[key] == value]) for value in values}
+    values = dict.fromkeys(entry[key] for entry in judged)
+    return {value: sums([entry for entry in judged if entry[key] == value]) for value in values}
 
 
 def sums(judged: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {**summary([one["error"] for one in judged]), "inside": sum(one["inside"] for one in judged)}
+    return {**summary([entry["error"] for entry in judged]), "inside": sum(entry["inside"] for entry in judged)}
 
 
 def main() -> None:
     if sys.argv[1:] not in ([], ["--no-write"]):
         raise SystemExit(__doc__)
-    found = report(read())
-    text = as_markdown(found)
+    result = report(read())
+    text = as_markdown(result)
     if not sys.argv[1:]:
-        (RESULTS / "many_ranks.json").write_text(json.dumps(found, indent=1) + "\n")
+        (RESULTS / "many_ranks.json").write_text(json.dumps(result, indent=1) + "\n")
         (RESULTS / "many_ranks.md").write_text(text)
-        draw(found, RESULTS / "many_ranks.svg")
+        draw(result, RESULTS / "many_ranks.svg")
     print(text)
 
 

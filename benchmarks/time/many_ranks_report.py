@@ -1,4 +1,4 @@
-"""What many_ranks.py found, as tables and a picture."""
+"""Tables and picture of the result of many_ranks.py."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ UNDERSTOOD_LATER = {
         " collectives over all ranks slow down with their number, which the formulas do not have",
     ),
 }
-"""What the first result showed of single rows. No formula and no row was changed for it."""
+"""Explanations that the first result suggested. No formula and no row was changed for them."""
 
 
-def as_markdown(found: dict[str, Any]) -> str:
+def as_markdown(report: dict[str, Any]) -> str:
     lines = [
         "# Published steps of 8 to 1024 devices, predicted",
         "",
-        f'{found["date"]}. Written by `many_ranks.py`; README.md ("Many ranks") says where the rows come from.',
+        f'{report["date"]}. Written by `many_ranks.py`; README.md ("Many ranks") says where the rows come from.',
         "Error: predicted / measured - 1. No constant was fitted to these rows.",
-        f"Formulas: {', '.join(f'{name} {digest}' for name, digest in found['formulas'].items())}.",
+        f"Formulas: {', '.join(f'{name} {digest}' for name, digest in report['formulas'].items())}.",
         "",
         "| | at most | here | |",
         "|---|---:|---:|---|",
     ]
-    for key, target in found["targets"].items():
+    for key, target in report["targets"].items():
         verdict = "reached" if target["reached"] else "**not reached**"
-        lines.append(f"| {key} error | {target['at most']:.0%} | {found['all'][key]:.1%} | {verdict} |")
+        lines.append(f"| {key} error | {target['at most']:.0%} | {report['all'][key]:.1%} | {verdict} |")
     lines += [
         "",
         "| rows | n | median | mean | worst | signed mean | inside the band |",
         "|---|---:|---:|---:|---:|---:|---:|",
-        _sums("all", found["all"]),
-        *(_sums(source, sums) for source, sums in found["by source"].items()),
-        *(_sums(name, sums) for name, sums in found["by accelerator"].items()),
-        *(_sums(f"{devices} devices", sums) for devices, sums in found["by devices"].items()),
+        _sums("all", report["all"]),
+        *(_sums(source, sums) for source, sums in report["by source"].items()),
+        *(_sums(name, sums) for name, sums in report["by accelerator"].items()),
+        *(_sums(f"{devices} devices", sums) for devices, sums in report["by devices"].items()),
         "",
         "Each source counted alike: "
-        + ", ".join(f"{key} {value:.1%}" for key, value in found["sources alike"].items())
+        + ", ".join(f"{key} {value:.1%}" for key, value in report["sources alike"].items())
         + " (mean over the sources).",
         "",
         "![Predicted over measured by number of devices](many_ranks.svg)",
@@ -54,12 +54,12 @@ def as_markdown(found: dict[str, Any]) -> str:
         "| row | source | error | why, as far as it is known | predicted beyond computation | of the peak |",
         "|---|---|---:|---|---|---:|",
     ]
-    for one in sorted(found["rows"], key=lambda one: -abs(one["error"])):
-        if abs(one["error"]) > FAR:
-            added = ", ".join(f"{name} {share:.0%}" for name, share in one["beyond computation"].items()) or "nothing"
-            shares = f"{one['executed share of the peak']:.0%}, {one['the same, predicted']:.0%} predicted"
+    for row in sorted(report["rows"], key=lambda row: -abs(row["error"])):
+        if abs(row["error"]) > FAR:
+            added = ", ".join(f"{name} {share:.0%}" for name, share in row["beyond computation"].items()) or "nothing"
+            shares = f"{row['executed share of the peak']:.0%}, {row['the same, predicted']:.0%} predicted"
             lines.append(
-                f"| {one['row']} | {one['source']} | {one['error']:+.0%} | {_reasons(one)} | {added} | {shares} |"
+                f"| {row['row']} | {row['source']} | {row['error']:+.0%} | {_reasons(row)} | {added} | {shares} |"
             )
     lines += [
         "",
@@ -68,10 +68,10 @@ def as_markdown(found: dict[str, Any]) -> str:
         "| row | source | model | hardware | repeated | measured | predicted | band | error | inside |",
         "|---|---|---|---|---:|---:|---:|---:|---:|---|",
     ]
-    for one in found["rows"]:
-        names = f"{one['row']} | {one['source']} | {one['model']} | {one['hardware']} | {one['recomputed']:g}"
-        times = f"{one['measured']:.2f} s | {one['expected']:.2f} s | {one['low']:.2f} to {one['high']:.2f} s"
-        lines.append(f"| {names} | {times} | {one['error']:+.0%} | {'yes' if one['inside'] else '**no**'} |")
+    for row in report["rows"]:
+        names = f"{row['row']} | {row['source']} | {row['model']} | {row['hardware']} | {row['recomputed']:g}"
+        times = f"{row['measured']:.2f} s | {row['expected']:.2f} s | {row['low']:.2f} to {row['high']:.2f} s"
+        lines.append(f"| {names} | {times} | {row['error']:+.0%} | {'yes' if row['inside'] else '**no**'} |")
     return "\n".join([*lines, ""])
 
 
@@ -81,20 +81,20 @@ def _sums(name: str, sums: dict[str, Any]) -> str:
     return f"| {name} | {sums['rows']} | {figures} | {sums['signed mean']:+.1%} | {held} |"
 
 
-def _reasons(one: dict[str, Any]) -> str:
-    """What the source says of the measurement, what was put in because it does not say it, what was seen later."""
-    reasons = [one["known"], UNDERSTOOD_LATER.get(one["row"], ""), *one["not compared"]]
-    if one["network assumed"]:
-        reasons.append(f"network assumed ({one['network'].split(', assumed')[0]})")
-    if 0 < one["recomputed"] < 1:
-        reasons.append(f"selective checkpointing, taken as {one['recomputed']:g} of full")
+def _reasons(row: dict[str, Any]) -> str:
+    """What the source says of the measurement, later explanations, and the assumptions of the prediction."""
+    reasons = [row["known"], UNDERSTOOD_LATER.get(row["row"], ""), *row["not compared"]]
+    if row["network assumed"]:
+        reasons.append(f"network assumed ({row['network'].split(', assumed')[0]})")
+    if 0 < row["recomputed"] < 1:
+        reasons.append(f"selective checkpointing, taken as {row['recomputed']:g} of full")
     unexplained = (
-        f"not known: the device computed {'faster' if one['error'] > 0 else 'slower'} than expected of such code"
+        f"not known: the device computed {'faster' if row['error'] > 0 else 'slower'} than expected of such code"
     )
     return "; ".join(filter(None, reasons)) or unexplained
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
+def draw(report: dict[str, Any], path: Path) -> None:
     """Predicted over measured of each row by its number of devices, with the band of the prediction."""
     import matplotlib as mpl
 
@@ -103,36 +103,36 @@ def draw(found: dict[str, Any], path: Path) -> None:
 
     mpl.rcParams["svg.hashsalt"] = "zerocfg"
     figure, axis = plt.subplots(figsize=(12.5, 5.5))
-    at = _places(found["rows"])
-    for one in found["rows"]:
-        ends = [one["low"] / one["measured"], one["high"] / one["measured"]]
-        axis.plot([at[one["row"]]] * 2, ends, color="0.8", linewidth=1.2, zorder=1)
-    for source, sums in found["by source"].items():
-        here = [one for one in found["rows"] if one["source"] == source]
+    at = _places(report["rows"])
+    for row in report["rows"]:
+        ends = [row["low"] / row["measured"], row["high"] / row["measured"]]
+        axis.plot([at[row["row"]]] * 2, ends, color="0.8", linewidth=1.2, zorder=1)
+    for source, sums in report["by source"].items():
+        group = [row for row in report["rows"] if row["source"] == source]
         label = f"{source}: {sums['inside']} of {sums['rows']} inside the band"
-        values = [one["expected"] / one["measured"] for one in here]
-        axis.plot([at[one["row"]] for one in here], values, "o", markersize=4, label=label, zorder=2)
+        values = [row["expected"] / row["measured"] for row in group]
+        axis.plot([at[row["row"]] for row in group], values, "o", markersize=4, label=label, zorder=2)
     axis.axhline(1, color="black", linewidth=0.8)
     for error in (-FAR, FAR):
         axis.axhline(1 + error, color="black", linewidth=0.5, linestyle=":")
-    devices = sorted({one["devices"] for one in found["rows"]})
+    devices = sorted({row["devices"] for row in report["rows"]})
     axis.set(xscale="log", yscale="log", xlabel="devices", ylim=(0.25, 4))
     axis.set_ylabel("predicted / measured; grey: the band; dotted: 15%")
     axis.set_xticks(devices, [str(count) for count in devices])
     ticks = [0.25, 0.5, 0.7, 0.85, 1, 1.15, 1.5, 2, 4]
     axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.minorticks_off()
-    axis.set_title(f"{found['all']['rows']} published steps; median error {found['all']['median']:.1%}")
+    axis.set_title(f"{report['all']['rows']} published steps; median error {report['all']['median']:.1%}")
     axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
 
 
 def _places(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Where each row stands on the logarithmic axis: rows with as many devices side by side."""
+    """Position of each row on the logarithmic axis; rows with the same number of devices lie side by side."""
     places = {}
-    for count in {one["devices"] for one in rows}:
-        here = [one["row"] for one in rows if one["devices"] == count]
-        for index, name in enumerate(here):
-            places[name] = count * 1.012 ** (index - (len(here) - 1) / 2)
+    for count in {row["devices"] for row in rows}:
+        names = [row["row"] for row in rows if row["devices"] == count]
+        for index, name in enumerate(names):
+            places[name] = count * 1.012 ** (index - (len(names) - 1) / 2)
     return places

@@ -14,7 +14,9 @@ import pytest
 
 from zerocfg.memory.options import Options, TorchOptions
 
-TIME = Path(__file__).resolve().parents[2] / "benchmarks" / "time"
+ROOT = Path(__file__).resolve().parents[2]
+TIME = ROOT / "benchmarks" / "time"
+POINTS = ROOT.parent / "shared" / "data" / "memory_points.csv"
 CALIBRATED_ON = ("llm-foundry", "chenyaofo", "QwenLM/Qwen", "autotuning")
 """Parts of the addresses of the sources that constants of step times were fitted to (benchmarks/time/README.md)."""
 BILLIONS = {
@@ -48,50 +50,55 @@ def lines() -> list[dict[str, str]]:
 
 
 def line(name: str, **more: str) -> dict[str, str]:
-    return next(one for one in lines() if one["id"] == name) | more
+    return next(row for row in lines() if row["id"] == name) | more
 
 
 def committed() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((TIME / "results" / "many_ranks.json").read_text())
-    return found
+    result: dict[str, Any] = json.loads((TIME / "results" / "many_ranks.json").read_text())
+    return result
 
 
 class TestRows:
     def test_there_are_forty_at_least_of_several_publishers(self) -> None:
         assert len(lines()) >= 40
-        assert len({one["id"] for one in lines()}) == len(lines())
-        assert len({one["source"] for one in lines()}) >= 5
+        assert len({row["id"] for row in lines()}) == len(lines())
+        assert len({row["source"] for row in lines()}) >= 5
 
     def test_each_has_an_address_and_the_words_that_state_its_figure(self) -> None:
-        for one in lines():
-            assert one["address"].startswith("https://"), one["id"]
-            figure = one["measured"].removesuffix("000") if one["source"] == "TinyLlama" else one["measured"]  # 24k
-            assert figure in one["quote"].replace(",", ""), one["id"]
+        for row in lines():
+            assert row["address"].startswith("https://"), row["id"]
+            figure = row["measured"].removesuffix("000") if row["source"] == "TinyLlama" else row["measured"]  # 24k
+            assert figure in row["quote"].replace(",", ""), row["id"]
 
     def test_none_comes_from_a_source_that_was_calibrated_on(self) -> None:
-        for one in lines():
-            assert not any(source in one["address"] for source in CALIBRATED_ON), one["id"]
+        for row in lines():
+            assert not any(source in row["address"] for source in CALIBRATED_ON), row["id"]
+
+    @pytest.mark.skipif(not POINTS.exists(), reason="the published points are kept outside of the project")
+    def test_every_source_that_was_calibrated_on_would_be_recognised(self) -> None:
+        with POINTS.open(newline="") as file:
+            sources = {row["source"] for row in csv.DictReader(file) if row["id"][0] in "CGQD"}
+        assert sources and all(any(part in source for part in CALIBRATED_ON) for source in sources)
 
     def test_each_is_of_many_ranks_with_pure_data_parallelism(self) -> None:
-        for one in lines():
-            nodes, devices = int(one["nodes"]), int(one["devices"])
-            assert 8 <= devices <= 1024 and devices % nodes == 0, one["id"]
-            assert one["sharding"] in ("fsdp1", "fsdp2", "hsdp", "zero1", "zero2", "zero3", "ddp"), one["id"]
-            assert one["precision"] in ("bf16", "fp16"), one["id"]
-            assert (nodes == 1) <= (not one["network"]), one["id"]
+        for row in lines():
+            nodes, devices = int(row["nodes"]), int(row["devices"])
+            assert 8 <= devices <= 1024 and devices % nodes == 0, row["id"]
+            assert row["sharding"] in ("fsdp1", "fsdp2", "hsdp", "zero1", "zero2", "zero3", "ddp"), row["id"]
+            assert row["precision"] in ("bf16", "fp16"), row["id"]
+            assert (nodes == 1) <= (not row["network"]), row["id"]
 
     def test_the_share_that_is_repeated_agrees_with_the_kind_of_checkpointing(self) -> None:
-        for one in lines():
-            share = float(one["recomputed"])
-            assert {"none": share == 0, "full": share == 1, "selective": 0 < share <= 1}[one["checkpointing"]], one[
-                "id"
-            ]
+        for row in lines():
+            share = float(row["recomputed"])
+            expected = {"none": share == 0, "full": share == 1, "selective": 0 < share <= 1}
+            assert expected[row["checkpointing"]], row["id"]
 
 
 class TestReading:
     def test_models_have_as_many_parameters_as_their_publishers_state(self, many_ranks: Any) -> None:
-        found = {row.model: row.facts.parameters / 1e9 for row in many_ranks.read()}
-        assert found == {name: pytest.approx(size, rel=0.01) for name, size in BILLIONS.items()}
+        result = {row.model: row.facts.parameters / 1e9 for row in many_ranks.read()}
+        assert result == {name: pytest.approx(size, rel=0.01) for name, size in BILLIONS.items()}
 
     @pytest.mark.parametrize(
         ("name", "seconds"),
@@ -139,7 +146,7 @@ class TestSelectiveCheckpointing:
 
     @pytest.mark.parametrize("share", ["0.25", "0.5"])
     def test_it_lies_at_its_share(self, many_ranks: Any, share: str) -> None:
-        without, some, full = (self.predicted(many_ranks, one) for one in ("0", share, "1"))
+        without, some, full = (self.predicted(many_ranks, row) for row in ("0", share, "1"))
         assert without.seconds.expected < some.seconds.expected < full.seconds.expected
         for end in ("low", "expected", "high"):
             first, last = getattr(without.seconds, end), getattr(full.seconds, end)
@@ -156,41 +163,41 @@ class TestSelectiveCheckpointing:
 class TestResult:
     def test_it_has_every_row(self, many_ranks: Any) -> None:
         rows = {row.name: row.measured for row in many_ranks.read()}
-        assert {one["row"]: one["measured"] for one in committed()["rows"]} == pytest.approx(rows)
+        assert {entry["row"]: entry["measured"] for entry in committed()["rows"]} == pytest.approx(rows)
 
     def test_it_is_what_the_formulas_say(self, many_ranks: Any) -> None:
         """Else ``python benchmarks/time/many_ranks.py`` has to be run again."""
         now = {row.name: many_ranks.judge(row)["expected"] for row in many_ranks.read()}
-        assert {one["row"]: one["expected"] for one in committed()["rows"]} == pytest.approx(now, rel=1e-6)
+        assert {entry["row"]: entry["expected"] for entry in committed()["rows"]} == pytest.approx(now, rel=1e-6)
 
     def test_sums_follow_from_the_rows(self) -> None:
-        found = committed()
-        groups = {"all": found["rows"]}
-        for one in found["rows"]:
-            groups.setdefault(one["source"], []).append(one)
+        result = committed()
+        groups = {"all": result["rows"]}
+        for row in result["rows"]:
+            groups.setdefault(row["source"], []).append(row)
         for name, rows in groups.items():
-            sums = found["all"] if name == "all" else found["by source"][name]
-            errors = [one["expected"] / one["measured"] - 1 for one in rows]
+            sums = result["all"] if name == "all" else result["by source"][name]
+            errors = [row["expected"] / row["measured"] - 1 for row in rows]
             sizes = [abs(error) for error in errors]
             assert sums["rows"] == len(rows)
             assert sums["median"] == pytest.approx(statistics.median(sizes))
             assert sums["mean"] == pytest.approx(sum(sizes) / len(sizes))
             assert sums["worst"] == pytest.approx(max(sizes))
             assert sums["signed mean"] == pytest.approx(sum(errors) / len(errors))
-            assert sums["inside"] == sum(one["low"] <= one["measured"] <= one["high"] for one in rows)
-        assert sum(len(rows) for name, rows in groups.items() if name != "all") == len(found["rows"])
+            assert sums["inside"] == sum(row["low"] <= row["measured"] <= row["high"] for row in rows)
+        assert sum(len(rows) for name, rows in groups.items() if name != "all") == len(result["rows"])
 
     def test_a_target_that_is_missed_is_said_to_be(self) -> None:
-        found, text = committed(), (TIME / "results" / "many_ranks.md").read_text()
+        result, text = committed(), (TIME / "results" / "many_ranks.md").read_text()
         for key, most in (("median", 0.10), ("mean", 0.15)):
-            reached = found["all"][key] <= most
-            assert found["targets"][key] == {"at most": most, "reached": reached}
+            reached = result["all"][key] <= most
+            assert result["targets"][key] == {"at most": most, "reached": reached}
             verdict = "reached" if reached else "**not reached**"
-            assert f"| {key} error | {most:.0%} | {found['all'][key]:.1%} | {verdict} |" in text
+            assert f"| {key} error | {most:.0%} | {result['all'][key]:.1%} | {verdict} |" in text
 
     def test_the_readme_shows_the_same_sums(self) -> None:
         section = (TIME / "README.md").read_text().split("## Many ranks")[1].split("\n## ")[0]
-        shown = [one for one in section.splitlines() if one.count("%") >= 4]
+        shown = [row for row in section.splitlines() if row.count("%") >= 4]
         text = (TIME / "results" / "many_ranks.md").read_text().splitlines()
         assert len(shown) >= 4 and set(shown) <= set(text)
         alike = committed()["sources alike"]["mean"]
@@ -199,7 +206,7 @@ class TestResult:
     def test_each_row_outside_15_percent_has_a_reason(self) -> None:
         text = (TIME / "results" / "many_ranks.md").read_text()
         explained = text.split("## Rows that lie outside 15%")[1].split("## All rows")[0].splitlines()
-        cells = [[cell.strip() for cell in one.split("|")[1:-1]] for one in explained if one.startswith("| ")]
+        cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in explained if row.startswith("| ")]
         reasons = {row: reason for row, _, _, reason, *_ in cells[1:]}
-        far = {one["row"] for one in committed()["rows"] if abs(one["error"]) > 0.15}
+        far = {row["row"] for row in committed()["rows"] if abs(row["error"]) > 0.15}
         assert set(reasons) == far and all(reasons.values())
