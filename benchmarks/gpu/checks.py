@@ -54,6 +54,12 @@ IN_ORDER = (
     Check("share-gpu", SmokeRun(STAGES, "stage-zero3", SHARED, shows=WHOLE), 30, 90, True),
     Check("sft-zero2", SmokeRun("examples/sft-zero2/zerocfg.yaml", "sft", ONE), 50, 90),
     Check("fsdp", SmokeRun("examples/fsdp/zerocfg.yaml", "fsdp", ONE), 50, 90),
+    Check(
+        "memory-second-round",
+        Sweep("memory-second-round", MEMORY, 60, "compare_gpu.py", predictions="predictions-second-round"),
+        40,
+        240,
+    ),
     Check("memory", Sweep("memory", MEMORY, 75, "compare_gpu.py"), 40, 150),
     Check(
         "two-ranks-gloo",

@@ -28,7 +28,8 @@ class Sweep:
     """``program`` measures the cases that predictions name, of its folder unless ``place_predictions`` writes some.
 
     ``case_s``: seconds of one case. ``compare``: a program of that folder. ``by_model``: seconds for the cases of each
-    model, one model after the other; None: all cases at once.
+    model, one model after the other; None: all cases at once. ``predictions``: the name of their file there, without
+    its ending.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Sweep:
     compare: str = ""
     by_model: float | None = None
     place_predictions: Callable[[Path], None] | None = None
+    predictions: str = "predictions"
 
     def play(self, place: Place, record: Record, clock: Clock) -> bool:
         """Run the cases that are left, and compare all of them with their predictions.
@@ -72,8 +74,8 @@ class Sweep:
             path = place.out / f"{self.name}-cases.json"
             self.place_predictions(path)
             return path
-        own = self.program.with_name("predictions-h100.json")
-        return own if H100 in place.card and own.is_file() else self.program.with_name("predictions.json")
+        own = self.program.with_name(f"{self.predictions}-h100.json")
+        return own if H100 in place.card and own.is_file() else self.program.with_name(f"{self.predictions}.json")
 
     def _lines(self, place: Place) -> list[Result]:
         """The lines of earlier folders and of this one, in this order."""

@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.memory.cases import CASES  # noqa: E402
+from benchmarks.memory.cases import EVERY  # noqa: E402
 from benchmarks.memory.errors import error, gib, percent, spoken, summary, table  # noqa: E402
 
 PREDICTIONS = Path(__file__).resolve().parent / "predictions.json"
@@ -46,7 +46,7 @@ def measured(line: Line) -> dict[str, int]:
 def compared(predictions: Line, lines: dict[str, Line]) -> list[Line]:
     """A row for each case, in the order of ``cases.py``; rows of cases that ran have ``error``."""
     capacity, rows = predictions["capacity"], []
-    for case in CASES:
+    for case in EVERY:
         predicted, line = predictions["cases"].get(case.name), lines.get(case.name)
         if predicted is None or line is None:
             continue

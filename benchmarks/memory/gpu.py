@@ -35,8 +35,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.memory.cases import CASES, TINY, Case, tiny  # noqa: E402
-from zerocfg.memory.options import Options  # noqa: E402
+from benchmarks.memory.cases import EVERY, TINY, Case, tiny  # noqa: E402
+from zerocfg.memory.activations.tracing import Adapters  # noqa: E402
+from zerocfg.memory.options import Options, TorchOptions  # noqa: E402
 
 STEPS = 5
 ENVIRONMENT = {
@@ -115,15 +116,27 @@ def nvml_used() -> int | None:
         return None
 
 
+KEYS = {
+    "overlap_comm": "overlap_comm",
+    "contiguous_gradients": "contiguous_gradients",
+    "sub_group_size": "sub_group_size",
+    "reduce_bucket_size": "reduce_bucket_size",
+    "max_live_parameters": "stage3_max_live_parameters",
+    "max_reuse_distance": "stage3_max_reuse_distance",
+    "prefetch_bucket_size": "stage3_prefetch_bucket_size",
+}
+"""Fields of ``Options`` and their keys in DeepSpeed's section zero_optimization."""
+
+
 def ds_config(case: Case) -> dict[str, Any]:
     """The DeepSpeed config of a case: what differs from DeepSpeed's defaults."""
     options = case.options
     assert isinstance(options, Options)
     default = Options(options.stage, 1)
     zero: dict[str, Any] = {"stage": options.stage}
-    for key in ("overlap_comm", "sub_group_size", "reduce_bucket_size"):
-        if getattr(options, key) != getattr(default, key):
-            zero[key] = getattr(options, key)
+    for field, key in KEYS.items():
+        if getattr(options, field) != getattr(default, field):
+            zero[key] = getattr(options, field)
     for section, pinned in (("offload_optimizer", options.pin_optimizer), ("offload_param", options.pin_param)):
         if getattr(options, section) != "none":
             zero[section] = {"device": getattr(options, section), "pin_memory": pinned}
@@ -150,6 +163,7 @@ def adamw(parameters: Any, name: str) -> Any:
         "adamw_foreach": {"foreach": True},
         "adamw_for_loop": {"foreach": False},
     }
+    parameters = [parameter for parameter in parameters if parameter.requires_grad]
     return torch.optim.AdamW(parameters, lr=1e-5, **kinds[name])
 
 
@@ -167,7 +181,17 @@ def build_model(case: Case, device: str, dtype: Any, shape: dict[str, Any]) -> A
     if case.workload.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     model.train()
-    return model
+    return adapt(model, case.adapters) if case.adapters else model
+
+
+def adapt(model: Any, adapters: Adapters) -> Any:
+    """The model frozen, with PEFT's adapters on its linear layers."""
+    import peft
+
+    (targets,) = adapters.targets
+    settings = peft.LoraConfig(r=adapters.rank, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM")
+    cast = adapters.precision == "fp32"
+    return peft.get_peft_model(model, settings, autocast_adapter_dtype=cast)
 
 
 Step = tuple[Callable[[Any], Any], Callable[[Any], None], Callable[[], None]]
@@ -197,24 +221,72 @@ def with_deepspeed(case: Case, device: str, shape: dict[str, Any]) -> tuple[Any,
 
 
 def with_torch(case: Case, device: str, shape: dict[str, Any]) -> tuple[Any, Step]:
-    """The same for one process without DeepSpeed: parameters in bf16, or fp32 under autocast."""
+    """The same without DeepSpeed, in one process, DDP or FSDP 2: parameters are fp32 where a master copy is kept."""
     import torch
 
-    model = build_model(case, device, torch.float32 if case.workload.autocast else torch.bfloat16, shape)
-    optimizer = adamw(model.parameters(), case.options.optimizer)
+    options = case.options
+    assert isinstance(options, TorchOptions)
+    model = build_model(case, device, torch.float32 if options.master else torch.bfloat16, shape)
+    if options.kind != "single":
+        torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+        model = (ddp if options.kind == "ddp" else fsdp2)(model, options, device)
+    optimizer = adamw(model.parameters(), options.optimizer)
+    micro_batches = [0]
 
     def forward(ids: Any) -> Any:
+        micro_batches[0] += 1
+        if options.kind == "fsdp2":
+            model.set_requires_gradient_sync(ends_step())
+        elif options.kind == "ddp":
+            model.require_backward_grad_sync = ends_step()
         with torch.autocast(device, torch.bfloat16, enabled=case.workload.autocast):
             return model(input_ids=ids, labels=ids).loss
+
+    def ends_step() -> bool:
+        return micro_batches[0] % options.gradient_accumulation_steps == 0
 
     def backward(loss: Any) -> None:
         loss.backward()
 
     def step() -> None:
-        optimizer.step()
-        optimizer.zero_grad()
+        if ends_step():
+            optimizer.step()
+            optimizer.zero_grad()
 
     return model, (forward, backward, step)
+
+
+def ddp(model: Any, options: TorchOptions, device: str) -> Any:
+    """The model in torch's DDP, as accelerate makes it."""
+    import torch
+
+    return torch.nn.parallel.DistributedDataParallel(
+        model,
+        device_ids=[0] if device == "cuda" else None,
+        bucket_cap_mb=options.ddp_bucket_mib,
+        gradient_as_bucket_view=options.gradient_as_bucket_view,
+    )
+
+
+def fsdp2(model: Any, options: TorchOptions, device: str) -> Any:
+    """The model sharded by torch's FSDP 2, in the units that accelerate makes: layers, embedding, and what follows."""
+    import torch
+    from torch.distributed import fsdp
+    from torch.distributed.device_mesh import init_device_mesh
+
+    low = torch.bfloat16 if options.master else None
+    policy = fsdp.MixedPrecisionPolicy(low, low, low)
+    settings: dict[str, Any] = {"mesh": init_device_mesh(device, (1,)), "mp_policy": policy}
+    reshard = options.reshard_after_forward
+    for layer in model.model.layers:
+        fsdp.fully_shard(layer, reshard_after_forward=reshard, **settings)
+    tail = [model.model.norm, model.lm_head]
+    if model.config.tie_word_embeddings:
+        tail.insert(1, model.model.embed_tokens)
+    else:
+        fsdp.fully_shard(model.model.embed_tokens, reshard_after_forward=reshard, **settings)
+    fsdp.fully_shard(tail, reshard_after_forward=False, **settings)
+    return fsdp.fully_shard(model, **settings)
 
 
 def measure(case: Case, device: str, shape: dict[str, Any], write: Callable[[Report], None]) -> None:
@@ -226,6 +298,8 @@ def measure(case: Case, device: str, shape: dict[str, Any], write: Callable[[Rep
     try:
         start = time.monotonic()
         if device == "cuda":
+            if case.allocator:
+                torch.cuda.memory._set_allocator_settings(case.allocator)
             torch.cuda.init()
             torch.cuda.set_device(0)
             report["context"] = device_used()
@@ -364,7 +438,7 @@ def child(name: str, device: str, small: bool, path: Path) -> None:
     if name == "machine":
         describe(device, write)
         return
-    case = next(case for case in CASES if case.name == name)
+    case = next(case for case in EVERY if case.name == name)
     measure(tiny(case) if small else case, device, TINY if small else case.config, write)
 
 
@@ -421,7 +495,7 @@ def supervise(name: str, arguments: argparse.Namespace, scratch: Path, limit: fl
 
 
 def names_of(arguments: argparse.Namespace) -> Iterator[str]:
-    yield from (case.name for case in CASES if not arguments.only or case.name in arguments.only)
+    yield from (case.name for case in EVERY if not arguments.only or case.name in arguments.only)
 
 
 def main() -> int:
@@ -440,7 +514,7 @@ def main() -> int:
     if arguments.child:
         child(arguments.child, arguments.device, arguments.tiny, arguments.out)
         return 0
-    unknown = set(arguments.only or ()) - {case.name for case in CASES}
+    unknown = set(arguments.only or ()) - {case.name for case in EVERY}
     if unknown:
         parser.error(f"no case {', '.join(sorted(unknown))}")
     if arguments.processes == "fork":
@@ -484,6 +558,7 @@ def import_libraries() -> None:
     import accelerate  # noqa: F401
     import deepspeed  # noqa: F401
     import torch
+    import torch.distributed.fsdp
     import transformers
     import transformers.integrations.deepspeed
     import transformers.models.gpt2.modeling_gpt2

@@ -93,10 +93,14 @@ def _figures(prediction: Prediction, accelerator: str, options: Options | TorchO
 
 
 def of_case(
-    shape: dict[str, Any], options: Options | TorchOptions, workload: Workload, accelerator: str
+    shape: dict[str, Any],
+    options: Options | TorchOptions,
+    workload: Workload,
+    accelerator: str,
+    adapters: Adapters | None = None,
 ) -> tuple[ModelFacts, Prediction]:
     """Facts and prediction of one of our own runs."""
-    return _predicted(shape, options, workload, accelerator, None, "5")
+    return _predicted(shape, options, workload, accelerator, adapters, "5")
 
 
 def _predicted(

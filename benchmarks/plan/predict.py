@@ -1,6 +1,7 @@
 """Chooses a plan for each model with zerocfg, and writes down what was predicted before anything is measured.
 
     python benchmarks/plan/predict.py           # -> predictions.json (no card needed)
+    python benchmarks/plan/predict.py --hardware 1xH100 --out predictions-h100.json
     python benchmarks/plan/predict.py --check   # were the committed predictions made with today's formulas?
 
 Each model is a job of the Trainer whose sources leave stage, offload, micro batch and recomputation open. ``zerocfg
@@ -10,6 +11,7 @@ config that a build emits when the sources name just that plan.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -62,7 +64,7 @@ JOBS = (Job("qwen2.5-0.5b", 20), Job("tinyllama-1.1b", 16), Job("llama-3.2-3b", 
 Settings = dict[str, Any]
 
 
-def write_sources(folder: Path, model: str, named: Settings | None = None) -> Path:
+def write_sources(folder: Path, model: str, named: Settings | None = None, hardware: str = HARDWARE) -> Path:
     """A job's files in ``folder``; the path of its spec. ``named``: the plan that the sources ask for; else open."""
     zero: dict[str, Any] = {}
     recipe: dict[str, Any] = dict(RECIPE)
@@ -81,7 +83,7 @@ def write_sources(folder: Path, model: str, named: Settings | None = None) -> Pa
         "recipe": "recipe.yaml",
         "deepspeed": "ds_config.json",
         "sequence_length": SEQUENCE,
-        "hardware": HARDWARE,
+        "hardware": hardware,
         "goals": {"prefer": "throughput", "global_batch_size": GLOBAL_BATCH},
     }
     # JSON is YAML too.
@@ -185,20 +187,20 @@ def row_of(model: str, one: Alternative) -> dict[str, Any]:
     }
 
 
-def emitted(folder: Path, model: str, settings: Settings) -> dict[str, Any]:
+def emitted(folder: Path, model: str, settings: Settings, hardware: str) -> dict[str, Any]:
     """The DeepSpeed config of a build whose sources ask for this plan."""
-    found = built(write_sources(folder, model, settings))
+    found = built(write_sources(folder, model, settings, hardware))
     assert found.plan is not None
     config = ds_config(found.plan)
     assert (config[MICRO], config[STEPS]) == (settings[MICRO], settings[STEPS])
     return config
 
 
-def predicted(job: Job) -> dict[str, Any]:
+def predicted(job: Job, hardware: str) -> dict[str, Any]:
     """What one model's plans are predicted to take, and which one zerocfg chose."""
     with tempfile.TemporaryDirectory(prefix="zerocfg-plan-") as scratch:
         folder = Path(scratch)
-        spec = write_sources(folder, job.model)
+        spec = write_sources(folder, job.model, hardware=hardware)
         start = time.monotonic()
         chosen = built(spec)
         searched = time.monotonic() - start
@@ -207,7 +209,7 @@ def predicted(job: Job) -> dict[str, Any]:
         assert len(own) == 1, f"{job.model}: {len(own)} of the plans are the one that was built"
         seconds = seconds_to_choose(spec, folder / "out")
         for index in to_measure(rows, job.plans):
-            rows[index]["deepspeed"] = emitted(folder, job.model, rows[index]["settings"])
+            rows[index]["deepspeed"] = emitted(folder, job.model, rows[index]["settings"], hardware)
         measured = [rows[index]["name"] for index in to_measure(rows, job.plans)]
     return {
         "config": MODELS[job.model],
@@ -221,31 +223,33 @@ def predicted(job: Job) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="Choose a plan for each model, and predict it and its rivals.")
+    parser.add_argument("--hardware", default=HARDWARE)
+    parser.add_argument("--out", type=Path, default=FILE)
+    parser.add_argument("--check", action="store_true", help="were the committed predictions made with these formulas?")
+    asked = parser.parse_args(arguments)
     formulas = formula_hash(folders=HASHED)  # now: they may be edited while this runs
-    if arguments == ["--check"]:
-        if not FILE.is_file():
+    if asked.check:
+        if not asked.out.is_file():
             print("no predictions yet", file=sys.stderr)
             return 1
-        same = json.loads(FILE.read_text())["formulas"] == formulas
+        same = json.loads(asked.out.read_text())["formulas"] == formulas
         print("present formulas" if same else "formulas changed since: predict again before a run")
         return 0 if same else 1
-    if arguments:
-        print("usage: predict.py [--check]", file=sys.stderr)
-        return 2
     models = {}
     for job in JOBS:
-        found = models[job.model] = predicted(job)
+        found = models[job.model] = predicted(job, asked.hardware)
         words = f"{found['chosen']} chosen in {found['seconds_to_choose']:.1f} s among {len(found['plans'])} plans"
         print(f"{words}; {len(found['measured'])} to measure", flush=True)
     content = {
         "formulas": formulas,
-        "hardware": HARDWARE,
+        "hardware": asked.hardware,
         "sequence": SEQUENCE,
         "global_batch": GLOBAL_BATCH,
         "cores": os.cpu_count(),
         "models": models,
     }
-    FILE.write_text(json.dumps(content, indent=1) + "\n")
+    asked.out.write_text(json.dumps(content, indent=1) + "\n")
     return 0
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.memory import compare_gpu, gpu  # noqa: E402
-from benchmarks.memory.cases import CASES  # noqa: E402
+from benchmarks.memory.cases import CASES, SECOND_ROUND  # noqa: E402
 from tests import warm  # noqa: E402
 
 GPU = ROOT / "benchmarks" / "memory" / "gpu.py"
@@ -190,16 +190,42 @@ def test_every_case_has_its_own_name_and_the_set_covers_what_was_promised() -> N
     assert 32000 in vocabularies and max(vocabularies) >= 128000
 
 
+def predictions_of(name: str) -> dict[str, Any]:
+    return json.loads((ROOT / "benchmarks" / "memory" / f"{name}.json").read_text())
+
+
+def words_by_the_rule(content: dict[str, Any]) -> dict[str, str]:
+    words = {}
+    for name, one in content["cases"].items():
+        low, expected, high = one["bands"]["device"]
+        word = "fits" if high <= content["capacity"] else "likely" if expected <= content["capacity"] else "unlikely"
+        words[name] = "does not fit" if low > content["capacity"] else word
+    return words
+
+
 def test_both_cards_have_predictions_of_every_case() -> None:
-    """A tensor takes as much on either; a case that an H100 cannot hold is said not to fit it."""
-    folder = ROOT / "benchmarks" / "memory"
-    h200, h100 = (json.loads((folder / f"predictions{end}.json").read_text()) for end in ("", "-h100"))
+    """A case that an H100 cannot hold is said not to fit it."""
+    h200, h100 = (predictions_of(f"predictions{end}") for end in ("", "-h100"))
     assert (h200["card"], h100["card"]) == ("H200-SXM-141GB", "H100-SXM-80GB")
     assert h200["cases"].keys() == h100["cases"].keys() == {case.name for case in CASES}
+    words = {name: one["word"] for name, one in h100["cases"].items()}
+    assert words == words_by_the_rule(h100) and words["z2-7b-tight"] == "does not fit"
+
+
+def test_the_second_round_has_what_the_first_did_not_reach_and_new_cases() -> None:
+    """By the same formulas on both cards; a tensor takes as much on either."""
+    h200, h100 = (predictions_of(f"predictions-second-round{end}") for end in ("", "-h100"))
     assert h200["formulas"] == h100["formulas"]
-    for name, one in h100["cases"].items():
-        assert one["allocated"] == h200["cases"][name]["allocated"], name
-        low, expected, high = one["bands"]["device"]
-        word = "fits" if high <= h100["capacity"] else "likely" if expected <= h100["capacity"] else "unlikely"
-        assert one["word"] == ("does not fit" if low > h100["capacity"] else word), name
-    assert h100["cases"]["z2-7b-tight"]["word"] == "does not fit"
+    new = [case for case in SECOND_ROUND if not case.near]
+    assert len(new) >= 30 and not {case.name for case in new} & {case.name for case in CASES}
+    for content in (h200, h100):
+        left = content["cases"].keys() - {case.name for case in SECOND_ROUND}
+        assert len(left) == 11 and left < {case.name for case in CASES}
+        assert {case.name for case in new} < content["cases"].keys()
+        assert {name: one["word"] for name, one in content["cases"].items()} == words_by_the_rule(content)
+        near = [content["cases"][case.name] for case in SECOND_ROUND if case.name in content["cases"] and case.near]
+        shares = [one["bands"]["device"][1] / content["capacity"] for one in near]
+        assert any(share < 1 for share in shares) and any(share > 1 for share in shares)
+        assert all(0.85 <= share <= 1.15 for share in shares)
+    for name in h100["cases"].keys() & h200["cases"].keys():
+        assert h100["cases"][name]["allocated"] == h200["cases"][name]["allocated"], name

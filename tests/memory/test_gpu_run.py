@@ -243,7 +243,9 @@ def test_each_card_has_its_predictions(tmp_path: Path) -> None:
     h100, h200 = (Place(tmp_path, ({"name": name},)) for name in ("NVIDIA H100 80GB HBM3", "NVIDIA H200"))
     assert sweep_of("memory").find_predictions(h100).name == "predictions-h100.json"
     assert sweep_of("memory").find_predictions(h200).name == "predictions.json"
-    assert sweep_of("plan").find_predictions(h100).name == "predictions.json"
+    assert sweep_of("memory-second-round").find_predictions(h200).name == "predictions-second-round.json"
+    assert sweep_of("plan").find_predictions(h100).name == "predictions-h100.json"
+    assert sweep_of("plan").find_predictions(h200).name == "predictions.json"
     assert {len(words_of("memory")), len(words_of("plan"))} & {0} == set()
 
 
