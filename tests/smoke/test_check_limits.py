@@ -383,6 +383,22 @@ class TestSettings:
         assert not {"ZeRO stage", "offload optimizer", "offload parameters"} & set(found)
 
     @pytest.mark.parametrize(
+        ("engine", "ranks", "seen", "planned", "passed"),
+        [
+            ("ddp", 1, "single", "single", True),  # accelerate and the Trainer wrap nothing where there is one rank
+            ("ddp", 1, "ddp", "ddp", True),  # a loop that wraps the model itself
+            ("ddp", 1, "fsdp", "single", False),
+            ("ddp", 2, "single", "ddp", False),
+            ("fsdp", 1, "single", "fsdp", False),
+        ],
+    )
+    def test_the_engine_of_one_rank(self, engine: str, ranks: int, seen: str, planned: str, passed: bool) -> None:
+        run, _ = by_settings.make()
+        less = reduced({"engine": engine}, accelerate={"distributed_type": "MULTI_GPU"}, ranks=ranks)
+        found = settled(run, less, *[by_settings.report(engine=seen)] * ranks)
+        assert (found["engine"].planned, found["engine"].ok) == (planned, passed)
+
+    @pytest.mark.parametrize(
         ("plan", "accelerate", "arguments", "dtype"),
         [
             ({}, None, {}, "fp32"),

@@ -37,7 +37,7 @@ def check(run: RunFolder, reduced: Reduced, reports: list[RankReport]) -> list[C
     """Each setting of the plan against every rank's engine; those without a row of their own as `Check.further`."""
     planned = expected(run, reduced)
     checks = []
-    for name, value, key in _rows(run, reduced, planned):
+    for name, value, key in _rows(run, reduced, planned, reports):
         seen = [report["seen"].get(key) for report in reports]
         lost = any(one is None and _lost(report) for one, report in zip(seen, reports, strict=True))
         if lost:
@@ -55,13 +55,21 @@ def _lost(report: RankReport) -> bool:
     return any(reason and name.startswith(READ_BACK) for name, reason in report.get("instruments", {}).items())
 
 
-def _rows(run: RunFolder, reduced: Reduced, planned: dict[str, object]) -> list[tuple[str, object, str]]:
+def _engine(reduced: Reduced, reports: list[RankReport]) -> str:
+    """The planned engine. On one rank accelerate wraps no model in DDP, and a loop that does it itself has both."""
+    if reduced.deepspeed is not None:
+        return "deepspeed"
+    kind = str(reduced.plan.get("engine") or "ddp")
+    alone = reduced.ranks == 1 and not any(report["seen"].get("engine") == "ddp" for report in reports)
+    without = str((reduced.accelerate or {}).get("distributed_type")) in ("NO", "False")
+    return "single" if kind == "ddp" and (alone or without) else kind
+
+
+def _rows(
+    run: RunFolder, reduced: Reduced, planned: dict[str, object], reports: list[RankReport]
+) -> list[tuple[str, object, str]]:
     """(name, planned value, key of the report). None: nothing is planned, the value is noted."""
-    plan = reduced.plan
-    deepspeed = reduced.deepspeed is not None
-    kind = "deepspeed" if deepspeed else plan.get("engine") or "ddp"
-    if kind == "ddp" and str((reduced.accelerate or {}).get("distributed_type")) in ("NO", "False"):
-        kind = "single"
+    kind = _engine(reduced, reports)
     dtype = next((name for name in ("bf16", "fp16") if _asked(reduced, name)), "fp32")
     found = [
         (ENGINE, kind, "engine"),
@@ -71,7 +79,7 @@ def _rows(run: RunFolder, reduced: Reduced, planned: dict[str, object]) -> list[
         ("gradient clipping", planned.get("gradient_clipping"), "gradient_clipping"),
         ("precision", dtype, "dtype"),
     ]
-    if deepspeed:
+    if kind == "deepspeed":
         found[1:1] = [(STAGE, planned.get(f"{ZERO}stage"), "stage")]
         for part in ("offload_optimizer", "offload_param"):
             name = f"{ZERO}{part}.device"
