@@ -60,7 +60,6 @@ IN_ORDER = (
         40,
         240,
     ),
-    Check("memory", Sweep("memory", MEMORY, 75, "compare_gpu.py"), 40, 150),
     Check(
         "two-ranks-gloo",
         SmokeRun("examples/pretrain-zero1/zerocfg.yaml", "pretrain", SHARED, program=OVER_GLOO),
@@ -69,6 +68,7 @@ IN_ORDER = (
     ),
     Check("host-cost", HostCost(Sweep("host-cost", PLAN, 20, place_predictions=write_cases)), 30, 75),
     Check("plan", Sweep("plan", PLAN, 60, "compare.py", by_model=60), 40, 200),
+    Check("memory", Sweep("memory", MEMORY, 75, "compare_gpu.py"), 40, 150),
     Check("probe", Command(("probe", "--measure")), 20, 90),
     Check(
         "preflight",
@@ -79,7 +79,7 @@ IN_ORDER = (
     Check(
         "max-batch",
         SmokeRun("examples/ddp/zerocfg.yaml", "ddp", (*ONE, "--find-max-batch"), launches=4),
-        60,
+        100,
         150,
     ),
     Check("sharing-ways", SharingWays(), 40, 150),
