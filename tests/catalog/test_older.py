@@ -207,3 +207,21 @@ def test_a_section_of_older_releases_that_hands_its_keys_on_stays_open() -> None
     assert found("0.15.4", {"amp": amp}) == []
     assert found("0.19.8", {"amp": amp}) == [("removed", "amp")]
     assert found("0.15.4", {"fp16": {"opt_level": "O1"}}) == [("unknown-ignored", "fp16.opt_level")]
+
+
+@pytest.mark.parametrize(
+    ("key", "there", "gone"),
+    [
+        (("fsdp_config", "fsdp_backward_prefetch_policy"), ("0.23.0", "0.33.0", "0.34.2"), "1.0.0"),
+        (("mpirun_config", "mpirun_ccl"), ("0.28.0", "1.0.1", "1.12.0"), "1.13.0"),
+    ],
+)
+def test_keys_of_a_section_that_were_options_of_the_launcher_once(
+    key: tuple[str, str], there: tuple[str, ...], gone: str
+) -> None:
+    """accelerate 0.33.0 exports FSDP_BACKWARD_PREFETCH for the first one, 1.0.1 does not."""
+    assert all(schema_at("accelerate", release(at)).find(key) is not None for at in there)
+    assert schema_at("accelerate", release(gone)).find(key) is None
+    assert load_schema("accelerate").find(key) is None
+    other = ("deepspeed_config", key[1])
+    assert schema_at("accelerate", release(there[-1])).find(other) is None

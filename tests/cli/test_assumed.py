@@ -143,3 +143,31 @@ def test_releases_of_which_nothing_is_known(
 
 def test_the_oldest_releases_are_those_of_the_histories() -> None:
     assert {name: histories(name).names[0] for name in OLDEST} == OLDEST
+
+
+SCHEDULE = "--lr_scheduler_type polynomial"
+"""Stops under ZeRO from transformers 5.2 on (ZC234)."""
+
+
+@pytest.mark.parametrize(
+    ("more", "pin", "found"),
+    [
+        ("--eval_strategy no", "", True),
+        ("--evaluation_strategy no", "", False),  # 4.46 was the last to take it: no release has both
+        ("--evaluation_strategy no", "transformers==5.2.0\n", True),  # what is installed is known
+        ("--no_such_argument 1", "", True),
+    ],
+)
+def test_releases_that_the_line_itself_rules_out(
+    more: str, pin: str, found: bool, zerocfg: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}')
+    (tmp_path / "run.sh").write_text(f"deepspeed train.py --deepspeed ds.json --output_dir out {more} {SCHEDULE}\n")
+    (tmp_path / "train.py").write_text(
+        "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        "(arguments,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        "Trainer(model=None, args=arguments).train()\n"
+    )
+    if pin:
+        (tmp_path / "requirements.txt").write_text(pin)
+    assert ("ZC234" in zerocfg("lint", "--output-format", "concise", ".").out) is found

@@ -218,9 +218,11 @@ def _accelerate(at: Release) -> Edit:
             key = name_in("accelerate", (*above, name))
             if key in known.raw and known.state(key, at) is None and "removed" not in _facts(prop):
                 del properties[name]
-        for key in known.raw if not path else ():
-            home, _, name = key.partition(".")
-            gone = home == "cluster" and (name not in properties or "removed" in _facts(properties[name]))
+        # A section's keys become the options of the launcher that are named after it: fsdp_config, --fsdp_...
+        home, start = ("cluster.", "") if not path else ("option.", path.removesuffix("config"))
+        for key in known.raw if "." not in path else ():
+            name = key.removeprefix(home)
+            gone = key.startswith(home + start) and (name not in properties or "removed" in _facts(properties[name]))
             if gone and known.state(key, at) is not None:
                 properties[name] = _open()
 

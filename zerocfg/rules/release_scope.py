@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from zerocfg.catalog.history import histories
 from zerocfg.catalog.release_range import ReleaseRange
-from zerocfg.catalog.versions import Release, bounds
+from zerocfg.catalog.versions import Release, bounds, release
 from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Severity
 from zerocfg.rules.effects import admitted, admitting
@@ -18,10 +19,27 @@ OF_HISTORIES = frozenset("ZC101 ZC102 ZC103 ZC104 ZC105 ZC106 ZC107 ZC108 ZC109 
 
 def among(versions: str, run: Run) -> str | None:
     """None where no admitted release is one of ``versions`` ("deepspeed>=0.18.3"), "" where all are or nothing is said
-    about releases; else those that are: "from DeepSpeed 0.18.3 on"."""
+    about releases; else those that are: "from DeepSpeed 0.18.3 on".
+
+    Where nothing is said about them the run itself may: a release that stops at one of its training arguments never
+    comes to what a rule speaks of.
+    """
     library = library_of(versions)
     declared = run.versions.get(library) if library else None
-    return _among(library, versions, declared) if declared else ""
+    if declared:
+        return _among(library, versions, declared)
+    removed = None
+    if library == "transformers" and run.consumer in ("transformers", "trl"):
+        removed = _removed(frozenset(run.arguments))
+    return None if removed is not None and _among(library, versions, f"<{removed}") is None else ""
+
+
+@lru_cache(maxsize=1024)
+def _removed(arguments: frozenset[str]) -> str | None:
+    """The first release of transformers that has not all of these training arguments; None where the newest has."""
+    known = histories("transformers").raw if arguments else {}
+    gone = [known[name][-1] for name in arguments if name in known]
+    return min((since for since, state in gone if state is None), key=release, default=None)
 
 
 @lru_cache(maxsize=1024)
