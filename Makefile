@@ -2,6 +2,7 @@
 # make test  static checks, all tests that need no training library, proofs and launches whose inputs changed, and one
 #            real ZeRO-3 job (minutes; writes what it saw into tests/ledger.jsonl, which is committed)
 # make test-all  every test: all proofs and launches are run, and must be what tests/ledger.jsonl says
+# make test-rest  what make test left out, with the same ledger: CI runs both
 # make rule CODE=ZC103  examples, page and proofs of one rule, played on the real libraries
 # make parity  thousands of generated configs against the real libraries, and other random values (nightly)
 # make fuzz  hostile inputs against zerocfg: readers, lints, fixes, kills, a full disk, the language server; N=20 of each,
@@ -24,7 +25,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lock dist pythons new-rule follow-release facts releases demo test test-all rule parity fuzz mutants check gpu schemas docs examples slurm-demo clean
+.PHONY: setup lock dist pythons new-rule follow-release facts releases demo test test-all test-rest rule parity fuzz mutants check gpu schemas docs examples slurm-demo clean
 
 setup: $(STAMP) $(NODE)
 
@@ -91,6 +92,9 @@ test: check $(OPERATORS)
 
 test-all: check $(OPERATORS)
 	$(BIN)/pytest --tier all -n 3 --dist loadgroup
+
+test-rest: $(OPERATORS)
+	$(BIN)/pytest --tier rest -n 3 --dist loadgroup
 
 CODE ?= $(error name a rule: make rule CODE=ZC103)
 rule: setup $(OPERATORS)

@@ -4,6 +4,7 @@
 on has changed; other tests that run the libraries are left out for as long. A few claims, others with each commit, are
 played nevertheless.
 ``--tier all``: everything is run, and it fails where the ledger says something else of the same inputs.
+``--tier rest``: what the quick tier leaves out with the same ledger: both together are everything, each test once.
 Without ``--tier`` pytest runs what it is asked for, and neither reads nor writes the ledger.
 
 Only what passed is ever written, at the end, by the one process that hears of all tests; in CI nothing is.
@@ -57,10 +58,10 @@ class Tier:
         trusted = self.name == "quick" and proof not in self.drawn
         return entry if trusted and entry is not None and entry.key == key else None
 
-    def passed(self, module: str) -> Passed | None:
-        """The entry that says that the tests of a module need not run; None when they do."""
+    def unchanged(self, module: str) -> Passed | None:
+        """The entry of a module that still holds."""
         entry = self.ledger.modules.get(module)
-        return entry if self.name == "quick" and entry is not None and entry.key == self.tree.key(module) else None
+        return entry if entry is not None and entry.key == self.tree.key(module) else None
 
 
 TIER = pytest.StashKey[Tier]()
@@ -69,7 +70,7 @@ SEEN = pytest.StashKey[dict[str, Any]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--tier", choices=("quick", "all"), help="which tests that run training libraries are run")
+    parser.addoption("--tier", choices=("quick", "all", "rest"), help="which tests that run training libraries are run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -158,10 +159,10 @@ class Choice:
         """A module with nothing to run is not even imported: that alone may import the libraries."""
         if not collection_path.is_relative_to(self.tier.root) or config.option.keyword or config.option.markexpr:
             return None
-        entry = self.tier.passed(collection_path.relative_to(self.tier.root).as_posix())
-        if entry is None or not entry.whole or entry.skipped:
+        module = collection_path.relative_to(self.tier.root).as_posix()
+        if self.tier.name != "quick" or not self._ignored(module):
             return None
-        self.tier.left_out += entry.count
+        self.tier.left_out += self.tier.ledger.modules[module].count
         return True
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -177,8 +178,9 @@ class Choice:
                 whole = len(names) == len(all_of_it)
                 self.modules[module] = Passed(module, self.tier.tree.key(module), digest(names), len(names), (), whole)
         result = yield
-        left_out = {item for item in items if ordinary(item) and self._known(item)}
-        self.tier.left_out += len(left_out)
+        left_out = {item for item in items if self._is_left_out(item)}
+        if self.tier.name == "quick":
+            self.tier.left_out += len(left_out)
         if left_out:
             config.hook.pytest_deselected(items=[*left_out])
         kept = [item for item in items if item not in left_out]
@@ -186,9 +188,22 @@ class Choice:
         items[:] = sorted(kept, key=lambda item: turn(item, slow))
         return result
 
+    def _is_left_out(self, item: pytest.Item) -> bool:
+        if self.tier.name == "rest":
+            # All claims are played: the quick tier judges most of them by the ledger.
+            return item.get_closest_marker("proof") is None and not (
+                ordinary(item) and (self._ignored(module_of(item)) or self._known(item))
+            )
+        return self.tier.name == "quick" and ordinary(item) and self._known(item)
+
+    def _ignored(self, module: str) -> bool:
+        """Whether the quick tier does not even import a module, whatever tests it would find in it."""
+        entry = self.tier.unchanged(module)
+        return entry is not None and entry.whole and not entry.skipped
+
     def _known(self, item: pytest.Item) -> bool:
         module = module_of(item)
-        entry = self.tier.passed(module)
+        entry = self.tier.unchanged(module)
         return entry is not None and entry.tests == self.modules[module].tests and name_of(item) not in entry.skipped
 
     @pytest.hookimpl(wrapper=True)

@@ -192,6 +192,37 @@ def test_in_ci_nothing_is_written(known: Checkout, monkeypatch: pytest.MonkeyPat
     assert known.ledger.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("product", "quick", "rest"),
+    [
+        ("right", NOTHING_REAL, ["import", "mixed", "real 1", "real 2"]),
+        ("also right", EVERY, ["import"]),  # the import of a module is no test
+    ],
+)
+def test_the_rest_is_what_the_quick_tier_left_out(
+    product: str, quick: list[str], rest: list[str], known: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together they run each test once, as long as nothing is written into the ledger between them."""
+    monkeypatch.setenv("CI", "true")
+    known.write(PRODUCT, product)
+    assert (known.run("--tier", "quick")[0], known.ran()) == (0, quick)
+    code, said = known.run("--tier", "rest")
+    assert (code, known.ran()) == (0 if len(rest) > 1 else pytest.ExitCode.NO_TESTS_COLLECTED, rest)
+    assert "unchanged since they passed" not in said
+
+
+def test_the_rest_has_every_proof(known: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    known.write("tests/test_proofs.py", PREAMBLE + PROOF)
+    assert known.run("--tier", "quick")[0] == 0
+    known.ran()
+    monkeypatch.setenv("CI", "true")
+    assert known.run("--tier", "rest")[0] == 0
+    assert {"played 1", "played 2"} <= set(known.ran())
+    known.write(PRODUCT, "other")  # the claim's key stays, in this small checkout
+    code, said = known.run("--tier", "rest")
+    assert code == 1 and f"{FILE}, other: ZC900-1 bad, ZC900-2 bad" in said
+
+
 def test_an_edited_line_ends_the_run(known: Checkout) -> None:
     text = known.ledger.read_text()
     known.ledger.write_text(text.replace('"count": 2', '"count": 3'))
