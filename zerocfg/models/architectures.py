@@ -41,9 +41,11 @@ class Experts:
     block: str  # class name of the module that routes: what ZeRO-3 has to treat as one leaf
     count: str = "num_local_experts"
     width: str = "intermediate_size"
-    layers: Literal["all", "step", "after_first_k"] = "all"
-    shared: Literal["none", "width", "count"] = "none"
+    layers: Literal["all", "step", "after_first_k", "listed", "range"] = "all"
+    shared: Literal["none", "width", "count", "optional_count", "one"] = "none"
+    shared_bias: bool | str = False
     bias: bool = False
+    score_bias: bool = False  # a trained number for each expert, in a module of its own
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Decoder:
     sinks: bool = False
     mlp: Literal["gated", "fused_gated", "plain"] = "gated"
     mlp_bias: bool | str = False
+    mlp_width: str = "intermediate_size"  # of dense layers
+    activation_scalars: int = 0  # single trained numbers of the activation function
     norms: int | str = 2  # of hidden_size, in each layer
     norm_vectors: Literal[0, 1, 2] = 1  # none, weight, weight and bias
     norm_vectors_if: bool | str = True
@@ -99,7 +103,7 @@ def tensors_of(family: Decoder, config: Config) -> Iterator[Tensor]:
         if family.experts and _is_sparse(family.experts, config, block):
             yield from _experts(family.experts, config, block)
         else:
-            yield from _mlp(family, config, block, "mlp", size_of(config, "intermediate_size"))
+            yield from _mlp(family, config, block, "mlp", size_of(config, family.mlp_width))
         count = config[family.norms] if isinstance(family.norms, str) else family.norms
         for index in range(count):
             yield from _norm(family, config, block, f"norm{index}")
@@ -203,6 +207,8 @@ def _mlp(family: Decoder, config: Config, block: int, name: str, width: int) -> 
     doubled = 2 if family.mlp == "fused_gated" else 1
     yield from _linear(block, f"{name}.up", hidden, doubled * width, bias)
     yield from _linear(block, f"{name}.down", width, hidden, bias)
+    for _ in range(family.activation_scalars):
+        yield Tensor(block, f"{name}.activation", 1)
 
 
 def _is_sparse(experts: Experts, config: Config, block: int) -> bool:
@@ -213,12 +219,25 @@ def _is_sparse(experts: Experts, config: Config, block: int) -> bool:
         if not isinstance(dense, list):
             raise UnknownShapeError(f"mlp_only_layers is {dense!r}, not a list")
         return block not in dense and size_of(config, experts.count, least=0) > 0 and (block + 1) % step == 0
+    if experts.layers == "listed":
+        sparse = config.get("moe_layers")
+        if sparse is None:
+            return (block + 1) % size_of(config, "interleave_moe_layer_step") == 0
+        if not isinstance(sparse, list):
+            raise UnknownShapeError(f"moe_layers is {sparse!r}, not a list")
+        return block in sparse
+    if experts.layers == "range":
+        first, last = size_of(config, "moe_layer_start_index", least=0), size_of(config, "moe_layer_end_index", least=-1)
+        within = first <= block and (last == -1 or block <= last)
+        return within and (block + 1) % size_of(config, "moe_layer_interval") == 0
     return True
 
 
 def _experts(experts: Experts, config: Config, block: int) -> Iterator[Tensor]:
     hidden, width, count = (size_of(config, name) for name in ("hidden_size", experts.width, experts.count))
     yield from _linear(block, "router", hidden, count, experts.bias)
+    if experts.score_bias:
+        yield Tensor(block, "router.score_bias", count)
     yield Tensor(block, "experts", count * 2 * width * hidden)
     yield Tensor(block, "experts", count * width * hidden)
     if experts.bias:
@@ -229,7 +248,11 @@ def _experts(experts: Experts, config: Config, block: int) -> Iterator[Tensor]:
         yield Tensor(block, "shared_expert_gate", hidden)
     elif experts.shared == "count":
         shared = width * size_of(config, "n_shared_experts")
+    elif experts.shared == "optional_count":
+        shared = width * size_of(config, "n_shared_experts", least=0)
     else:
-        return
-    for part in ("gate", "up", "down"):
-        yield Tensor(block, f"shared_expert.{part}", hidden * shared)
+        shared = width if experts.shared == "one" else 0
+    if shared:
+        bias = _on(config, experts.shared_bias)
+        for part, inputs, outputs in (("gate", hidden, shared), ("up", hidden, shared), ("down", shared, hidden)):
+            yield from _linear(block, f"shared_expert.{part}", inputs, outputs, bias)
