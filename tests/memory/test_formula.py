@@ -133,6 +133,9 @@ def test_more_work_never_takes_less(batch: int, length: int, checkpointing: bool
 def test_what_is_not_known_is_refused_or_said() -> None:
     with pytest.raises(ValueError, match="num_hidden_layers"):
         by_formula(inline({"parameters": 7_000_000_000, "hidden_size": 4096}), Workload(1, 10), "bf16")
+    maverick = {"model_type": "llama4_text", "num_experts_per_tok": 1}
+    with pytest.raises(ValueError, match="experts of Llama 4 each compute all tokens"):
+        by_formula(from_config(maverick), Workload(1, 10), "bf16", maverick)
     with pytest.raises(ValueError, match="autocast"):
         by_formula(from_config(LLAMA), Workload(1, 10, autocast=True), "bf16")
     stated = {key: LLAMA[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")}

@@ -14,6 +14,7 @@ from zerocfg.models.model_facts import COMPOSITES, ModelFacts, from_config, inli
 
 SHAPES_PER_FAMILY = 6
 INSIDE = {"qwen2_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"}  # which exist only inside a multimodal model
+LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa")
 CAUSAL = sorted(set(FAMILIES) - INSIDE)
 
 
@@ -76,7 +77,7 @@ def random_config(model_type: str, draw: random.Random) -> dict[str, Any]:
     }
     with_attention_bias = {
         *("olmo", "olmo2", "glm4", "qwen3", "gemma", "gemma2", "gemma3_text"),
-        *("granitemoe", "gpt_oss", "qwen3_moe", "deepseek_v2", "deepseek_v3"),
+        *("granitemoe", "gpt_oss", "qwen3_moe", *LATENT),
         *("olmo3", "olmoe", "apertus", "cohere2", "glm", "solar_open", "llama4_text"),
     }
     names = switches.get(model_type, ["attention_bias"] if model_type in with_attention_bias else [])
@@ -101,14 +102,20 @@ def random_config(model_type: str, draw: random.Random) -> dict[str, Any]:
     elif model_type == "llama4_text":
         config |= {"num_local_experts": experts, "intermediate_size_mlp": draw.randint(20, 80)}
         config |= {"interleave_moe_layer_step": draw.choice([1, 2]), "moe_layers": draw.choice([None, dense_layers])}
-    elif model_type in {"deepseek_v2", "deepseek_v3", "glm4_moe", "solar_open"}:
+    elif model_type in {*LATENT, "glm4_moe", "solar_open"}:
         config |= {"n_routed_experts": 2 * experts, "n_shared_experts": draw.randint(1, 2), "n_group": 1}
         config |= {"topk_group": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
         if model_type != "solar_open":
             config["first_k_dense_replace"] = draw.randint(0, layers)
-    if model_type in {"deepseek_v2", "deepseek_v3"}:
+    if model_type in LATENT:
         config |= {"kv_lora_rank": 10, "q_lora_rank": draw.choice([None, 14]), "qk_nope_head_dim": 6}
         config |= {"qk_rope_head_dim": 4, "v_head_dim": draw.choice([5, 8]), "num_key_value_heads": heads}
+    if FAMILIES[model_type].indexer:
+        config |= {"q_lora_rank": 14, "index_n_heads": draw.choice([2, 3]), "index_head_dim": 8}
+        if flag():
+            config["mlp_layer_types"] = [draw.choice(["dense", "sparse"]) for _ in range(layers)]
+        if model_type == "glm_moe_dsa" and flag():
+            config["indexer_types"] = [draw.choice(["full", "shared"]) for _ in range(layers)]
 
     for ours, theirs in _spelling(model_type).items():
         if ours in config:
@@ -248,6 +255,10 @@ def test_a_flat_qwen2_vl_config_keeps_its_width_in_the_text_part() -> None:
         ({"model_type": "llava", "text_config": {"model_type": ["llama"]}}, "text part"),
         ({"model_type": "qwen2_moe", "mlp_only_layers": 3}, "mlp_only_layers"),
         ({"model_type": "gemma3"}, "text_config is missing"),
+        ({"model_type": "glm_moe_dsa", "index_topk_freq": 4}, "which layers have an indexer"),
+        ({"model_type": "glm_moe_dsa", "indexer_types": ["full"]}, "which layers have an indexer"),
+        ({"model_type": "deepseek_v32", "mlp_layer_types": ["dense"]}, "mlp_layer_types"),
+        ({"model_type": "llama4_text", "moe_layers": 2}, "moe_layers is 2"),
         ({"model_type": "llama", "tie_word_embeddings": None}, None),
     ],
 )

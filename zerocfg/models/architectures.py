@@ -45,6 +45,7 @@ class Experts:
     shared: Literal["none", "width", "count", "optional_count", "one"] = "none"
     shared_bias: bool | str = False
     bias: bool = False
+    typed: bool = False  # `mlp_layer_types` wins over the first layers that are dense
     score_bias: bool = False  # a trained number for each expert, in a module of its own
 
 
@@ -55,6 +56,7 @@ class Decoder:
     defaults: Config
     prepare: Callable[[dict[str, Any]], None] | None = None
     attention: Literal["heads", "latent"] = "heads"
+    indexer: bool = False  # latent attention looks only at the tokens that a small attention chooses
     head_dim: bool = True  # False: always hidden_size / num_attention_heads, whatever `head_dim` says
     fused_qkv: bool = False
     qkv_bias: bool | str = False
@@ -198,6 +200,25 @@ def _latent_attention(family: Decoder, config: Config, block: int) -> Iterator[T
     yield Tensor(block, "kv_a_norm", rank)
     yield from _linear(block, "kv_b", rank, heads * (plain + value), False)
     yield from _linear(block, "o", heads * value, hidden, bias)
+    if family.indexer and not _shares_indexer(config, block):
+        query_rank, index_heads, index_width = (
+            size_of(config, name) for name in ("q_lora_rank", "index_n_heads", "index_head_dim")
+        )
+        yield Tensor(block, "indexer.wq_b", query_rank * index_heads * index_width)
+        yield Tensor(block, "indexer.wk", hidden * index_width)
+        yield Tensor(block, "indexer.k_norm", index_width)
+        yield Tensor(block, "indexer.k_norm", index_width)
+        yield Tensor(block, "indexer.weights_proj", hidden * index_heads)
+
+
+def _shares_indexer(config: Config, block: int) -> bool:
+    """Whether a layer uses the choice of the layer before it (GLM-5.2), and has no indexer."""
+    types = config.get("indexer_types")
+    if types is None and config.get("index_topk_pattern") is None and config.get("index_topk_freq") in (None, 1):
+        return False
+    if not isinstance(types, list) or block >= len(types):
+        raise UnknownShapeError("which layers have an indexer is not known")
+    return bool(types[block] == "shared")
 
 
 def _mlp(family: Decoder, config: Config, block: int, name: str, width: int) -> Iterator[Tensor]:
@@ -213,6 +234,11 @@ def _mlp(family: Decoder, config: Config, block: int, name: str, width: int) -> 
 
 def _is_sparse(experts: Experts, config: Config, block: int) -> bool:
     if experts.layers == "after_first_k":
+        types = config.get("mlp_layer_types") if experts.typed else None
+        if types is not None:
+            if not isinstance(types, list) or block >= len(types):
+                raise UnknownShapeError("mlp_layer_types does not list every layer")
+            return bool(types[block] == "sparse")
         return block >= size_of(config, "first_k_dense_replace", least=0)
     if experts.layers == "step":
         step, dense = size_of(config, "decoder_sparse_step"), config.get("mlp_only_layers") or []
@@ -227,7 +253,10 @@ def _is_sparse(experts: Experts, config: Config, block: int) -> bool:
             raise UnknownShapeError(f"moe_layers is {sparse!r}, not a list")
         return block in sparse
     if experts.layers == "range":
-        first, last = size_of(config, "moe_layer_start_index", least=0), size_of(config, "moe_layer_end_index", least=-1)
+        first, last = (
+            size_of(config, "moe_layer_start_index", least=0),
+            size_of(config, "moe_layer_end_index", least=-1),
+        )
         within = first <= block and (last == -1 or block <= last)
         return within and (block + 1) % size_of(config, "moe_layer_interval") == 0
     return True

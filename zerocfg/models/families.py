@@ -452,14 +452,22 @@ FAMILIES: dict[str, Decoder] = {
 }
 
 
-def _deepseek(block: str, defaults: dict[str, Any]) -> Decoder:
+def _deepseek(block: str, defaults: dict[str, Any], *, indexer: bool = False) -> Decoder:
     ranks = {"kv_lora_rank": 512, "q_lora_rank": 1536, "v_head_dim": 128}
     heads = {"qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
     return Decoder(
         {**ranks, **heads, **defaults},
         attention="latent",
+        indexer=indexer,
         qkv_bias="attention_bias",
-        experts=Experts(block, "n_routed_experts", "moe_intermediate_size", layers="after_first_k", shared="count"),
+        experts=Experts(
+            block,
+            "n_routed_experts",
+            "moe_intermediate_size",
+            layers="after_first_k",
+            typed=indexer,
+            shared="count",
+        ),
     )
 
 
@@ -494,4 +502,31 @@ FAMILIES["deepseek_v3"] = _deepseek(
         moe_intermediate_size=2048,
         first_k_dense_replace=3,
     ),
+)
+FAMILIES["deepseek_v32"] = _deepseek(
+    "DeepseekV32MoE",
+    {**FAMILIES["deepseek_v3"].defaults, "index_n_heads": 64, "index_head_dim": 128},
+    indexer=True,
+)
+FAMILIES["glm_moe_dsa"] = _deepseek(
+    "GlmMoeDsaMoE",
+    _sizes(
+        154880,
+        6144,
+        12288,
+        78,
+        64,
+        None,
+        202752,
+        n_routed_experts=256,
+        n_shared_experts=1,
+        moe_intermediate_size=2048,
+        first_k_dense_replace=3,
+        q_lora_rank=2048,
+        qk_nope_head_dim=192,
+        v_head_dim=256,
+        index_n_heads=32,
+        index_head_dim=128,
+    ),
+    indexer=True,
 )

@@ -58,6 +58,8 @@ LAYER_CLASSES = {
     "glm4_moe": "Glm4MoeDecoderLayer",
     "deepseek_v2": "DeepseekV2DecoderLayer",
     "deepseek_v3": "DeepseekV3DecoderLayer",
+    "deepseek_v32": "DeepseekV32DecoderLayer",
+    "glm_moe_dsa": "GlmMoeDsaDecoderLayer",
 }
 
 

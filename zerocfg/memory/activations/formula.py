@@ -100,6 +100,14 @@ _FAMILIES = {
     "stablelm": _Family(layer_norm=True),
 }
 
+_INDEXED = "an indexer chooses the tokens that attention looks at"
+_NOT_COVERED = {
+    "llama4_text": "the experts of Llama 4 each compute all tokens",
+    "deepseek_v32": _INDEXED,
+    "glm_moe_dsa": _INDEXED,
+}
+"""Why a family is not taken for a LLaMA: its activations would be far more than that."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Block:
@@ -144,7 +152,7 @@ def _of_text(
     vocabulary, trainable = _known(facts, "vocab_size"), _known(facts, "trainable")
     if workload.autocast:
         raise ValueError("the closed formula does not cover autocast: trace the model instead")
-    size, family = BYTES[precision], _FAMILIES.get(facts.model_type or "", _Family())
+    size, family = BYTES[precision], _family_of(facts)
     tokens = workload.micro_batch * workload.sequence_length
     row = size * hidden * tokens  # one copy of the hidden states
     block = _block(facts, family, workload, size, config or {})
@@ -204,6 +212,14 @@ def is_known(facts: ModelFacts) -> bool:
     return facts.model_type in _FAMILIES and not facts.num_experts
 
 
+def _family_of(facts: ModelFacts) -> _Family:
+    """The blocks of a model; LLaMA's where its type is not known. Raises ValueError where they are not covered."""
+    model_type = facts.model_type or ""
+    if model_type in _NOT_COVERED:
+        raise ValueError(f"{_NOT_COVERED[model_type]}, which the closed formula does not cover")
+    return _FAMILIES.get(model_type, _Family())
+
+
 def gated(facts: ModelFacts) -> bool:
     """Whether its feed-forward part has a gate beside what it multiplies."""
     return _FAMILIES.get(facts.model_type or "", _Family()).gated
@@ -214,7 +230,7 @@ def forward_alone(facts: ModelFacts, workload: Workload, precision: Precision, c
     not known."""
     hidden, size = _known(facts, "hidden_size"), BYTES[precision]
     tokens = workload.micro_batch * workload.sequence_length
-    block = _block(facts, _FAMILIES.get(facts.model_type or "", _Family()), workload, size, config)
+    block = _block(facts, _family_of(facts), workload, size, config)
     per_pair = 1 if _masks(workload) else 0
     if workload.attention == "eager":
         per_pair += size * (1 + _known(facts, "num_attention_heads"))  # its weights outlive attention

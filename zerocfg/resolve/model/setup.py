@@ -366,8 +366,8 @@ def _workload(
     images = None
     if spec.images is not None and spec.images.per_sample and isinstance(vision, Tower):
         return None, (
-            f"what images take in the tower of {vision.name} is not modelled; `images: {{per_sample: 0}}` of the run in "
-            "the spec plans text alone"
+            f"what images take in the tower of {vision.name} is not modelled; `images: {{per_sample: 0}}` of the run "
+            "in the spec plans text alone"
         )
     if spec.images is not None and isinstance(vision, Vision):
         images = Images(vision, spec.images.per_sample, spec.images.pixels)
