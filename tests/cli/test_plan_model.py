@@ -216,7 +216,9 @@ def activations(found: Outcome) -> int:
     assert found.code == 0, found.out + found.err
     first = json.loads(found.out)["plans"][0]
     assert first["settings"]["train_micro_batch_size_per_gpu"] == 1
-    return sum(term["size"] for term in first["terms"] if term["kind"] == "activation")
+    sizes = [term["size"] for term in first["terms"] if term["kind"] in ("activations", "logits")]
+    assert sizes
+    return sum(sizes)
 
 
 def test_a_model_that_reads_images_is_planned_for_text_and_says_so(zerocfg: Cli) -> None:
