@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Outcome
-from zerocfg.catalog.known_models import known_config, known_names
+from zerocfg.catalog.known_models import known_config, known_names, nearest_names
 from zerocfg.models.model_facts import from_config
 
 Zerocfg = Callable[..., Outcome]
@@ -64,6 +66,87 @@ def test_a_name_is_planned_and_built_offline(zerocfg: Zerocfg, name: str) -> Non
 def test_every_family_of_the_table_is_among_those_that_are_counted() -> None:
     counted = {name: from_config(known_config(name) or {}) for name in known_names()}
     assert all(facts.parameters and facts.layout for facts in counted.values())
+
+
+ZERO_3 = {
+    "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "bf16": {"enabled": True},
+    "zero_optimization": {
+        "stage": 3,
+        "stage3_gather_16bit_weights_on_model_save": True,
+        "offload_optimizer": {"device": "cpu"},
+        "offload_param": {"device": "cpu"},
+    },
+}
+"""With which a rank of 512 has room for a part of every model, so that no build has to search."""
+
+
+def write_job(folder: Path) -> tuple[str, ...]:
+    """The files of a job of the Trainer, and the words of ``init`` that name them."""
+    (folder / "train.py").write_text(TRAINER)
+    recipe = (
+        "output_dir: out\nmax_steps: 100\nbf16: true\nper_device_train_batch_size: 1\ngradient_checkpointing: true\n"
+    )
+    (folder / "recipe.yaml").write_text(recipe)
+    (folder / "ds.json").write_text(json.dumps(ZERO_3))
+    files = ("--script", "train.py", "--recipe", "recipe.yaml", "--deepspeed", "ds.json")
+    return ("--consumer", "transformers", *files, "--hardware", "64x8xH200-141GB", "--sequence-length", "1024")
+
+
+def assert_built(name: str, folder: Path) -> None:
+    """A folder holds the build of a job of the named model, with all parameters of its published config."""
+    (run,) = yaml.safe_load((folder / "zerocfg.yaml").read_text())["runs"].values()
+    assert run["model"] == name
+    (lock,) = (folder / "built").rglob("*.lock*")
+    config = known_config(name)
+    assert config is not None
+    model = json.loads(lock.read_text())["model"]
+    assert model["facts"]["parameters"] == from_config(config).parameters
+
+
+@pytest.mark.parametrize("name", known_names())
+def test_every_name_is_built_as_init_drafts_it(zerocfg: Zerocfg, name: str) -> None:
+    drafted = zerocfg("init", "--model", name, *write_job(Path.cwd()))
+    assert drafted.code == 0 and "note:" not in drafted.err, drafted.err
+    built = zerocfg("build", ".", "-o", "built")
+    assert built.code == 0, built.out + built.err
+    assert_built(name, Path.cwd())
+
+
+@pytest.mark.parametrize(
+    "name", ["Qwen/Qwen3-VL-8B-Instruct", "zai-org/GLM-5.2", "meta-llama/Llama-4-Scout-17B-16E-Instruct"]
+)
+def test_a_name_is_built_by_the_installed_command(name: str, tmp_path: Path) -> None:
+    words = write_job(tmp_path)
+    for command in (("init", "--model", name, *words), ("build", ".", "-o", "built")):
+        ran = subprocess.run(
+            [sys.executable, "-m", "zerocfg", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert_built(name, tmp_path)
+
+
+TYPOS = {
+    "Qwen/Qwen3-VL-8B-Instrct": "Qwen/Qwen3-VL-8B-Instruct",
+    "meta-llama/Lama-3.3-70B-Instruct": "meta-llama/Llama-3.3-70B-Instruct",
+    "meta-llama/Llama-4-Scout-17B-16": "meta-llama/Llama-4-Scout-17B-16E-Instruct",
+    "google/gemma3-12b-it": "google/gemma-3-12b-it",
+    "deepseek-ai/DeepSeek-V32": "deepseek-ai/DeepSeek-V3.2",
+    "mistralai/Mixtral-8x7-v0.1": "mistralai/Mixtral-8x7B-v0.1",
+    "allenai/Olmo3-1025-7B": "allenai/Olmo-3-1025-7B",
+    "openai/gptoss-120b": "openai/gpt-oss-120b",
+    "microsoft/phi4": "microsoft/phi-4",
+    "zai-org/GLM4.5-Air": "zai-org/GLM-4.5-Air",
+}
+
+
+@pytest.mark.parametrize("typo", TYPOS)
+def test_a_typo_is_answered_with_the_name_that_was_meant(zerocfg: Zerocfg, typo: str) -> None:
+    assert TYPOS[typo] in known_names() and nearest_names(typo)[0] == TYPOS[typo]
+    planned = zerocfg("plan", typo, "--hardware", "8xA100-80GB")
+    assert planned.code == 2 and f"The nearest known: {TYPOS[typo]}" in planned.err
 
 
 NEAREST = "nearest known: meta-llama/Llama-3.1-8B, meta-llama/Meta-Llama-3-8B, meta-llama/Llama-3.1-70B."

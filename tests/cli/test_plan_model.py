@@ -205,3 +205,77 @@ def test_wrong_use(zerocfg: Cli, tmp_path: Path, words: list[str], text: str) ->
     (tmp_path / "odd" / "config.json").write_text('{"model_type": "nobody-knows"}')
     found = zerocfg("plan", *words)
     assert found.code == 2 and text in found.err and "Traceback" not in found.err
+
+
+EYES = "Qwen/Qwen2.5-VL-7B-Instruct"
+ON = ("--hardware", "8x8xH100-80GB", "--output-format", "json")
+
+
+def activations(found: Outcome) -> int:
+    """Bytes of the activations of the first plan."""
+    assert found.code == 0, found.out + found.err
+    first = json.loads(found.out)["plans"][0]
+    assert first["settings"]["train_micro_batch_size_per_gpu"] == 1
+    sizes = [term["size"] for term in first["terms"] if term["kind"] in ("activations", "logits")]
+    assert sizes
+    return sum(sizes)
+
+
+def test_a_model_that_reads_images_is_planned_for_text_and_says_so(zerocfg: Cli) -> None:
+    found = zerocfg("plan", EYES, *ON)
+    assert json.loads(found.out)["assumed"]["images"].startswith("none: text alone; --images N --pixels P")
+    assert activations(found) == activations(zerocfg("plan", EYES, *ON, "--images", "0"))
+    text = zerocfg("plan", "Qwen/Qwen2.5-7B", *ON)
+    assert "images" not in json.loads(text.out)["assumed"]
+
+
+def test_images_are_tokens_of_the_sample_and_memory_of_the_tower(zerocfg: Cli) -> None:
+    found = zerocfg("plan", EYES, *ON, "--images", "1", "--pixels", "1003520")
+    # 1003520 pixels are 5120 patches of 14 x 14, of which four become one token.
+    assert json.loads(found.out)["assumed"]["images"] == "1 of 1,003,520 pixels in a sample, 1,280 of its tokens"
+    text = activations(zerocfg("plan", EYES, *ON))
+    half = activations(zerocfg("plan", EYES, *ON, "--images", "1", "--pixels", "501760"))
+    assert text < half < activations(found)
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "said"),
+    [
+        ("Qwen/Qwen3-8B", ("--images", "1"), "Qwen/Qwen3-8B (model type qwen3) has no vision part that zerocfg knows"),
+        (EYES, ("--images", "1"), "nothing says how large an image is; add its size"),
+        (EYES, ("--pixels", "1003520"), "say with --images how many a sample has"),
+        (EYES, ("--images", "3", "--pixels", "1003520"), "are 3,840 tokens, more than its 2,048"),
+    ],
+)
+def test_images_that_a_model_cannot_have_are_refused(
+    zerocfg: Cli, model: str, words: tuple[str, ...], said: str
+) -> None:
+    found = zerocfg("plan", model, "--hardware", "8xH100-80GB", *words)
+    assert found.code == 2 and said in found.err and "Traceback" not in found.err
+
+
+def test_images_of_a_spec_are_not_said_on_the_command_line(zerocfg: Cli) -> None:
+    Path("zerocfg.yaml").write_text("version: 1\nruns: {}\n")
+    found = zerocfg("plan", ".", "--images", "1")
+    assert found.code == 2 and "--images and --pixels are for a model" in found.err
+
+
+def test_the_samples_may_be_just_long_enough_for_their_images(zerocfg: Cli) -> None:
+    words = (*ON, "--images", "3", "--pixels", "1003520", "--seq")
+    assert zerocfg("plan", EYES, *words, "3840").code == 0
+    assert zerocfg("plan", EYES, *words, "3839").code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("Qwen/Qwen3-VL-8B-Instruct", ("--images", "2")), ("meta-llama/Llama-4-Scout-17B-16E-Instruct", ())],
+)
+def test_no_plan_is_best_where_activations_are_not_known(zerocfg: Cli, name: str, words: tuple[str, ...]) -> None:
+    found = zerocfg("plan", name, "--hardware", "64x8xH100-80GB", *words)
+    assert found.code == 3 and "not known to fit" in found.out and "best" not in found.out
+    assert "not modelled" in found.out or "not covered" in found.out or "does not cover" in found.out
+
+
+def test_a_tower_that_is_only_counted_is_planned_for_text(zerocfg: Cli) -> None:
+    found = zerocfg("plan", "Qwen/Qwen3-VL-8B-Instruct", *ON)
+    assert found.code == 0 and json.loads(found.out)["plans"][0]["complete"]

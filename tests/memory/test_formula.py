@@ -48,6 +48,17 @@ MODELS = [
     config("olmo2", 4096, 11008, 32, 32, 100352),
     config("glm4", 4096, 13696, 32, 2, 151552, head_dim=128),
     config("granite", 4096, 12800, 32, 8, 49152),
+    config("olmo3", 4096, 11008, 32, 32, 100278),
+    config("exaone4", 5120, 27392, 40, 8, 102400),
+    config("internlm3", 4096, 10240, 32, 2, 128512, head_dim=128),
+    config("ministral3", 4096, 14336, 32, 8, 131072, head_dim=128),
+    config("cwm", 6144, 21504, 48, 8, 128256, head_dim=128),
+    config("ernie4_5", 1024, 3072, 16, 2, 103424, head_dim=128, tie_word_embeddings=True),
+    config("glm", 4096, 13696, 32, 2, 151552, head_dim=128),
+    config("arcee", 2560, 18432, 20, 4, 128004),
+    config("apertus", 4096, 21504, 32, 8, 131072),
+    config("jais2", 3328, 26624, 26, 26, 150272),
+    config("cohere2", 4096, 14336, 32, 8, 256000, tie_word_embeddings=True),
     config("starcoder2", 4608, 18432, 36, 4, 49152),
     {key: value for key, value in config("gpt_neox", 4096, 16384, 32, 32, 50432).items() if "key_value" not in key},
 ]
@@ -122,6 +133,9 @@ def test_more_work_never_takes_less(batch: int, length: int, checkpointing: bool
 def test_what_is_not_known_is_refused_or_said() -> None:
     with pytest.raises(ValueError, match="num_hidden_layers"):
         by_formula(inline({"parameters": 7_000_000_000, "hidden_size": 4096}), Workload(1, 10), "bf16")
+    maverick = {"model_type": "llama4_text", "num_experts_per_tok": 1}
+    with pytest.raises(ValueError, match="experts of Llama 4 each compute all tokens"):
+        by_formula(from_config(maverick), Workload(1, 10), "bf16", maverick)
     with pytest.raises(ValueError, match="autocast"):
         by_formula(from_config(LLAMA), Workload(1, 10, autocast=True), "bf16")
     stated = {key: LLAMA[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")}

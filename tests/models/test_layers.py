@@ -20,7 +20,7 @@ def test_layer_class_is_the_one_that_transformers_does_not_split(model_type: str
 
 
 def test_every_architecture_with_a_causal_model_is_there() -> None:
-    assert set(FAMILIES) - set(LAYER_CLASSES) == {"qwen2_vl_text"}
+    assert set(FAMILIES) - set(LAYER_CLASSES) == {"qwen2_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"}
 
 
 def test_own_classes_are_not_foreign() -> None:

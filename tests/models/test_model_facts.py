@@ -13,7 +13,9 @@ from zerocfg.models.families import FAMILIES
 from zerocfg.models.model_facts import COMPOSITES, ModelFacts, from_config, inline
 
 SHAPES_PER_FAMILY = 6
-CAUSAL = sorted(set(FAMILIES) - {"qwen2_vl_text"})  # that one exists only inside a multimodal model
+INSIDE = {"qwen2_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"}  # which exist only inside a multimodal model
+LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa")
+CAUSAL = sorted(set(FAMILIES) - INSIDE)
 
 
 def random_config(model_type: str, draw: random.Random) -> dict[str, Any]:
@@ -38,8 +40,14 @@ def random_config(model_type: str, draw: random.Random) -> dict[str, Any]:
         "eos_token_id": 2,
     }
     dense_layers = [layer for layer in range(layers) if draw.random() < 0.3]
-    needs_own_head_dim = {"glm4", "qwen3", "gemma", "gemma2", "gemma3_text", "gpt_oss", "ministral"}
-    takes_head_dim = {"llama", "mistral", "qwen2", "qwen3_moe", "mixtral", "granite", "smollm3", "olmo2"}
+    needs_own_head_dim = {
+        *("glm", "glm4", "qwen3", "gemma", "gemma2", "gemma3_text", "gpt_oss", "ministral", "ministral3", "internlm3"),
+        *("seed_oss", "ernie4_5", "cwm", "minimax_m2", "solar_open", "llama4_text"),
+    }
+    takes_head_dim = {
+        *("llama", "mistral", "qwen2", "qwen3_moe", "mixtral", "granite", "smollm3", "olmo2", "olmo3"),
+        *("exaone4", "apertus", "arcee", "jais2", "cohere2", "ernie4_5_moe"),
+    }
     if model_type in needs_own_head_dim or (model_type in takes_head_dim and flag()):
         config["head_dim"] = width
     if model_type == "gemma3_text":
@@ -51,6 +59,12 @@ def random_config(model_type: str, draw: random.Random) -> dict[str, Any]:
         "llama": ["attention_bias", "mlp_bias"],
         "granite": ["attention_bias", "mlp_bias"],
         "smollm3": ["attention_bias", "mlp_bias"],
+        "seed_oss": ["attention_bias", "attention_out_bias", "mlp_bias"],
+        "ernie4_5": ["use_bias"],
+        "ernie4_5_moe": ["use_bias"],
+        "arcee": ["attention_bias", "mlp_bias"],
+        "jais2": ["attention_bias", "mlp_bias"],
+        "cwm": ["mlp_bias"],
         "phi": ["qk_layernorm"],
         "cohere": ["attention_bias", "use_qk_norm"],
         "starcoder2": ["use_bias"],
@@ -63,26 +77,45 @@ def random_config(model_type: str, draw: random.Random) -> dict[str, Any]:
     }
     with_attention_bias = {
         *("olmo", "olmo2", "glm4", "qwen3", "gemma", "gemma2", "gemma3_text"),
-        *("granitemoe", "gpt_oss", "qwen3_moe", "deepseek_v2", "deepseek_v3"),
+        *("granitemoe", "gpt_oss", "qwen3_moe", *LATENT),
+        *("olmo3", "olmoe", "apertus", "cohere2", "glm", "solar_open", "llama4_text"),
     }
     names = switches.get(model_type, ["attention_bias"] if model_type in with_attention_bias else [])
     config |= {name: flag() for name in names}
+    if model_type == "internlm3":  # whose class refuses two that differ
+        config |= dict.fromkeys(("qkv_bias", "bias"), flag())
 
     experts = draw.randint(2, 5)
-    if model_type in {"mixtral", "phimoe", "granitemoe", "gpt_oss"}:
+    if model_type in {"mixtral", "phimoe", "granitemoe", "gpt_oss", "minimax_m2"}:
         config |= {"num_local_experts": experts, "num_experts_per_tok": 1}
     elif model_type in {"qwen2_moe", "qwen3_moe"}:
         config |= {"num_experts": experts, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
         config |= {"decoder_sparse_step": draw.choice([1, 2]), "mlp_only_layers": dense_layers}
         if model_type == "qwen2_moe":
             config["shared_expert_intermediate_size"] = draw.randint(4, 30)
-    elif model_type in {"deepseek_v2", "deepseek_v3", "glm4_moe"}:
+    elif model_type == "olmoe":
+        config |= {"num_experts": experts, "num_experts_per_tok": 1}
+    elif model_type == "ernie4_5_moe":
+        config |= {"moe_num_experts": experts, "moe_k": 2, "moe_intermediate_size": 12}
+        config |= {"moe_num_shared_experts": draw.randint(0, 2), "moe_layer_interval": draw.choice([1, 2])}
+        config |= {"moe_layer_start_index": draw.randint(0, 2), "moe_layer_end_index": draw.choice([-1, 0, layers - 1])}
+    elif model_type == "llama4_text":
+        config |= {"num_local_experts": experts, "intermediate_size_mlp": draw.randint(20, 80)}
+        config |= {"interleave_moe_layer_step": draw.choice([1, 2]), "moe_layers": draw.choice([None, dense_layers])}
+    elif model_type in {*LATENT, "glm4_moe", "solar_open"}:
         config |= {"n_routed_experts": 2 * experts, "n_shared_experts": draw.randint(1, 2), "n_group": 1}
         config |= {"topk_group": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 12}
-        config["first_k_dense_replace"] = draw.randint(0, layers)
-    if model_type in {"deepseek_v2", "deepseek_v3"}:
+        if model_type != "solar_open":
+            config["first_k_dense_replace"] = draw.randint(0, layers)
+    if model_type in LATENT:
         config |= {"kv_lora_rank": 10, "q_lora_rank": draw.choice([None, 14]), "qk_nope_head_dim": 6}
         config |= {"qk_rope_head_dim": 4, "v_head_dim": draw.choice([5, 8]), "num_key_value_heads": heads}
+    if FAMILIES[model_type].indexer:
+        config |= {"q_lora_rank": 14, "index_n_heads": draw.choice([2, 3]), "index_head_dim": 8}
+        if flag():
+            config["mlp_layer_types"] = [draw.choice(["dense", "sparse"]) for _ in range(layers)]
+        if model_type == "glm_moe_dsa" and flag():
+            config["indexer_types"] = [draw.choice(["full", "shared"]) for _ in range(layers)]
 
     for ours, theirs in _spelling(model_type).items():
         if ours in config:
@@ -222,6 +255,10 @@ def test_a_flat_qwen2_vl_config_keeps_its_width_in_the_text_part() -> None:
         ({"model_type": "llava", "text_config": {"model_type": ["llama"]}}, "text part"),
         ({"model_type": "qwen2_moe", "mlp_only_layers": 3}, "mlp_only_layers"),
         ({"model_type": "gemma3"}, "text_config is missing"),
+        ({"model_type": "glm_moe_dsa", "index_topk_freq": 4}, "which layers have an indexer"),
+        ({"model_type": "glm_moe_dsa", "indexer_types": ["full"]}, "which layers have an indexer"),
+        ({"model_type": "deepseek_v32", "mlp_layer_types": ["dense"]}, "mlp_layer_types"),
+        ({"model_type": "llama4_text", "moe_layers": 2}, "moe_layers is 2"),
         ({"model_type": "llama", "tie_word_embeddings": None}, None),
     ],
 )

@@ -12,12 +12,17 @@ from zerocfg.models.model_facts import from_config
 
 _SIZE = re.compile(r"(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(?![a-z])", re.IGNORECASE)
 OTHER_SIZES = {
+    "ERNIE-4.5-0.3B-PT": 0.36e9,
     "Falcon3-1B-Base": 1.67e9,
     "Llama-3.2-1B": 1.24e9,
+    "Llama-4-Maverick-17B-128E-Instruct": 402e9,
+    "Llama-4-Scout-17B-16E-Instruct": 109e9,
+    "Ministral-3-3B-Instruct-2512": 3.85e9,
     "Mixtral-8x22B-Instruct-v0.1": 140.6e9,
     "Mixtral-8x22B-v0.1": 140.6e9,
     "Mixtral-8x7B-v0.1": 46.7e9,
     "OLMo-1B-hf": 1.18e9,
+    "OLMoE-1B-7B-0924": 6.92e9,
     "Qwen1.5-MoE-A2.7B": 14.3e9,
     "Qwen2.5-VL-7B-Instruct": 8.29e9,
     "codegemma-7b-it": 8.54e9,
@@ -27,6 +32,7 @@ OTHER_SIZES = {
     "gemma-7b": 8.54e9,
     "granite-3.0-1b-a400m-base": 1.33e9,
     "granite-3.1-2b-base": 2.53e9,
+    "olmOCR-2-7B-1025": 8.29e9,
 }
 """Sizes on the models' pages, where the name rounds coarsely, or counts the parameters of one expert or one token."""
 
@@ -65,7 +71,7 @@ def test_the_parameters_are_those_of_transformers(name: str) -> None:
 
 
 def test_no_two_rows_have_one_name() -> None:
-    assert len({name.lower().rpartition("/")[2] for name in known_names()}) == len(known_names()) >= 130
+    assert len({name.lower().rpartition("/")[2] for name in known_names()}) == len(known_names()) >= 183
 
 
 @pytest.mark.parametrize(
@@ -77,6 +83,8 @@ def test_no_two_rows_have_one_name() -> None:
         ("mistralai/Mistral-7B-Instruct-v0.1", "mistralai/Mistral-7B-v0.1"),
         ("google/gemma-2-9b-it", "google/gemma-2-9b"),
         ("unsloth/llama-3.2-1b-instruct", "meta-llama/Llama-3.2-1B"),
+        ("Qwen/Qwen3-VL-32B-Thinking", "Qwen/Qwen3-VL-32B-Instruct"),
+        ("google/gemma-3-12b-pt", "google/gemma-3-12b-it"),
     ],
 )
 def test_a_tuned_variant_has_the_shape_of_its_base_model(name: str, row: str) -> None:

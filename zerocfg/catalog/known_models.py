@@ -16,7 +16,7 @@ from typing import Any
 from zerocfg.patterns import pattern
 
 _TABLE = Path(__file__).with_name("known_models.json")
-_VARIANT = pattern(r"-(?:(?:instruct|thinking)-2507$|(?:instruct|chat|it|base|pt|hf|sft|dpo)(?=-|$))")
+_VARIANT = pattern(r"-(?:(?:instruct|thinking)-2507$|(?:instruct|thinking|chat|it|base|pt|hf|sft|dpo)(?=-|$))")
 """Parts of a name that say how a model was trained, and change no tensor."""
 
 

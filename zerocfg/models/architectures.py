@@ -41,9 +41,12 @@ class Experts:
     block: str  # class name of the module that routes: what ZeRO-3 has to treat as one leaf
     count: str = "num_local_experts"
     width: str = "intermediate_size"
-    layers: Literal["all", "step", "after_first_k"] = "all"
-    shared: Literal["none", "width", "count"] = "none"
+    layers: Literal["all", "step", "after_first_k", "listed", "range"] = "all"
+    shared: Literal["none", "width", "count", "optional_count", "one"] = "none"
+    shared_bias: bool | str = False
     bias: bool = False
+    typed: bool = False  # `mlp_layer_types` wins over the first layers that are dense
+    score_bias: bool = False  # a trained number for each expert, in a module of its own
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Decoder:
     defaults: Config
     prepare: Callable[[dict[str, Any]], None] | None = None
     attention: Literal["heads", "latent"] = "heads"
+    indexer: bool = False  # latent attention looks only at the tokens that a small attention chooses
     head_dim: bool = True  # False: always hidden_size / num_attention_heads, whatever `head_dim` says
     fused_qkv: bool = False
     qkv_bias: bool | str = False
@@ -62,6 +66,8 @@ class Decoder:
     sinks: bool = False
     mlp: Literal["gated", "fused_gated", "plain"] = "gated"
     mlp_bias: bool | str = False
+    mlp_width: str = "intermediate_size"  # of dense layers
+    activation_scalars: int = 0  # single trained numbers of the activation function
     norms: int | str = 2  # of hidden_size, in each layer
     norm_vectors: Literal[0, 1, 2] = 1  # none, weight, weight and bias
     norm_vectors_if: bool | str = True
@@ -99,7 +105,7 @@ def tensors_of(family: Decoder, config: Config) -> Iterator[Tensor]:
         if family.experts and _is_sparse(family.experts, config, block):
             yield from _experts(family.experts, config, block)
         else:
-            yield from _mlp(family, config, block, "mlp", size_of(config, "intermediate_size"))
+            yield from _mlp(family, config, block, "mlp", size_of(config, family.mlp_width))
         count = config[family.norms] if isinstance(family.norms, str) else family.norms
         for index in range(count):
             yield from _norm(family, config, block, f"norm{index}")
@@ -194,6 +200,25 @@ def _latent_attention(family: Decoder, config: Config, block: int) -> Iterator[T
     yield Tensor(block, "kv_a_norm", rank)
     yield from _linear(block, "kv_b", rank, heads * (plain + value), False)
     yield from _linear(block, "o", heads * value, hidden, bias)
+    if family.indexer and not _shares_indexer(config, block):
+        query_rank, index_heads, index_width = (
+            size_of(config, name) for name in ("q_lora_rank", "index_n_heads", "index_head_dim")
+        )
+        yield Tensor(block, "indexer.wq_b", query_rank * index_heads * index_width)
+        yield Tensor(block, "indexer.wk", hidden * index_width)
+        yield Tensor(block, "indexer.k_norm", index_width)
+        yield Tensor(block, "indexer.k_norm", index_width)
+        yield Tensor(block, "indexer.weights_proj", hidden * index_heads)
+
+
+def _shares_indexer(config: Config, block: int) -> bool:
+    """Whether a layer uses the choice of the layer before it (GLM-5.2), and has no indexer."""
+    types = config.get("indexer_types")
+    if types is None and config.get("index_topk_pattern") is None and config.get("index_topk_freq") in (None, 1):
+        return False
+    if not isinstance(types, list) or block >= len(types):
+        raise UnknownShapeError("which layers have an indexer is not known")
+    return bool(types[block] == "shared")
 
 
 def _mlp(family: Decoder, config: Config, block: int, name: str, width: int) -> Iterator[Tensor]:
@@ -203,22 +228,45 @@ def _mlp(family: Decoder, config: Config, block: int, name: str, width: int) -> 
     doubled = 2 if family.mlp == "fused_gated" else 1
     yield from _linear(block, f"{name}.up", hidden, doubled * width, bias)
     yield from _linear(block, f"{name}.down", width, hidden, bias)
+    for _ in range(family.activation_scalars):
+        yield Tensor(block, f"{name}.activation", 1)
 
 
 def _is_sparse(experts: Experts, config: Config, block: int) -> bool:
     if experts.layers == "after_first_k":
+        types = config.get("mlp_layer_types") if experts.typed else None
+        if types is not None:
+            if not isinstance(types, list) or block >= len(types):
+                raise UnknownShapeError("mlp_layer_types does not list every layer")
+            return bool(types[block] == "sparse")
         return block >= size_of(config, "first_k_dense_replace", least=0)
     if experts.layers == "step":
         step, dense = size_of(config, "decoder_sparse_step"), config.get("mlp_only_layers") or []
         if not isinstance(dense, list):
             raise UnknownShapeError(f"mlp_only_layers is {dense!r}, not a list")
         return block not in dense and size_of(config, experts.count, least=0) > 0 and (block + 1) % step == 0
+    if experts.layers == "listed":
+        sparse = config.get("moe_layers")
+        if sparse is None:
+            return (block + 1) % size_of(config, "interleave_moe_layer_step") == 0
+        if not isinstance(sparse, list):
+            raise UnknownShapeError(f"moe_layers is {sparse!r}, not a list")
+        return block in sparse
+    if experts.layers == "range":
+        first, last = (
+            size_of(config, "moe_layer_start_index", least=0),
+            size_of(config, "moe_layer_end_index", least=-1),
+        )
+        within = first <= block and (last == -1 or block <= last)
+        return within and (block + 1) % size_of(config, "moe_layer_interval") == 0
     return True
 
 
 def _experts(experts: Experts, config: Config, block: int) -> Iterator[Tensor]:
     hidden, width, count = (size_of(config, name) for name in ("hidden_size", experts.width, experts.count))
     yield from _linear(block, "router", hidden, count, experts.bias)
+    if experts.score_bias:
+        yield Tensor(block, "router.score_bias", count)
     yield Tensor(block, "experts", count * 2 * width * hidden)
     yield Tensor(block, "experts", count * width * hidden)
     if experts.bias:
@@ -229,7 +277,11 @@ def _experts(experts: Experts, config: Config, block: int) -> Iterator[Tensor]:
         yield Tensor(block, "shared_expert_gate", hidden)
     elif experts.shared == "count":
         shared = width * size_of(config, "n_shared_experts")
+    elif experts.shared == "optional_count":
+        shared = width * size_of(config, "n_shared_experts", least=0)
     else:
-        return
-    for part in ("gate", "up", "down"):
-        yield Tensor(block, f"shared_expert.{part}", hidden * shared)
+        shared = width if experts.shared == "one" else 0
+    if shared:
+        bias = _on(config, experts.shared_bias)
+        for part, inputs, outputs in (("gate", hidden, shared), ("up", hidden, shared), ("down", shared, hidden)):
+            yield from _linear(block, f"shared_expert.{part}", inputs, outputs, bias)

@@ -84,6 +84,47 @@ FAMILIES: dict[str, Decoder] = {
     "smollm3": Decoder(_sizes(128256, 2048, 11008, 36, 16, 4, 32768, tied=True), **_LLAMA),
     "olmo": Decoder(_sizes(50304, 4096, 11008, 32, 32, None, 2048), norm_vectors=0, **_ATTENTION_BIAS),
     "olmo2": Decoder(_sizes(50304, 4096, 11008, 32, 32, None, 2048), qk_norm="all_heads", **_ATTENTION_BIAS),
+    "olmo3": Decoder(_sizes(50304, 4096, 11008, 32, 32, None, 2048), qk_norm="all_heads", **_ATTENTION_BIAS),
+    "internlm3": Decoder(
+        _sizes(128512, 4096, 10240, 48, 32, 2, 32768, head_dim=128),
+        aliases={"qkv_bias": "attention_bias", "bias": "mlp_bias"},
+        **_LLAMA,
+    ),
+    "seed_oss": Decoder(
+        _sizes(155136, 4096, 27648, 64, 80, 8, 524288, head_dim=128, attention_bias=True),
+        qkv_bias="attention_bias",
+        out_bias="attention_out_bias",
+        mlp_bias="mlp_bias",
+    ),
+    "exaone4": Decoder(_sizes(102400, 4096, 16384, 32, 32, 32, 2048), qk_norm="head"),
+    "ernie4_5": Decoder(
+        _sizes(103424, 1024, 3072, 18, 16, 2, 131072, tied=True, head_dim=128),
+        qkv_bias="use_bias",
+        out_bias="use_bias",
+        mlp_bias="use_bias",
+    ),
+    "apertus": Decoder(
+        _sizes(131072, 4096, 14336, 32, 32, None, 65536),
+        qk_norm="head",
+        mlp="plain",
+        activation_scalars=2,
+        **_ATTENTION_BIAS,
+    ),
+    "arcee": Decoder(_sizes(32000, 2560, 18432, 32, 32, None, 4096), mlp="plain", **_LLAMA),
+    "ministral3": Decoder(_sizes(131072, 4096, 14336, 34, 32, 8, 262144, head_dim=128)),
+    "cwm": Decoder(_sizes(128256, 6144, 21504, 64, 48, 8, 131072, head_dim=128), mlp_bias="mlp_bias"),
+    "jais2": Decoder(
+        _sizes(150272, 3328, 26624, 32, 26, None, 8192, attention_bias=True, mlp_bias=True),
+        mlp="plain",
+        norm_vectors=2,
+        **_LLAMA,
+    ),
+    "cohere2": Decoder(_sizes(256000, 8192, 22528, 40, 64, None, 8192, tied=True), norms=1, **_ATTENTION_BIAS),
+    "glm": Decoder(
+        _sizes(151552, 4096, 13696, 40, 32, 2, 131072, head_dim=128, attention_bias=True),
+        qkv_bias="attention_bias",
+        mlp="fused_gated",
+    ),
     "cohere": Decoder(
         _sizes(256000, 8192, 22528, 40, 64, None, 8192, tied=True),
         norms=1,
@@ -100,6 +141,9 @@ FAMILIES: dict[str, Decoder] = {
     "qwen2": Decoder(_sizes(151936, 4096, 22016, 32, 32, 32, 32768), qkv_bias=True),
     "qwen2_vl_text": Decoder(_sizes(152064, 8192, 29568, 80, 64, 8, 32768), head_dim=False, qkv_bias=True),
     "qwen3": Decoder(_sizes(151936, 4096, 22016, 32, 32, 32, 32768, head_dim=128), qk_norm="head", **_ATTENTION_BIAS),
+    "qwen3_vl_text": Decoder(
+        _sizes(151936, 4096, 22016, 32, 32, 32, 128000, head_dim=128), qk_norm="head", **_ATTENTION_BIAS
+    ),
     "gemma": Decoder(_sizes(256000, 3072, 24576, 28, 16, 16, 8192, tied=True, head_dim=256), **_ATTENTION_BIAS),
     "gemma2": Decoder(_sizes(256000, 2304, 9216, 26, 8, 4, 8192, tied=True, head_dim=256), norms=4, **_ATTENTION_BIAS),
     "gemma3_text": Decoder(
@@ -225,6 +269,91 @@ FAMILIES: dict[str, Decoder] = {
         experts=Experts("MixtralSparseMoeBlock"),
         aliases={"num_experts": "num_local_experts"},
     ),
+    "minimax_m2": Decoder(
+        _sizes(200064, 3072, 1536, 62, 48, 8, 196608, head_dim=128, num_local_experts=256),
+        qk_norm="all_heads",
+        experts=Experts("MiniMaxM2SparseMoeBlock"),
+        aliases={"num_experts": "num_local_experts"},
+    ),
+    "olmoe": Decoder(
+        _sizes(50304, 2048, 2048, 16, 16, None, 4096, num_experts=64),
+        qk_norm="all_heads",
+        experts=Experts("OlmoeSparseMoeBlock", "num_experts"),
+        aliases={"num_local_experts": "num_experts"},
+        **_ATTENTION_BIAS,
+    ),
+    "ernie4_5_moe": Decoder(
+        _sizes(
+            103424,
+            2560,
+            12288,
+            28,
+            20,
+            4,
+            131072,
+            tied=True,
+            moe_intermediate_size=1536,
+            moe_num_experts=64,
+            n_shared_experts=2,
+            moe_layer_start_index=1,
+            moe_layer_end_index=-1,
+            moe_layer_interval=1,
+        ),
+        qkv_bias="use_bias",
+        out_bias="use_bias",
+        mlp_bias="use_bias",
+        head_bias="use_bias",
+        experts=Experts(
+            "Ernie4_5_MoeSparseMoeBlock",
+            "moe_num_experts",
+            "moe_intermediate_size",
+            layers="range",
+            shared="optional_count",
+            shared_bias="use_bias",
+            score_bias=True,
+        ),
+        aliases={
+            "num_experts": "moe_num_experts",
+            "moe_num_shared_experts": "n_shared_experts",
+            "moe_k": "num_experts_per_tok",
+        },
+    ),
+    "solar_open": Decoder(
+        _sizes(
+            196608,
+            4096,
+            None,
+            48,
+            64,
+            8,
+            131072,
+            head_dim=128,
+            n_routed_experts=128,
+            n_shared_experts=1,
+            moe_intermediate_size=1280,
+        ),
+        qkv_bias="attention_bias",
+        experts=Experts("SolarOpenMoE", "n_routed_experts", "moe_intermediate_size", shared="count"),
+        aliases={"num_local_experts": "n_routed_experts"},
+    ),
+    "llama4_text": Decoder(
+        _sizes(
+            202048,
+            5120,
+            8192,
+            48,
+            40,
+            8,
+            131072,
+            head_dim=128,
+            intermediate_size_mlp=16384,
+            num_local_experts=16,
+            interleave_moe_layer_step=1,
+        ),
+        mlp_width="intermediate_size_mlp",
+        experts=Experts("Llama4TextMoe", layers="listed", shared="one"),
+        **_ATTENTION_BIAS,
+    ),
     "phimoe": Decoder(
         _sizes(32064, 4096, 6400, 32, 32, 8, 131072, num_local_experts=16),
         experts=Experts("PhimoeSparseMoeBlock"),
@@ -281,6 +410,24 @@ FAMILIES: dict[str, Decoder] = {
         aliases={"num_experts": "num_local_experts"},
         **_ATTENTION_BIAS,
     ),
+    "qwen3_vl_moe_text": Decoder(
+        _sizes(
+            151936,
+            2048,
+            5632,
+            24,
+            16,
+            16,
+            128000,
+            tied=True,
+            num_experts=60,
+            moe_intermediate_size=1408,
+            decoder_sparse_step=1,
+        ),
+        qk_norm="head",
+        experts=Experts("Qwen3VLMoeTextSparseMoeBlock", "num_experts", "moe_intermediate_size", layers="step"),
+        **_ATTENTION_BIAS,
+    ),
     "glm4_moe": Decoder(
         _sizes(
             151552,
@@ -305,14 +452,22 @@ FAMILIES: dict[str, Decoder] = {
 }
 
 
-def _deepseek(block: str, defaults: dict[str, Any]) -> Decoder:
+def _deepseek(block: str, defaults: dict[str, Any], *, indexer: bool = False) -> Decoder:
     ranks = {"kv_lora_rank": 512, "q_lora_rank": 1536, "v_head_dim": 128}
     heads = {"qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
     return Decoder(
         {**ranks, **heads, **defaults},
         attention="latent",
+        indexer=indexer,
         qkv_bias="attention_bias",
-        experts=Experts(block, "n_routed_experts", "moe_intermediate_size", layers="after_first_k", shared="count"),
+        experts=Experts(
+            block,
+            "n_routed_experts",
+            "moe_intermediate_size",
+            layers="after_first_k",
+            typed=indexer,
+            shared="count",
+        ),
     )
 
 
@@ -347,4 +502,31 @@ FAMILIES["deepseek_v3"] = _deepseek(
         moe_intermediate_size=2048,
         first_k_dense_replace=3,
     ),
+)
+FAMILIES["deepseek_v32"] = _deepseek(
+    "DeepseekV32MoE",
+    {**FAMILIES["deepseek_v3"].defaults, "index_n_heads": 64, "index_head_dim": 128},
+    indexer=True,
+)
+FAMILIES["glm_moe_dsa"] = _deepseek(
+    "GlmMoeDsaMoE",
+    _sizes(
+        154880,
+        6144,
+        12288,
+        78,
+        64,
+        None,
+        202752,
+        n_routed_experts=256,
+        n_shared_experts=1,
+        moe_intermediate_size=2048,
+        first_k_dense_replace=3,
+        q_lora_rank=2048,
+        qk_nope_head_dim=192,
+        v_head_dim=256,
+        index_n_heads=32,
+        index_head_dim=128,
+    ),
+    indexer=True,
 )

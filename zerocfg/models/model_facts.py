@@ -14,9 +14,10 @@ from typing import Any
 from pydantic import PrivateAttr, ValidationError
 
 from zerocfg.budgets import TENSORS
-from zerocfg.models.architectures import Tensor, UnknownShapeError, complete, tensors_of
+from zerocfg.models.architectures import Tensor, UnknownShapeError, complete, size_of, tensors_of
 from zerocfg.models.base import Consumer, Section, key
 from zerocfg.models.families import FAMILIES
+from zerocfg.models.towers import tower_of
 from zerocfg.models.vision import vision_of
 
 # Multimodal types (transformers 5.23) whose language part is a known family: the type of a text_config
@@ -24,12 +25,15 @@ from zerocfg.models.vision import vision_of
 # file says at its top.
 COMPOSITES = {
     "gemma3": "gemma3_text",
+    "llama4": "llama4_text",
     "llava": "llama",
     "llava_next": "llama",
     "llava_onevision": "qwen2",
     "mistral3": "mistral",
     "qwen2_vl": "qwen2_vl_text",
     "qwen2_5_vl": "qwen2_vl_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
 }
 _TOO_LARGE = f"it has more than {TENSORS:,} tensors, for which no memory is predicted"
 _SAME_FAMILY = {"qwen2_5_vl_text": "qwen2_vl_text"}
@@ -209,7 +213,8 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
         raise UnknownShapeError(f"text part {named!r} is not known to zerocfg")
     if not text:
         return {}
-    tied = config.get("tie_word_embeddings", model_type in _TIED_COMPOSITES)
+    # The text part of Llama 4 has its own head, which what the top says does not reach.
+    tied = model_type != "llama4" and config.get("tie_word_embeddings", model_type in _TIED_COMPOSITES)
     if not tied and "tie_word_embeddings" in text:
         tied = text["tie_word_embeddings"]
     return {**text, "model_type": family, "tie_word_embeddings": tied}
@@ -217,7 +222,7 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _from_composite(model_type: str, config: Mapping[str, Any]) -> ModelFacts:
     try:
-        text, vision = text_config(config), vision_of(config)
+        text, vision = text_config(config), vision_of(config) or tower_of(config)
     except UnknownShapeError as error:
         return _unknown(config, model_type, str(error))
     if not text:
@@ -241,9 +246,11 @@ def _from_family(
         if len(tensors) > TENSORS:
             return _without_tensors(_unknown(config, model_type, _TOO_LARGE))
         counted = _summary(tensors)
+        experts = family.experts
+        # Without a sparse layer its tensors did not ask for the number.
+        number = size_of(filled, experts.count, least=0) if experts else 0
     except UnknownShapeError as error:
         return _unknown(config, model_type, f"{model_type}: {error}")
-    experts = family.experts
     return ModelFacts(
         model_type=model_type,
         **counted,
@@ -255,7 +262,7 @@ def _from_family(
         vocab_size=filled["vocab_size"],
         max_position_embeddings=_positive(filled.get("max_position_embeddings")),
         tied_embeddings=bool(filled["tie_word_embeddings"]),
-        num_experts=filled[experts.count] if experts else 0,
+        num_experts=number,
         experts_per_token=_positive(filled.get("num_experts_per_tok")) if experts else None,
         leaf_modules=[experts.block] if experts else [],
         config_hidden_size=filled["hidden_size"],

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.models.model_facts import ModelFacts, from_config
+from zerocfg.models.towers import tower_of
 from zerocfg.models.vision import vision_of
 from zerocfg.resolve.engine.engine_selection import (
     EVERY_DEVICE,
@@ -53,7 +54,7 @@ def collect_inputs(
     facts = _facts(spec, model_file)
     config = model_file.data() if model_file else None
     if run.model is not None and facts.vision_parameters and isinstance(config, dict):
-        run = replace(run, model=replace(run.model, vision=vision_of(config)))
+        run = replace(run, model=replace(run.model, vision=vision_of(config) or tower_of(config)))
     found = Inputs(run, spec, folder, engine_of(run, spec), profile, facts, model_file)
     found = _with_module(found)
     found = _with_secrets_told(_with_arguments(found))

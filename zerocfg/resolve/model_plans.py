@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.hardware.between_nodes import with_network
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.models.llama_shape import llama_of
+from zerocfg.models.model_facts import from_config
+from zerocfg.models.vision import vision_of
 from zerocfg.resolve.build import THIS, BuildResult, build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
 from zerocfg.resolve.explain.forecast import forecast
@@ -48,10 +50,23 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelImages:
+    """The images of a sample: how many, the pixels of one, and the tokens of the sample that all of them are.
+
+    ``tokens`` is None where it is not known.
+    """
+
+    per_sample: int
+    pixels: int | None = None
+    tokens: int | None = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ModelPlans:
     """What was compared for a model. ``rows`` are empty where no plan fits; ``built`` then says why.
 
     ``setup`` is that of the best plan, else of what all of them share; ``notes`` are what is assumed or left out.
+    ``images``: those of a sample, None for a model that reads none.
     """
 
     model: Model
@@ -63,6 +78,7 @@ class ModelPlans:
     notes: tuple[str, ...]
     samples: int
     tokens: int
+    images: ModelImages | None
 
 
 def find_model(text: str, folder: Path) -> Model | None:
@@ -95,14 +111,24 @@ def not_a_model(text: str) -> str:
 
 
 def plans_of(
-    model: Model, hardware: str, *, lora: bool, tokens: int | None, samples: int | None, network: str | None = None
+    model: Model,
+    hardware: str,
+    *,
+    lora: bool,
+    tokens: int | None,
+    samples: int | None,
+    network: str | None = None,
+    images: int | None = None,
+    pixels: int | None = None,
 ) -> ModelPlans:
     """All plans for the model on the hardware, the best first.
 
-    Raises ValueError with one line where the hardware is not known, or nothing can be predicted.
+    ``images`` of ``pixels`` each are in every sample; without a number text alone is planned. Raises ValueError with
+    one line where the hardware is not known, the model does not read such images, or nothing can be predicted.
     """
     profile = _profile(hardware, network)
     length = tokens or TOKENS
+    seen = _images(model, length, images, pixels)
     ranks = profile.world_size
     batch = samples or math.ceil(SAMPLES / ranks) * ranks
     if batch % ranks:
@@ -110,7 +136,7 @@ def plans_of(
         raise ValueError(f"{batch} samples cannot be shared among {ranks} ranks; take {' or '.join(map(str, near))}")
     with tempfile.TemporaryDirectory(prefix="zerocfg-") as folder, boundary.lent(folder):
         half = "float16" if profile.accelerator.bf16 is False else "bfloat16"
-        spec = _written(Path(folder).resolve(), model, half if lora else None, length, batch)
+        spec = _written(Path(folder).resolve(), model, half if lora else None, length, batch, seen)
         (built,) = build_plans(read_spec(spec), None, hardware, network=network)
         if built.plan is None and not built.inputs.considered:
             raise ValueError(f"nothing can be predicted: {built.problems[0].message}")
@@ -118,7 +144,36 @@ def plans_of(
         rows = alternatives(built) if known is not None else []
     setup = known.setup if known is not None else _shared(built, ranks)
     gaps, notes = (known.gaps, known.notes) if known is not None else ((), ())
-    return ModelPlans(model, profile, built, rows, setup, gaps, (*profile.notes, *notes), batch, length)
+    return ModelPlans(model, profile, built, rows, setup, gaps, (*profile.notes, *notes), batch, length, seen)
+
+
+def _images(model: Model, length: int, images: int | None, pixels: int | None) -> ModelImages | None:
+    """What a sample of ``length`` tokens holds beside text. Raises ValueError for images that the model cannot have."""
+    if from_config(model.config).vision_parameters is None:
+        if images:
+            raise ValueError(
+                f"{model.name} (model type {model.config.get('model_type')}) has no vision part that zerocfg knows; "
+                "leave --images out to plan it for text"
+            )
+        return None
+    if not images:
+        return ModelImages(0)
+    vision = vision_of(model.config)
+    if vision is None:  # its tower is counted, and no more
+        return ModelImages(images, pixels, None)
+    if vision.fixed is None and pixels is None:
+        raise ValueError(
+            "nothing says how large an image is; add its size after resizing, for example --pixels 1003520"
+        )
+    if vision.fixed is not None and pixels not in (None, vision.fixed):
+        raise ValueError(f"{model.name} resizes every image to {vision.fixed:,} pixels; leave --pixels out")
+    tokens = images * vision.tokens(pixels)
+    if tokens > length:
+        raise ValueError(
+            f"the images of a sample are {tokens:,} tokens, more than its {length:,}; take fewer --images, smaller "
+            f"ones (--pixels), or longer samples (--seq {tokens + 1} or more)"
+        )
+    return ModelImages(images, pixels or vision.fixed, tokens)
 
 
 def _shared(built: BuildResult, ranks: int) -> Setup:
@@ -140,9 +195,11 @@ def _profile(hardware: str, network: str | None) -> HardwareProfile:
     return load_hardware(hardware, network)
 
 
-def _written(folder: Path, model: Model, base: str | None, tokens: int, samples: int) -> Path:
+def _written(
+    folder: Path, model: Model, base: str | None, tokens: int, samples: int, images: ModelImages | None
+) -> Path:
     """The spec of such a job, with what it names. ``base``: the dtype of a base model that gets adapters, else None."""
-    run = {
+    run: dict[str, Any] = {
         "consumer": "trl" if base else "transformers",
         "script": "train.py",
         "model": CONFIG,
@@ -151,6 +208,8 @@ def _written(folder: Path, model: Model, base: str | None, tokens: int, samples:
         "goals": {"global_batch_size": samples},
         "versions": VERSIONS,
     }
+    if images is not None:
+        run["images"] = {"per_sample": images.per_sample} | ({"pixels": images.pixels} if images.pixels else {})
     recipe: dict[str, Any] = {"output_dir": "out", "max_steps": 1000}
     if base is not None:
         recipe |= {"use_peft": True, "dtype": base}

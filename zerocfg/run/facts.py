@@ -10,8 +10,8 @@ class ModelSummary:
     """What rules and effective settings need of a model. Counts are elements.
 
     ``width_known`` False: a hidden size that is None may only stand somewhere else, in a class that nobody knows.
-    ``vision``: the vision part that is among the parameters, a ``Vision`` of ``zerocfg.models``, which linting does not
-    import.
+    ``vision``: the vision part that is among the parameters, a ``Vision`` or ``Tower`` of ``zerocfg.models``, which
+    linting does not import.
     ``too_large``: it has more tensors than the memory of a model is predicted with.
     """
 

@@ -41,6 +41,13 @@ NOT_KNOWN = 3  # exit code, as of a smoke-run that is incomplete
     "--batch", metavar="SAMPLES", type=click.IntRange(1), help="Of a MODEL: samples of a step, over all devices."
 )
 @click.option(
+    "--images",
+    metavar="N",
+    type=click.IntRange(0),
+    help="Of a MODEL that reads images: how many a sample has. Default: none, text alone.",
+)
+@click.option("--pixels", metavar="PIXELS", type=click.IntRange(1), help="Of each of the --images, after resizing.")
+@click.option(
     "--picture",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
@@ -64,6 +71,8 @@ def command(
     lora: bool,
     seq: int | None,
     batch: int | None,
+    images: int | None,
+    pixels: int | None,
     picture: Path | None,
     fail_below: int | None,
     output_format: str,
@@ -91,14 +100,18 @@ def command(
             raise click.UsageError("--run and --picture need a spec, not a model")
         if hardware is None:
             raise click.UsageError(f"a model needs hardware: zerocfg plan {spec} --hardware 8xA100-80GB")
-        found = _compared(model, hardware, network, lora, seq, batch)
+        if pixels is not None and not images:
+            raise click.UsageError("--pixels is the size of an image; say with --images how many a sample has")
+        found = _compared(model, hardware, network, lora, seq, batch, images, pixels)
         text = model_plans.as_data(found) if output_format == "json" else model_plans.as_text(found, every, width)
         click.echo(text, nl=False)
         raise click.exceptions.Exit(_exit_code(found.rows[0].candidate.certain, fail_below) if found.rows else 1)
     if not spec.exists() and not _has_spec(spec) and is_hub_name(spec.as_posix()):
         raise click.UsageError(f"there is no file and no known model '{spec}'. {not_a_model(spec.as_posix())}")
-    if lora or seq is not None or batch is not None:
-        raise click.UsageError("--lora, --seq and --batch are for a model; a spec and its recipe say these themselves")
+    if lora or any(given is not None for given in (seq, batch, images, pixels)):
+        raise click.UsageError(
+            "--lora, --seq, --batch, --images and --pixels are for a model; a spec and its recipe say these themselves"
+        )
     read = read_or_exit(spec)
     built = resolved(read, only, hardware, network)
     if any(one.problems for one in built):
@@ -160,11 +173,27 @@ def _model(path: Path, hardware: str | None) -> Model | None:
 
 
 def _compared(
-    model: Model, hardware: str, network: str | None, lora: bool, tokens: int | None, samples: int | None
+    model: Model,
+    hardware: str,
+    network: str | None,
+    lora: bool,
+    tokens: int | None,
+    samples: int | None,
+    images: int | None,
+    pixels: int | None,
 ) -> ModelPlans:
     try:
         with Working(f"{model.name}: comparing plans"):
-            return plans_of(model, hardware, lora=lora, tokens=tokens, samples=samples, network=network)
+            return plans_of(
+                model,
+                hardware,
+                lora=lora,
+                tokens=tokens,
+                samples=samples,
+                network=network,
+                images=images,
+                pixels=pixels,
+            )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 

@@ -14,7 +14,7 @@ from zerocfg.run.config import VERSIONS
 
 if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
-    from zerocfg.resolve.model_plans import ModelPlans
+    from zerocfg.resolve.model_plans import ModelImages, ModelPlans
 
 OPTIMIZERS = {"adamw_fused": "AdamW, fused", "adamw": "AdamW", "fused_adam": "FusedAdam"}
 SHOWN = 12  # plans, where none fits
@@ -28,7 +28,8 @@ def as_text(found: ModelPlans, every: bool, width: int | None) -> str:
     text += "".join(f"  {name:<10} {value}\n" for name, value in assumptions(found).items())
     text += "".join(f"  not modelled: {gap}\n" for gap in found.gaps)
     text += "".join(f"  note       {note}\n" for note in found.notes)
-    text += "  change     --lora, --seq and --batch; a spec (`zerocfg init`) says everything else\n"
+    changes = "--lora, --seq and --batch" if found.images is None else "--images, --lora, --seq and --batch"
+    text += f"  change     {changes}; a spec (`zerocfg init`) says everything else\n"
     if found.rows:
         return folded(text, width) + "\n" + plan_table.text(found.rows, every=every, width=width)
     told = "".join(f"  {problem.message}\n  {problem.help}\n" for problem in found.built.problems)
@@ -53,6 +54,7 @@ def assumptions(found: ModelPlans) -> dict[str, str]:
     return {
         "trained": trained,
         "samples": f"{found.tokens} tokens each, {found.samples} of them a step: micro batch x accumulation x ranks",
+        **({"images": _images(found.images)} if found.images is not None else {}),
         "precision": f"{setup.precision}; parameters {loaded}, {kept}",
         "optimizer": OPTIMIZERS.get(setup.options.optimizer, setup.options.optimizer),
         "compute": f"{attention} attention{loss}; recomputation where a plan says `recomputed`",
@@ -61,6 +63,14 @@ def assumptions(found: ModelPlans) -> dict[str, str]:
         **({"network": network} if (network := describe_network(found.profile)) else {}),
         "host": _host(found.profile),
     }
+
+
+def _images(images: ModelImages) -> str:
+    if not images.per_sample:
+        return "none: text alone; --images N --pixels P says how many a sample has, and how large"
+    size = f" of {images.pixels:,} pixels" if images.pixels is not None else ""
+    tokens = f", {images.tokens:,} of its tokens" if images.tokens is not None else ""
+    return f"{images.per_sample}{size} in a sample{tokens}"
 
 
 def _hardware(profile: HardwareProfile) -> str:

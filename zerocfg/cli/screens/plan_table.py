@@ -76,8 +76,8 @@ def _chance(one: Candidate) -> str:
 
 
 def _first(one: Candidate) -> str:
-    """What is said of the plan that comes first."""
-    return "best, not known to fit" if one.verdict == "unknown" else "best"
+    """What is said of the plan that comes first; none is best whose memory is not known."""
+    return "not known to fit" if one.verdict == "unknown" else "best"
 
 
 def _plan(settings: dict[str, object]) -> str:

@@ -22,6 +22,7 @@ from zerocfg.memory.options import (
     TorchOptions,
     Workload,
 )
+from zerocfg.models.towers import Tower
 from zerocfg.models.vision import Vision
 from zerocfg.resolve.model import grpo, trainer_defaults
 from zerocfg.resolve.model.reader import Reader, is_size
@@ -120,7 +121,7 @@ def setup_of(
     model_dtype: str | None = None,
     versions: Mapping[str, str] | None = None,
     trainer: str | None = None,
-    vision: Vision | None = None,
+    vision: Vision | Tower | None = None,
 ) -> Setup:
     """The options of a run from ``value`` (effective settings by dotted name, None where there is none).
 
@@ -176,7 +177,7 @@ def setup_of_run(
     if not stated and trainer_defaults.loads_in_fp32(run):
         dtype = "float32"
     known = run.model.vision if run.model else None
-    vision = known if isinstance(known, Vision) else None
+    vision = known if isinstance(known, (Vision, Tower)) else None
     return setup_of(value, written, spec, world_size, dtype, run.versions, trainer_of(run, written), vision)
 
 
@@ -333,7 +334,9 @@ def _optimizer(read: Reader) -> OptimizerName:
     return OPTIMIZERS.get(named.lower(), "adamw")
 
 
-def _workload(read: Reader, autocast: bool, trainer: str | None, vision: Vision | None) -> tuple[Workload | None, str]:
+def _workload(
+    read: Reader, autocast: bool, trainer: str | None, vision: Vision | Tower | None
+) -> tuple[Workload | None, str]:
     spec = read.spec
     micro = read.count("train_micro_batch_size_per_gpu", 0)
     if not micro:
@@ -360,7 +363,14 @@ def _workload(read: Reader, autocast: bool, trainer: str | None, vision: Vision 
             "nothing says how many images a sample has, and how large; add `images: {per_sample: 1, pixels: 1003520}` "
             "to the run in the spec"
         )
-    images = Images(vision, spec.images.per_sample, spec.images.pixels) if vision and spec.images else None
+    images = None
+    if spec.images is not None and spec.images.per_sample and isinstance(vision, Tower):
+        return None, (
+            f"what images take in the tower of {vision.name} is not modelled; `images: {{per_sample: 0}}` of the run "
+            "in the spec plans text alone"
+        )
+    if spec.images is not None and isinstance(vision, Vision):
+        images = Images(vision, spec.images.per_sample, spec.images.pixels)
     trains = spec.consumer in ("transformers", "trl")
     switch = next((name for name in CHECKPOINTING if read.argument(name) is not None), CHECKPOINTING[-1])
     default = trainer_defaults.recomputes(spec.consumer, read.versions)
