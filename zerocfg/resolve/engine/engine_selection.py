@@ -177,6 +177,16 @@ def _not_emitted(found: Inputs, kind: Any) -> Iterator[Problem]:
     if kind in ("MEGATRON_LM", "XLA") and found.spec.engine is None and found.run.deepspeed is None:
         help_ = "Set `engine: deepspeed`, `engine: fsdp` or `engine: ddp` in the spec."
         yield Problem("distributed_type", f"{kind} cannot be emitted yet", help_)
+    precision = found.run.effective.get("mixed_precision")
+    if found.engine == "deepspeed" and precision is not None and precision.value == "fp8" and _by_launcher(precision):
+        why = "fp8 cannot be emitted: accelerate launch takes no `mixed_precision` beside a DeepSpeed file"
+        yield Problem("mixed_precision", why, 'Write `mixed_precision="fp8"` into the Accelerator() of the script.')
+
+
+def _by_launcher(setting: Setting) -> bool:
+    """Whether a setting is an option of the launcher or a key of its config, and not of the script."""
+    path = setting.origin.path
+    return setting.origin.kind == "flag" or (setting.origin.kind == "file" and path == ("mixed_precision",))
 
 
 def _wrong_launcher(found: Inputs) -> Iterator[Problem]:
