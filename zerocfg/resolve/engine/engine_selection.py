@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from zerocfg.catalog.values import whole_number
 from zerocfg.models.accelerate.deepspeed import DeepSpeedConfig as DeepSpeedSection
 from zerocfg.models.accelerate.dynamo import DynamoConfig
 from zerocfg.models.accelerate.fp8 import Fp8Config
@@ -129,8 +130,8 @@ def _is_told(option: str, flag: Setting) -> bool:
 
 def _converted(name: str, value: Any) -> Any:
     """An option's value as its parser converts it, where a config file may not hold the text."""
-    number = name == "main_process_port" and isinstance(value, str) and value.isdecimal()
-    return int(value) if number else value
+    number = whole_number(value) if name == "main_process_port" else None
+    return value if number is None else number
 
 
 def reaches_the_job(option: str) -> bool:
