@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.catalog.values import whole_number
 from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.linter.engine import lint_runs
@@ -62,8 +63,7 @@ def _deepspeed_options() -> dict[str, str]:
 
 
 def _number(variable: str) -> int:
-    value = os.environ.get(variable, "1")
-    return int(value) if value.isdigit() and int(value) else 1
+    return whole_number(os.environ.get(variable)) or 1
 
 
 def is_first() -> bool:

@@ -984,14 +984,21 @@ class TestStated:
         environment = {} if exported is None else {follow_ups.MOE_NAMES: setting(exported)}
         named = {name: setting(value) for name, value in settings.items()}
         one: Any = SimpleNamespace(leaf_modules=["Block"], model_type="moe")
-        found = follow_ups.leaf_modules(Effective(environment, named), stage, one)
+        found = follow_ups.leaf_modules(Effective(environment, named), Run("a", "trl"), stage, one)
         assert {name: decision.value for name, decision in found.items()} == (
             {follow_ups.LEAVES: ["Block"]} if leaves else {}
         )
 
     def test_blocks_that_deepspeed_knows(self) -> None:
         name = follow_ups.MOE_BLOCKS[0].rpartition(".")[2]
-        assert follow_ups.leaf_modules(Effective(), 3, SimpleNamespace(leaf_modules=[name], model_type="moe")) == {}  # type: ignore[arg-type]
+        one: Any = SimpleNamespace(leaf_modules=[name], model_type="moe")
+        assert follow_ups.leaf_modules(Effective(), Run("a", "trl"), 3, one) == {}
+
+    @pytest.mark.parametrize(("release", "named"), [("0.17.6", False), ("0.18.0", True), ("0.19.8", True)])
+    def test_a_release_that_stops_at_the_key(self, release: str, named: bool) -> None:
+        one: Any = SimpleNamespace(leaf_modules=["Block"], model_type="moe")
+        run = Run("a", "trl", versions={"deepspeed": release})
+        assert bool(follow_ups.leaf_modules(Effective(), run, 3, one)) is named
 
 
 @pytest.mark.parametrize(

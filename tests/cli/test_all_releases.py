@@ -11,6 +11,7 @@ import pytest
 from tests.cli.conftest import Outcome
 from zerocfg.linter.reader_agreement import Readers
 from zerocfg.linter.release_range import ReleaseRange
+from zerocfg.linter.selection import Selection
 
 Cli = Callable[..., Outcome]
 KNOWN = ("0.1", "0.2", "0.3", "0.4")
@@ -54,6 +55,15 @@ def test_nobody_asks_in_each_release_for_whom_a_fix_is_right(zerocfg: Cli, monke
     found = released(zerocfg("lint", "--all-releases", "ds.json", "--output-format", "json"))
     assert found["ZC102"] is not None
     assert len(asked) == len(set(asked)), "once for each fix, not for each of dozens of releases"
+
+
+@pytest.mark.usefixtures("config")
+def test_rules_are_selected_once_for_all_releases(zerocfg: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    wants = Selection.wants
+    monkeypatch.setattr(Selection, "wants", lambda self, rule: asked.append(rule.code) or wants(self, rule))
+    assert released(zerocfg("lint", "--all-releases", "ds.json", "--output-format", "json"))["ZC102"] is not None
+    assert asked.count("ZC102") == 1, "for the one run, not for each of dozens of releases"
 
 
 @pytest.mark.usefixtures("config")

@@ -41,7 +41,7 @@ def zerocfg(*words: str) -> Done:
             done = Done(code, _text(out.getvalue()), _text(err.getvalue()))
     finally:
         sys.argv, sys.excepthook = before, hook
-    for sign in ("internal error", "Traceback (most recent call last)", "failed inside zerocfg"):
+    for sign in ("internal error", "Traceback (most recent call last)", "failed inside zerocfg", "an error of zerocfg"):
         for line in (*done.out.splitlines(), *done.err.splitlines()):
             if sign in line:
                 raise BrokenError(f"zerocfg {' '.join(words)}: {line.strip()[:400]}")

@@ -7,6 +7,7 @@ report.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,8 +24,11 @@ from zerocfg.catalog.schema import Schema, Section, load_schema
 
 VALUES: tuple[Any, ...] = (
     0, -1, 5, 0.5, 1e-10, 10**30, 1e300, float("nan"), float("inf"), True, None, "", "auto", "none", "fp9", "é" * 50,
-    [], [1], {}, {"a": 1}, [[{"a": None}]],
+    [], [1], {}, {"a": 1}, [[{"a": None}]], 10**400, -(10**400), "7" * 4301, "\uff11\uff12", "\u00b2", "1_000", "nan",
+    "inf", "-1e999", "MANY_DIGITS",
 )  # fmt: skip
+MANY_DIGITS = {".json": b"7" * 4301, ".yaml": b"0x" + b"f" * 4000}
+"""A number that no Python reads from decimal digits; YAML makes an integer of it that has no text."""
 Names = tuple[str, ...]
 
 FORMATS = {"ds_config.json": ("deepspeed",), "accelerate.yaml": ("accelerate",), "recipe.yaml": ("trl",)}
@@ -75,13 +79,16 @@ def _wrong(random: Random) -> Input:
 
 
 def read(name: str, text: bytes) -> Any:
+    text = text.replace(MANY_DIGITS[Path(name).suffix], b'"MANY_DIGITS"')
     return json.loads(text) if name.endswith(".json") else yaml.safe_load(text)
 
 
 def written(name: str, data: Any) -> bytes:
     if name.endswith(".json"):
-        return json.dumps(data, indent=1).encode()
-    return cast(str, yaml.safe_dump(data, sort_keys=False)).encode()
+        text = json.dumps(data, indent=1)
+    else:
+        text = cast(str, yaml.safe_dump(data, sort_keys=False))
+    return re.sub(b'"?MANY_DIGITS"?', MANY_DIGITS[Path(name).suffix], text.encode())
 
 
 def _commands(folder: Path, random: Random) -> None:

@@ -21,8 +21,10 @@ from zerocfg.patterns import pattern
 ON_WORDS = frozenset(("1", "on", "t", "true", "y", "yes"))
 OFF_WORDS = frozenset(("0", "off", "f", "false", "n", "no"))
 """What pydantic, and accelerate in an environment variable, take for true and for false."""
-_INTEGER = pattern(r"\s*[+-]?\d+(?:_\d+)*(?:\.0+)?\s*")
-_FLOAT = pattern(r"\s*[+-]?(?:\d+(?:_\d+)*\.?(?:\d+(?:_\d+)*)?|\.\d+(?:_\d+)*)(?:[eE][+-]?\d+)?\s*")
+# ASCII digits: pydantic takes no others in a text, though Python's int() does.
+_INTEGER = pattern(r"\s*[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?\s*")
+_DIGITS = "[0-9]+(?:_[0-9]+)*"
+_FLOAT = pattern(rf"\s*[+-]?(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][+-]?[0-9]+)?\s*")
 
 
 class RefusedError(ValueError):

@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 
+from zerocfg.catalog.values import whole_number
 from zerocfg.source.foreign import harmless
 
 TYPE_CHECKING = False  # see `zerocfg.source.disk`
@@ -61,9 +62,9 @@ def columns(stream: TextIO) -> int | None:
     """Columns of the terminal that a stream is; None where it is a file or a pipe, which have no edge."""
     if not stream.isatty():
         return None
-    asked = os.environ.get("COLUMNS", "")
-    if asked.isdigit() and int(asked):
-        return int(asked)
+    asked = whole_number(os.environ.get("COLUMNS"))
+    if asked:
+        return asked
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.emit.values import one_line, typed
 from zerocfg.models.deepspeed import DeepSpeedConfig
+from zerocfg.run.config import VERSIONS
+from zerocfg.run.stages.admitted import AdmittedKeys, admitted_keys
 
 if TYPE_CHECKING:
     from zerocfg.resolve.plan import Plan
@@ -40,7 +42,10 @@ _RANK = {name: rank for rank, name in enumerate(_ORDER)}
 
 
 def ds_config(plan: Plan) -> dict[str, object]:
-    """The config as nested mappings, by way of its typed model."""
+    """The config as nested mappings, by way of its typed model, which is that of the newest known release.
+
+    What the plan's release reads otherwise is as planned: lint judges it by that release when the file is read back.
+    """
     config: dict[str, Any] = {}
     for name in plan.deepspeed:
         *parents, leaf = name.split(".")
@@ -52,7 +57,30 @@ def ds_config(plan: Plan) -> dict[str, object]:
         section = config
         for part in name.split("."):
             section = section.setdefault(part, {})
-    return _sorted(typed(DeepSpeedConfig, config))
+    admitted = admitted_keys("deepspeed", plan.versions.get("deepspeed", VERSIONS["deepspeed"]))
+    of_today, changed = _parted(config, "", admitted)
+    return _sorted(_merged(typed(DeepSpeedConfig, of_today), changed))
+
+
+def _parted(section: dict[str, Any], prefix: str, admitted: AdmittedKeys) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The keys that today's release reads as the plan's does, and the others."""
+    of_today: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
+    section_changed = admitted.changed_later(f"{prefix}*")
+    for key, value in section.items():
+        name = prefix + key
+        if isinstance(value, dict) and admitted.today(f"{name}.*") is not None:
+            of_today[key], inner = _parted(value, f"{name}.", admitted)
+            if inner:
+                changed[key] = inner
+        else:
+            (changed if section_changed or admitted.changed_later(name) else of_today)[key] = value
+    return of_today, changed
+
+
+def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    both = {key: _merged(first[key], second[key]) for key in first.keys() & second.keys()}
+    return {**first, **second, **both}
 
 
 def render(plan: Plan) -> str:

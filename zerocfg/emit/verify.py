@@ -86,6 +86,7 @@ WRITTEN = ("file", "flag")
 """Origins of values that the author of the sources wrote."""
 REASONED = ("chosen", "hardware", "computed")
 """Kinds of decisions that say in the lock why a value is another than the sources'."""
+PRECISION = "mixed_precision"
 EXPORTED = ("ACCELERATE_DYNAMO_", "PARALLELISM_CONFIG_")
 """Variables of accelerate's launcher that are no settings of a run, but reach it."""
 
@@ -108,6 +109,8 @@ def unexplained(emitted: Emitted, source: Run, run: Run) -> list[Problem]:
         decision = plan.changes.get(name) or plan.settings.get(name)
         if current_name(name) != name:
             continue  # compared by its name of today
+        if name == PRECISION and plan.engine == "deepspeed" and setting.value in ("no", "fp16", "bf16"):
+            continue  # the launcher takes none beside a DeepSpeed file, whose two sections are compared
         if name in BY_STAGE[3] and source.effective.value(STAGE, UNKNOWN) in (0, 1, 2):
             continue  # of stage 3 alone
         if name in plan.dropped or (decision is not None and decision.kind in REASONED):

@@ -68,6 +68,6 @@ def _count(environment: Mapping[str, str], name: str) -> int:
     value = environment.get(name)
     if value is None:
         raise ValueError(f"{name} is not set, though this is one of several ranks: start it with torchrun or srun")
-    if not value.isdigit():
+    if not value.isdecimal():
         raise ValueError(f"{name} is {value!r}: a number was expected")
     return int(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from zerocfg.budgets import FINDINGS
@@ -160,6 +160,20 @@ def lint_runs(
     earlier lint, for runs that are the same.
     """
     return _Lint(selection or Selection(), asked, excluded, contained, notes, fixes, kept).run(runs, complete)
+
+
+def findings_of_each(runs: Iterable[Run], selection: Selection) -> Iterator[list[tuple[Rule, Finding]]]:
+    """What the rules find in each run by itself, without fixes, also where comments silence it: for many runs that
+    differ in little, as those of one run with each known release."""
+    lint = _Lint(selection, set(), frozenset(), None, True, False, None)
+    rules: dict[int, Sequence[Rule]] = {}
+    for run in runs:
+        lint.known = rules_for([run])
+        if id(lint.known) not in rules:
+            rules[id(lint.known)] = selection.among(lint.known)
+        kind = run.consumer, bool(run.parts)
+        lint.check_all([rule for rule in rules[id(lint.known)] if _concerns(rule, *kind)], run)
+        yield lint.found
 
 
 def without_notes(result: Result, selection: Selection) -> Result:

@@ -6,7 +6,7 @@ says without asking for releases counts as far back as its bad examples showed i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -14,7 +14,7 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.rule_outcomes import rule_outcomes
 from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import release
-from zerocfg.linter.engine import Diagnostic, lint_runs
+from zerocfg.linter.engine import Diagnostic, FileSpan, file_span, findings_of_each
 from zerocfg.linter.release_range import ReleaseRange
 from zerocfg.linter.selection import Selection
 from zerocfg.rulebook import older_releases
@@ -40,27 +40,32 @@ def with_release_ranges(diagnostics: Sequence[Diagnostic], runs: Sequence[Run]) 
         library = _library(one)
         if library is not None:
             wanted.setdefault((one.run, library), set()).add(one.code)
-    holds: dict[tuple[object, ...], list[str]] = {}
+    holds: dict[tuple[object, ...], set[str]] = {}
     for (name, library), codes in wanted.items():
-        for at in _releases(library):
-            for key in _found(by_name.get(name, ()), library, at, codes):
-                holds.setdefault((name, *key), []).append(at)
+        for run in by_name.get(name, ()):
+            for at, found in zip(_releases(library), _found(run, library, codes), strict=True):
+                for key in found:
+                    holds.setdefault((name, *key), set()).add(at)
     return [_with(one, holds) for one in diagnostics]
 
 
-def _found(runs: Iterable[Run], library: str, at: str, codes: set[str]) -> set[tuple[object, ...]]:
-    pinned = [with_settings(replace(run, versions={library: f"=={at}"}, version_places={})) for run in runs]
-    return {_key(one) for one in lint_runs(pinned, Selection(select=tuple(codes)), fixes=False).diagnostics}
+def _found(run: Run, library: str, codes: set[str]) -> Iterator[set[tuple[object, ...]]]:
+    """The findings of the run with each known release of the library."""
+    pinned = (
+        with_settings(replace(run, versions={library: f"=={at}"}, version_places={})) for at in _releases(library)
+    )
+    for found in findings_of_each(pinned, Selection(select=tuple(codes))):
+        yield {(rule.code, *_place(file_span(finding.location))) for rule, finding in found}
 
 
-def _with(one: Diagnostic, holds: Mapping[tuple[object, ...], list[str]]) -> Diagnostic:
+def _with(one: Diagnostic, holds: Mapping[tuple[object, ...], set[str]]) -> Diagnostic:
     library = _library(one)
     if library is None:
         return one
     known = _releases(library)
     since = _known_from(one.code, library, known)
     start = known.index(since) if since is not None else len(known)
-    found = set(holds.get((one.run, *_key(one)), ()))
+    found = holds.get((one.run, one.code, *_place(one.span)), set())
     parts: list[tuple[str, str]] = []
     for at, name in enumerate(known):
         if at < start or name not in found:
@@ -102,5 +107,5 @@ def _known_from(code: str, library: str, known: tuple[str, ...]) -> str | None:
     return next((name for name in known if release(name) >= at), known[-1])
 
 
-def _key(one: Diagnostic) -> tuple[object, ...]:
-    return one.code, one.span.file.name, one.span.start, one.span.path
+def _place(where: FileSpan) -> tuple[object, ...]:
+    return where.file.name, where.start, where.path

@@ -174,7 +174,7 @@ class _Resolver:
         stage = self._value(STAGE)
         self._choose(follow_ups.gather_weights(self.effective, stage, self.run.consumer))
         self._choose(follow_ups.pinned_memory(self.effective, self.run, self.inputs.profile, self.notes))
-        leaves = follow_ups.leaf_modules(self.effective, stage, self.inputs.facts)
+        leaves = follow_ups.leaf_modules(self.effective, self.run, stage, self.inputs.facts)
         engine_choices = {name: one for name, one in self.choices.items() if name.startswith((ZERO, "aio."))}
         self._choose({name: one for name, one in {**leaves, **engine_choices}.items() if name not in self.inputs.moved})
         chosen_names = [name for name in self.choices if name.startswith((ZERO, "aio."))]
@@ -182,6 +182,8 @@ class _Resolver:
         for section in ("bf16", "fp16"):
             if self._value(f"{section}.enabled"):
                 names[f"{section}.enabled"] = None
+        if self._value("fp16.enabled") and self._value("fp16.auto_cast"):
+            names["fp16.auto_cast"] = None  # accelerate adds it where the file has no such section; the emitted one has
         if not self._value("bf16.enabled") and not self._value("fp16.enabled"):
             names["bf16.enabled"] = None
         for part in ("offload_optimizer", "offload_param"):
@@ -242,8 +244,8 @@ class _Resolver:
         """
         if name == "train_batch_size":
             return not self._keeps_batch()
-        if _is_refused_key(name):
-            return True  # what the newest release stops at, those before it silently pass over
+        if _is_unknown_today(name) and parser_of(self.run).releases.newest(name) is None:
+            return True  # what the newest release stops at, those before it silently pass over, but for what they read
         if name == "steps_per_print" and self._value(name) == math.inf:
             return True  # accelerate puts infinity there, whatever the file says
         value = self._value(name)
@@ -338,7 +340,7 @@ class _Resolver:
         return one.reason if one else "nobody sets it"
 
 
-def _is_refused_key(name: str) -> bool:
+def _is_unknown_today(name: str) -> bool:
     """Whether DeepSpeed's newest release knows no such key in a section that takes no other."""
     schema = load_schema("deepspeed")
     *parents, leaf = name.split(".")

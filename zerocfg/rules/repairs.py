@@ -18,7 +18,7 @@ from zerocfg.source.text import Span
 _WORDS = {"true": "true", "yes": "true", "on": "true", "enabled": "true"} | dict.fromkeys(
     ("false", "no", "off", "disabled"), "false"
 )
-_NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
 
 
 def repaired(key: KeyIssue) -> Fix | None:

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from functools import cached_property
 from typing import NamedTuple
 
+from zerocfg.budgets import DIGITS
 from zerocfg.record import record
 
 BOM = "\ufeff"
@@ -43,7 +44,8 @@ class Where(NamedTuple):
         """``ds_config.json:12:5``, or a file alone, as a lock holds it."""
         head, _, column = text.rpartition(":")
         file, _, line = head.rpartition(":")
-        return cls(file, int(line), int(column)) if file and line.isdigit() and column.isdigit() else cls(text)
+        counted = all(part.isdecimal() and len(part) <= DIGITS for part in (line, column))
+        return cls(file, int(line), int(column)) if file and counted else cls(text)
 
 
 @record(frozen=True)

@@ -53,6 +53,7 @@ def admitting(code: str, why: str, consumer: str, versions: str, text: str) -> N
 ENGINE = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
 BF16 = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": %s}, "zero_optimization": {"stage": 2}}\n'
 MASTERS = BF16 % 'true, "bf16_master_weights_and_grads": false'
+COMPILED = ENGINE[:-2] + ', "compile": {"backend": "inductor"}}\n'
 FOREIGN = "base_model: tiny\n"
 FORMERLY = "load_best_model_at_end: true\nevaluation_strategy: steps\nsave_strategy: steps\n"
 
@@ -115,6 +116,10 @@ RELEASES = (
     ),
     admitting("ZC865", "all releases before", "deepspeed", "deepspeed: '<0.18.3'", MASTERS).finds(
         "error", 'ds.json: "bf16_master_weights_and_grads"', "0.18.3", "0.18.3", "0.18.3"
+    ),
+    admitting("ZC865", "had before it was gone for a while", "deepspeed", "deepspeed: 0.14.3", COMPILED),
+    admitting("ZC865", "gone for a while", "deepspeed", "deepspeed: 0.14.4", COMPILED).finds(
+        "error", 'ds.json: "compile"', "0.16.6", "0.14.4", "0.16.6"
     ),
     admitting("ZC865", "not declared", "deepspeed", "transformers: '>=4'", MASTERS),
     admitting(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from zerocfg.catalog.values import whole_number
 from zerocfg.models.accelerate.deepspeed import DeepSpeedConfig as DeepSpeedSection
 from zerocfg.models.accelerate.dynamo import DynamoConfig
 from zerocfg.models.accelerate.fp8 import Fp8Config
@@ -129,8 +130,8 @@ def _is_told(option: str, flag: Setting) -> bool:
 
 def _converted(name: str, value: Any) -> Any:
     """An option's value as its parser converts it, where a config file may not hold the text."""
-    number = name == "main_process_port" and isinstance(value, str) and value.isdecimal()
-    return int(value) if number else value
+    number = whole_number(value) if name == "main_process_port" else None
+    return value if number is None else number
 
 
 def reaches_the_job(option: str) -> bool:
@@ -177,6 +178,16 @@ def _not_emitted(found: Inputs, kind: Any) -> Iterator[Problem]:
     if kind in ("MEGATRON_LM", "XLA") and found.spec.engine is None and found.run.deepspeed is None:
         help_ = "Set `engine: deepspeed`, `engine: fsdp` or `engine: ddp` in the spec."
         yield Problem("distributed_type", f"{kind} cannot be emitted yet", help_)
+    precision = found.run.effective.get("mixed_precision")
+    if found.engine == "deepspeed" and precision is not None and precision.value == "fp8" and _by_launcher(precision):
+        why = "fp8 cannot be emitted: accelerate launch takes no `mixed_precision` beside a DeepSpeed file"
+        yield Problem("mixed_precision", why, 'Write `mixed_precision="fp8"` into the Accelerator() of the script.')
+
+
+def _by_launcher(setting: Setting) -> bool:
+    """Whether a setting is an option of the launcher or a key of its config, and not of the script."""
+    path = setting.origin.path
+    return setting.origin.kind == "flag" or (setting.origin.kind == "file" and path == ("mixed_precision",))
 
 
 def _wrong_launcher(found: Inputs) -> Iterator[Problem]:

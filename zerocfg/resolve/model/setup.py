@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from zerocfg.budgets import LARGEST_NUMBER
 from zerocfg.catalog.versions import bounds, release
 from zerocfg.memory.activations.tracing import Adapters
 from zerocfg.memory.lora import Quantisation
@@ -251,7 +252,7 @@ def _deepspeed(read: Reader, world_size: int, precision: Precision) -> Options:
     if accumulation in get_args(Precision):
         given["accumulation"] = accumulation
     ratio = read.setting(ZERO + "offload_optimizer.ratio")
-    if isinstance(ratio, (int, float)) and not isinstance(ratio, bool):
+    if isinstance(ratio, (int, float)) and not isinstance(ratio, bool) and 0 <= ratio <= 1:
         given["offload_ratio"] = float(ratio)
     stage = read.setting(ZERO + "stage")
     return Options(
@@ -314,7 +315,9 @@ def _fsdp(
 def _bucket(read: Reader) -> float:
     """MiB of a bucket of DDP."""
     given = read.argument("ddp_bucket_cap_mb")
-    return float(given) if isinstance(given, (int, float)) and given > 0 else TorchOptions.ddp_bucket_mib
+    return (
+        float(given) if isinstance(given, (int, float)) and 0 < given < LARGEST_NUMBER else TorchOptions.ddp_bucket_mib
+    )
 
 
 def _optimizer(read: Reader) -> OptimizerName:

@@ -32,11 +32,13 @@ def gather_weights(effective: Effective, stage: Any, consumer: str | None) -> di
     return {GATHER: Decision(True, reason, "chosen", inputs={STAGE: stage})}
 
 
-def leaf_modules(effective: Effective, stage: Any, facts: ModelFacts) -> dict[str, Decision]:
+def leaf_modules(effective: Effective, run: Run, stage: Any, facts: ModelFacts) -> dict[str, Decision]:
     """With ZeRO-3, blocks of experts are gathered as a whole: ranks that visit different experts would wait for ever.
 
-    DeepSpeed knows some of them (deepspeed/runtime/zero/leaf_module_config.py).
+    DeepSpeed knows some of them (deepspeed/runtime/zero/leaf_module_config.py), and stops at the key before 0.18.0.
     """
+    if parser_of(run).releases.newest(LEAVES) is None:
+        return {}
     named = effective.value(LEAVES)
     listed = named if isinstance(named, list) and named else MOE_BLOCKS  # what is no list DeepSpeed refuses
     known = {name.rpartition(".")[2] for name in listed if isinstance(name, str)}

@@ -109,5 +109,5 @@ def _float(value: Any) -> float | None:
     """A word as its reader converts it."""
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

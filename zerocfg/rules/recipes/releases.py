@@ -31,8 +31,9 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
         if file is None or not declared or only_from(declared, VERSIONS[library]):
             continue
         whole = Key(run, file, (), file.data())
-        for key, since, around in _newer(declared, library, whole, load_schema(library).root):
-            older = _of_older(admitted_of(run, library), since, dotted(key.path[:-1]), around)
+        releases = admitted_of(run, library)
+        for key, since, around in _newer(releases, whole, load_schema(library).root):
+            older = _of_older(releases, since, dotted(key.path[:-1]), around)
             yield from _too_new(run, key.at("key"), dotted(key.path), library, since, older)
     if reader(run) is None:
         return
@@ -46,12 +47,13 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
 
 
 def _newer(
-    declared: str, library: str, section: Key, keys: Section, above: tuple[str, ...] = ()
+    releases: AdmittedKeys, section: Key, keys: Section, above: tuple[str, ...] = ()
 ) -> Iterator[tuple[Key, str, str]]:
     """Keys that some admitted release has not: key, first release, what an unknown key does around it today.
 
     ``above``: what the schema calls the section.
     """
+    library, declared = releases.library, releases.declared
     schema = load_schema(library)
     for key in section:
         known = keys.names.get(key.name)
@@ -59,10 +61,16 @@ def _newer(
             continue
         name = (*above, known.name)
         since, inner = histories(library).since(name_in(library, name)), known.section(schema)
-        if since and admits(declared, below=since):
+        if since and admits(declared, below=since) and not _had_before(releases, name_in(library, name), since):
             yield key, since, keys.unknown
         elif inner is not None:
-            yield from _newer(declared, library, key, inner, name)
+            yield from _newer(releases, key, inner, name)
+
+
+def _had_before(releases: AdmittedKeys, key: str, since: str) -> bool:
+    """Whether one of the releases had a key that a later one took away and ``since`` brought back."""
+    states = releases.states(key)
+    return not states or any(state is not None and edge < release(since) for edge, state in states)
 
 
 def _of_older(releases: AdmittedKeys, since: str, section: str, today: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from zerocfg.budgets import DIGITS
 from zerocfg.catalog.values import yaml_number
 from zerocfg.run.discover import launch_lines
 from zerocfg.run.expand import ExpandedRun, expand
@@ -125,7 +126,7 @@ def _of_line(paths: Paths, run: Run, said: Setting | None, bases: list[Path]) ->
 def launch_place(text: str) -> tuple[str, int | None]:
     """File and line of `launch:`."""
     name, _, number = text.rpartition(":")
-    return (name, int(number)) if name and number.isdecimal() else (text, None)
+    return (name, int(number)) if name and number.isdecimal() and len(number) <= DIGITS else (text, None)
 
 
 def _stands_at(file: SourceFile, line: LaunchLine, number: int | None) -> bool:

@@ -22,7 +22,7 @@ def accumulation(run: Run) -> Setting:
     found = _argument(run, call, "gradient_accumulation_steps", 1)
     try:
         return replace(found, value=int(found.value)) if found.known else found
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return Setting(UNKNOWN, found.origin)
 
 

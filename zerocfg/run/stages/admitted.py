@@ -67,6 +67,15 @@ class AdmittedKeys:
             return []
         return entries
 
+    def newest(self, key: str) -> State:
+        """What a key is in the newest admitted release; in the oldest known one where all admitted ones are older."""
+        states = self.states(key)
+        return states[0 if self.low is None else -1][1] if states else self.today(key)
+
+    def changed_later(self, key: str) -> bool:
+        """Whether today's release has a key otherwise than the newest admitted one."""
+        return key in self.changed and self.newest(key) != self.today(key)
+
     def today(self, key: str) -> State:
         """What a key is in today's release."""
         from zerocfg.catalog.history import histories
@@ -97,7 +106,7 @@ class AdmittedKeys:
 
 def admitted_of(run: Run, library: str) -> AdmittedKeys:
     """What keys were in the releases of a library that a run admits."""
-    return _of(library, run.versions.get(library, ""))
+    return admitted_keys(library, run.versions.get(library, ""))
 
 
 def guessed(run: Run, library: str) -> str | None:
@@ -113,7 +122,8 @@ def guessed(run: Run, library: str) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _of(library: str, declared: str) -> AdmittedKeys:
+def admitted_keys(library: str, declared: str) -> AdmittedKeys:
+    """What keys were in the releases of a library that a declaration admits."""
     limits = bounds(declared) if declared else None
     if limits is None or limits[0] >= release(VERSIONS[library]):
         return AdmittedKeys(library)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zerocfg.catalog.schema import Key, Section, load_schema
-from zerocfg.catalog.values import ON_WORDS
+from zerocfg.catalog.values import ON_WORDS, RefusedError, as_int
 from zerocfg.run.config import AUTO, Config, describe, origin_of, words
 from zerocfg.run.model import UNKNOWN, Failure, Setting
 from zerocfg.run.stages.batches import batch, sequence_parallel, sharing, world_of
@@ -182,8 +182,8 @@ def number(value: Any) -> Any:
         return int(value) if value.is_integer() else None
     if isinstance(value, str):
         try:
-            return int(value.strip())
-        except ValueError:
+            return as_int(value)
+        except RefusedError:
             return None
     return None
 

@@ -99,7 +99,7 @@ def is_count(arguments: Namespace, fail: Fail, name: str, *, null: bool = False)
 def _int(value: Any) -> int | None:
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -35,7 +35,7 @@ def _count(setting: Setting | None, default: int) -> Any:
         return default
     try:
         return int(setting.value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return UNKNOWN
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.budgets import LARGEST_NUMBER
 from zerocfg.record import field, record
 from zerocfg.run.config import Config, any_unknown, product
 from zerocfg.run.model import UNKNOWN, Difference, Failure, Origin, Setting
@@ -115,7 +116,7 @@ def hidden_size(model: ModelSummary | None, *, text: bool) -> Any:
 
 def bucket_settings(size: Any) -> dict[str, Setting]:
     """The three sizes (elements) that both libraries derive from the hidden size."""
-    known = size is not UNKNOWN
+    known = size is not UNKNOWN and size <= LARGEST_NUMBER
     note = f"from the model's hidden size {size}" if known else "from the model's hidden size"
     values = (size * size, int(0.9 * size * size), 10 * size) if known else (UNKNOWN,) * 3
     return {

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import DIGITS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -80,7 +82,7 @@ def _find(cards: Sequence[Card], word: str) -> Visible | None:
     """The device that an entry names; None for an invalid one."""
     number = re.match(r"\+?\d+", word)  # CUDA reads the digits that an entry begins with
     if number:
-        card = next((card for card in cards if card.index == int(number[0])), None)
+        card = next((card for card in cards if card.index == int(number[0][:DIGITS])), None)
         return None if card is None else _of_card(card)
     if word.startswith("GPU-"):
         matching = [card for card in cards if card.uuid.startswith(word)]

@@ -27,6 +27,7 @@ _BRACE = re.compile(
 )
 _QUOTED = re.compile(r"\"|(?:[^\"\\]|\\[^\"]?)+")
 _BLANKS = re.compile(r"[ \t\r\n]+")
+_DECIMAL = re.compile(r"\s*[-+]?(?:0|[1-9][0-9]{0,17})\s*")  # bash reads 010 in base 8, and more digits modulo 2**64
 _ARITHMETIC = re.compile(r"\s*(\d+|[A-Za-z_]\w*|\*\*|[-+*/%()])", re.ASCII)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b"}
 
@@ -369,6 +370,6 @@ class Expander:
                 raise ValueError(token)
             return int(token), at + 1
         known = self.variables.get(token)
-        if not isinstance(known, Chars) or len(known.text) > 18:
+        if not isinstance(known, Chars) or _DECIMAL.fullmatch(known.text) is None:
             raise ValueError(token)
         return int(known.text), at + 1
