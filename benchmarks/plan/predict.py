@@ -187,7 +187,7 @@ def row_of(model: str, one: Alternative) -> dict[str, Any]:
     }
 
 
-def emitted(folder: Path, model: str, settings: Settings, hardware: str) -> dict[str, Any]:
+def emitted(folder: Path, model: str, settings: Settings, hardware: str = HARDWARE) -> dict[str, Any]:
     """The DeepSpeed config of a build whose sources ask for this plan."""
     found = built(write_sources(folder, model, settings, hardware))
     assert found.plan is not None
