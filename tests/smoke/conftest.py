@@ -29,6 +29,18 @@ MODEL = {
 PARAMETERS = 2 * 64 * 64 + 2 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 128 + 2 * 64) + 64
 
 
+MANY = {"test_hooks.py": 6, "test_injection.py": 2}
+"""Modules of many trainings, and among how many groups their tests are: a single worker would be the last to end."""
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook too
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for number, item in enumerate(items):
+        groups = MANY.get(item.path.name) if item.path.parent == Path(__file__).parent else None
+        if groups is not None:
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.name} {number % groups}"))
+
+
 class MakeRun(Protocol):
     def __call__(self, stage: int | None = 3, **lock: Any) -> Path: ...
 
