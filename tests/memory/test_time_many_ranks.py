@@ -74,7 +74,7 @@ class TestRows:
         for row in lines():
             assert not any(source in row["address"] for source in CALIBRATED_ON), row["id"]
 
-    @pytest.mark.skipif(not POINTS.exists(), reason="the published points are kept outside of the project")
+    @pytest.mark.skipif(not POINTS.exists(), reason="no memory_points.csv here")
     def test_every_source_that_was_calibrated_on_would_be_recognised(self) -> None:
         with POINTS.open(newline="") as file:
             sources = {row["source"] for row in csv.DictReader(file) if row["id"][0] in "CGQD"}
