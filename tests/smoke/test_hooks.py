@@ -10,9 +10,9 @@ import multiprocessing
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
-from multiprocessing.context import BaseContext
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -214,13 +214,20 @@ def _break(place: str, called: list[int]) -> None:
     setattr(owner, last, property(broken) if isinstance(original, property) else broken)
 
 
-@cache
-def clean() -> BaseContext:
-    """Starts processes by a fork of one that has imported the libraries and computed nothing: torch's threads do not
-    come along with a fork."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["accelerate", "deepspeed", "transformers.trainer", __name__])
-    return context
+CLEAN: Any = multiprocessing.get_context("forkserver")
+"""Starts processes by a fork of one that has imported the libraries and computed nothing: torch's threads do not come
+along with a fork."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def preloaded() -> Iterator[None]:
+    """A server of forks of our own: one that other tests have started imports the libraries anew in each process."""
+    own = forkserver.ForkServer()
+    own.set_forkserver_preload(["accelerate", "deepspeed", "transformers.trainer", __name__])
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("ensure_running", "connect_to_new_process", "get_inherited_fds"):
+            patch.setattr(forkserver, name, getattr(own, name))
+        yield
 
 
 def run(loop: str, folder: Path, place: str | None, ranks: int = 1) -> list[tuple[Any, bool, dict[str, Any]]]:
@@ -231,10 +238,9 @@ def run(loop: str, folder: Path, place: str | None, ranks: int = 1) -> list[tupl
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    context: Any = clean()
-    found = context.Queue()
+    found = CLEAN.Queue()
     arguments = (loop, str(folder), place, port, found)
-    started = [context.Process(target=script, args=(*arguments, rank, ranks), daemon=True) for rank in range(ranks)]
+    started = [CLEAN.Process(target=script, args=(*arguments, rank, ranks), daemon=True) for rank in range(ranks)]
     for process in started:
         process.start()
     try:
