@@ -320,13 +320,18 @@ def measure(case: Case, device: str, shape: dict[str, Any], write: Callable[[Rep
         report["status"] = "ok"
     except Exception as error:
         report["status"] = "oom" if "out of memory" in str(error).lower() else "failed"
-        report["error"] = traceback.format_exc()[-3000:]
+        report["error"] = describe_error()
         report["at"] = meter.read()
     if device == "cuda":
         report["device_used"], report["nvml_used"] = device_used(), nvml_used()
         report["fork_refused"] = bool(torch.cuda._is_in_bad_fork())
     report["host_peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     write(report)
+
+
+def describe_error() -> str:
+    """The traceback of the exception at hand, with paths relative to this checkout."""
+    return traceback.format_exc()[-3000:].replace(f"{ROOT}/", "")
 
 
 def one_step(step: Step, ids: Any, micro_batches: int, meter: Meter) -> Report:
@@ -373,7 +378,7 @@ def describe(device: str, write: Callable[[Report], None]) -> None:
         try:
             report |= describe_card()
         except Exception:
-            report |= {"status": "failed", "error": traceback.format_exc()[-3000:]}
+            report |= {"status": "failed", "error": describe_error()}
         report["fork_refused"] = bool(torch.cuda._is_in_bad_fork())
     write(report)
 

@@ -32,6 +32,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[2]
 PREDICTIONS = Path(__file__).resolve().parent / "predictions.json"
 MOST, LEAST, ENOUGH_S = 8, 3, 1.0  # timed steps: at least, at most, and until they have taken that many seconds
 WARM_UP = 2
@@ -155,7 +156,7 @@ def measure(case: Case, device: str, write: Callable[[Report], None]) -> None:
         report["status"] = "ok"
     except Exception as error:
         report["status"] = "oom" if "out of memory" in str(error).lower() else "failed"
-        report["error"] = traceback.format_exc()[-3000:]
+        report["error"] = traceback.format_exc()[-3000:].replace(f"{ROOT}/", "")
     if device == "cuda":
         report["peak_bytes"] = torch.cuda.max_memory_allocated()
         report["fork_refused"] = bool(torch.cuda._is_in_bad_fork())

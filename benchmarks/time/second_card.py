@@ -1,11 +1,11 @@
-"""Seconds of steps on a second card and another host, beside what had been predicted: no constant was fitted to them.
+"""Seconds of steps on a second card and another host, against predictions: no constant was fitted to them.
 
     python benchmarks/time/second_card.py [--no-write]
 
 The runs of 2026-11-27 on one H100 (benchmarks/gpu/results). ``memory-second-round.jsonl`` has forward, backward and
 optimizer step of single micro batches, each waited for; their predictions were committed before, with the launch time
-that is assumed of a host. ``host-cost.jsonl`` has whole steps. Beside the committed prediction stands the one with the
-launch time that ``zerocfg probe --measure`` found there, which is what a user gets who probed the machine.
+that is assumed of a host. ``host-cost.jsonl`` has whole steps. The committed prediction is compared with one that
+takes the launch time that ``zerocfg probe --measure`` found there, which is what a user gets who probed the machine.
 Writes results/second-card.json, .md and .svg.
 """
 

@@ -197,7 +197,7 @@ class Choice:
         return self.tier.name == "quick" and ordinary(item) and self._known(item)
 
     def _ignored(self, module: str) -> bool:
-        """Whether the quick tier does not even import a module, whatever tests it would find in it."""
+        """Whether the quick tier does not even import a module, so that it never sees which tests there are."""
         entry = self.tier.unchanged(module)
         return entry is not None and entry.whole and not entry.skipped
 

@@ -224,7 +224,7 @@ def test_the_second_round_has_what_the_first_did_not_reach_and_new_cases() -> No
         assert {case.name for case in new} < content["cases"].keys()
         assert {name: one["word"] for name, one in content["cases"].items()} == words_by_the_rule(content)
         near = [content["cases"][case.name] for case in SECOND_ROUND if case.name in content["cases"] and case.near]
-        shares = [one["bands"]["device"][1] / content["capacity"] for one in near]
+        shares = [case["bands"]["device"][1] / content["capacity"] for case in near]
         assert any(share < 1 for share in shares) and any(share > 1 for share in shares)
         assert all(0.85 <= share <= 1.15 for share in shares)
     for name in h100["cases"].keys() & h200["cases"].keys():
