@@ -37,13 +37,11 @@ HARDWARE = "1xH100-SXM-80GB"
 SMALL_MODEL = "qwen2.5-0.5b"
 """Of the whole steps (benchmarks/gpu/host_cost.py)."""
 REASONS = {
-    "z2-tiny-bucket": "a bucket of 2e6 elements: 770 reductions a step, of which none is counted",
-    "z2-fp32": "fp32: torch multiplies in fp32 there, and TF32 is what the card is taken to do",
-    "ddp-view": "autocast: each weight is cast to bf16 by a kernel of its own, in forward and in recomputation",
-    "ddp-accumulation": "autocast, as in ddp-view",
-    "ddp": "autocast, as in ddp-view",
+    "z2-tiny-bucket": "probably its bucket of 2e6 elements: 770 reductions a step, whose launches are not counted",
+    "ddp-view": "probably autocast: the casts of weights to bf16, which are not counted",
+    "ddp-accumulation": "probably autocast, as in ddp-view",
 }
-"""What is known of rows that are far off. Found after the comparison; nothing was changed for it."""
+"""What may explain rows that are far off. Read in the formulas after the comparison, not measured by itself."""
 FAR = 0.20
 
 
