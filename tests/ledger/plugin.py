@@ -30,6 +30,10 @@ FILE = "tests/ledger.jsonl"
 DRAWN = 6
 """Claims that are played in every run of the quick tier although nothing changed."""
 
+RERUNS = 1
+"""Of a failed test that runs the libraries: its processes share few processors with those of other tests, and a run of
+an hour is not to end for one that was starved. A rerun is counted in the summary; what is wrong fails twice."""
+
 State = Literal["unchanged", "missing", "stale", "other"]
 """Of an entry, beside what was seen: as written, not there, of another key, or of the same key with other values."""
 GONE, FAILED, SKIPPED = "of tests that are gone", "of tests that failed", "of other skips"
@@ -186,6 +190,9 @@ class Choice:
         kept = [item for item in items if item not in left_out]
         slow = {module_of(item) for item in kept if item.get_closest_marker("libs") is not None}
         items[:] = sorted(kept, key=lambda item: turn(item, slow))
+        for item in kept:
+            if ordinary(item):
+                item.add_marker(pytest.mark.flaky(reruns=RERUNS))
         return result
 
     def _is_left_out(self, item: pytest.Item) -> bool:
@@ -242,7 +249,7 @@ class Record:
         self.tier.left_out = max(self.tier.left_out, output.get("left_out", 0))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        told = getattr(report, "ledger", {})
+        told = getattr(report, "ledger", {}) if report.outcome != "rerun" else {}
         if "played" in told:
             seen = dict(told["played"])
             state, entry = seen.pop("state"), Played(**seen)

@@ -159,6 +159,17 @@ def test_a_failure_takes_the_entry_away(known: Checkout) -> None:
     assert {"real 1", "real 2"} <= set(known.ran())
 
 
+def test_what_was_starved_once_is_run_again(known: Checkout) -> None:
+    """And passes only if it passes then; a test without the mark has no second run."""
+    once = "\n@pytest.mark.libs\ndef test_once():\n    ran('once')\n    log = (ROOT / 'ran.log').read_text()\n"
+    known.write(MODULE, PREAMBLE + REAL + once + "    assert log.count('once') == 2\n")
+    code, said = known.run("--tier", "quick")
+    assert (code, known.ran().count("once")) == (0, 2) and "1 rerun" in said
+    assert known.modules()[MODULE] == 3
+    known.write("tests/test_plain.py", PREAMBLE + "\ndef test_wrong():\n    ran('wrong')\n    assert False\n")
+    assert (known.run("--tier", "quick")[0], known.ran()) == (1, ["wrong"])
+
+
 def test_the_full_tier_runs_everything_and_says_where_the_ledger_differs(known: Checkout) -> None:
     assert (known.run("--tier", "all")[0], known.ran()) == (0, EVERY)
     before = known.ledger.read_bytes()
