@@ -18,11 +18,12 @@ from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from zerocfg.linter.engine import Diagnostic, FileSpan
     from zerocfg.rulebook.example import Example
+    from zerocfg.run.model import Run
 
 
 def write(example: Example, folder: Path) -> None:
@@ -49,9 +50,10 @@ def lint(
     selection: Selection | None = None,
     texts: Mapping[str, str] | None = None,
     facts: Mapping[str, object] | None = None,
+    changed: Callable[[Run], Run] | None = None,
 ) -> Result:
     """Lint a folder; ``consumer`` counts where the files do not tell one. ``texts`` replaces files by real path,
-    ``facts`` what is known of model, hardware and memory of every run."""
+    ``facts`` what is known of model, hardware and memory of every run; ``changed`` makes another run of each."""
     files = Files()
     with inside(folder):
         for path, text in (texts or {}).items():
@@ -60,6 +62,7 @@ def lint(
         if consumer is not None:
             runs = assume_consumer(runs, consumer)
         known = [replace(run, **(facts or {})) for run in with_facts(runs, files)]
+        known = [changed(run) for run in known] if changed is not None else known
         return lint_runs(known, selection, asked, complete=True)
 
 

@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from zerocfg.rulebook.example import Example
+from zerocfg.rulebook.pages import page_of
+from zerocfg.rules.api import Severity
+from zerocfg.rules.registry import ALL
+from zerocfg.run.releases import with_newest_releases
 
-from .examples import lint_example
+from .examples import lint, lint_example, write
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from zerocfg.rules.api import Rule
 
 SPEC = """version: 1
 runs:
@@ -39,7 +45,7 @@ def found(folder: Path, versions: str) -> dict[str, str]:
         ("transformers: '>=5.23'", "error"),
         ("transformers: '>=4.40'", "warning"),
         ("transformers: 4.50.3", None),
-        ("deepspeed: 0.19.8", "note"),
+        ("deepspeed: 0.19.8", "warning"),
     ],
 )
 def test_removed_argument(tmp_path: Path, versions: str, severity: str | None) -> None:
@@ -74,3 +80,22 @@ def test_removed_key(tmp_path: Path, versions: str, severity: str | None) -> Non
     ds = '{"train_micro_batch_size_per_gpu": 1, "amp": {"enabled": false}, "zero_optimization": {"stage": 2}}\n'
     found = lint_example(Example({"zerocfg.yaml": spec, "ds.json": ds}), tmp_path).diagnostics
     assert {d.code: d.severity.value for d in found}.get("ZC110") == severity
+
+
+@pytest.mark.parametrize("rule", ALL, ids=[rule.code for rule in ALL])
+def test_lint_and_build_agree_where_no_release_is_declared(rule: Rule, tmp_path: Path) -> None:
+    """A build plans for the newest releases where none is declared; that must not make a finding graver."""
+    page = page_of(rule)
+    for at, example in enumerate((*page.bad, *page.good)):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        write(example, folder)
+        linted, built = (
+            [
+                (found.code, found.severity, found.span.start)
+                for found in lint(folder, example.consumer, changed=changed).diagnostics
+                if found.severity is not Severity.NOTE
+            ]
+            for changed in (None, with_newest_releases)
+        )
+        assert built == linted

@@ -44,7 +44,7 @@ def admitted(run: Run, library: str) -> str:
     if not stated:
         return f"declared: {text}"
     if stated == ASSUMED:
-        return f"no release is declared; {text} is the newest known"
+        return f"no release is declared, so that a new install gets the newest; {text} is the newest known"
     places = [_stated_at(place, library) for place in stated]
     if len(places) > 2:
         places = [*places[:2], f"{len(places) - 2} more"]

@@ -56,10 +56,10 @@ NAMES = (
     line("ZC801", "today's name", "--warmup_steps 0.1", pinned="5.23.0"),
     line("ZC801", "a release that has it", "--warmup_ratio 0.1", pinned="4.57.1"),
     line("ZC801", "a script that nobody can read", "--evaluation_strategy no", None)
-    .finds("note", "train.sh: --evaluation_strategy no", "5.23.0")
+    .finds("note", "train.sh: --evaluation_strategy no", "4.51.0", "5.23.0")
     .becomes("--eval_strategy no"),
     line("ZC801", "a flag", "--overwrite_output_dir")
-    .finds("note", "train.sh: --overwrite_output_dir", "5.23.0")
+    .finds("warning", "train.sh: --overwrite_output_dir", "5.0.0", "5.23.0")
     .becomes("--num_train_epochs 1\n"),
     line("ZC801", "a parser of the script's own", "--warmup_ratio 0.1", OWN_PARSER),
     line(
@@ -71,7 +71,7 @@ NAMES = (
     line("ZC801", "a parser that goes on", "--warmup_ratio 0.1", replace(PARSER, lenient=True), "5.23.0"),
     line("ZC801", "another program's line", "--warmup_ratio 0.1 --max_train_steps 4", None),
     spec("ZC801", "in a spec", "[--warmup_ratio, '0.1']")
-    .finds("note", "zerocfg.yaml: --warmup_ratio, '0.1'", "5.23.0", 1)
+    .finds("warning", "zerocfg.yaml: --warmup_ratio, '0.1'", "5.15.0", "5.23.0", 1)
     .becomes(),
     line("ZC841", "a slip", "--learning_rtae 1e-5")
     .finds("warning", "train.sh: --learning_rtae 1e-5")
@@ -192,7 +192,7 @@ LAUNCHED = (
         ),
         facts={"consumer": "trl", "script": replace(PARSER, parsed=frozenset(("trl.SFTConfig",)))},
     )
-    .finds("note", "train.sh: --max_seq_length 512", "1.16.0")
+    .finds("warning", "train.sh: --max_seq_length 512", "0.20.0", "1.16.0")
     .becomes("--max_length 512\n"),
     replace(
         of(

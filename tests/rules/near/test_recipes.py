@@ -83,16 +83,16 @@ RELEASES = (
     ),
     *(
         trains("ZC801", f"{line}, which takes more than one line", f"{line}\n")
-        .finds("note", f"recipe.yaml: {line.partition(':')[0]}", "5.23.0")
+        .finds("warning", f"recipe.yaml: {line.partition(':')[0]}", since, "5.23.0")
         .becomes()
-        for line in ("torchdynamo: inductor", "logging_dir: logs")
+        for line, since in (("torchdynamo: inductor", "5.0.0"), ("logging_dir: logs", "5.15.0"))
     ),
     near("ZC840", "the option that names the recipe", good=1, versions={"trl": "0.22.2"}),
     near("ZC801", "off, which is the default", ("group_by_length: true", "group_by_length: false"), bad=3)
-    .finds("note", "recipe.yaml: group_by_length", "5.23.0")
+    .finds("warning", "recipe.yaml: group_by_length", "5.2.0", "5.23.0")
     .becomes("max_steps: 2\n"),
     near("ZC801", "on, in today's words", bad=3)
-    .finds("note", "recipe.yaml: group_by_length", "5.23.0")
+    .finds("warning", "recipe.yaml: group_by_length", "5.2.0", "5.23.0")
     .becomes("train_sampling_strategy: group_by_length\n"),
     admitting(
         "ZC801",
@@ -550,7 +550,7 @@ TRL_NAMES = (
         "error", "recipe.yaml: max_length", "0.16.0", "0.15.2", "0.16.0"
     ),
     trl("ZC840", "the new name stands there, too", "sft", "max_length: 512\nmax_seq_length: 512\n").finds(
-        "note", "recipe.yaml: max_seq_length", "1.16.0"
+        "warning", "recipe.yaml: max_seq_length", "0.20.0", "1.16.0"
     ),
     trl(
         "ZC840",

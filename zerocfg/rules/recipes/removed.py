@@ -8,24 +8,25 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import library_name
 from zerocfg.record import replace
 from zerocfg.rules.api import Finding, Fix, Severity, rule
-from zerocfg.rules.argument_reader import reader
+from zerocfg.rules.argument_reader import guessed, reader
 from zerocfg.rules.arguments import Argument, arguments, dropped, own_option, renamed
 from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.recipes.trainer_types import number_in
 from zerocfg.rules.taken import declares, lets_through, newer, removed, said_for, what_happens
-from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
+from zerocfg.run.origins import ASSUMED
+from zerocfg.run.releases import with_newest_releases
 
 _SCHEMAS = {"transformers": "training-arguments", "trl": "trl"}
 
 
-@rule("ZC801", "argument-removed", Severity.NOTE)
+@rule("ZC801", "argument-removed", Severity.WARNING)
 def argument_removed(run: Run) -> Iterator[Finding]:
     asked = (held for held in arguments(run) if not held.on_line or reader(run) is not None)
     yield from _removed(run, "transformers", asked, _modernized)
 
 
-@rule("ZC840", "trl-argument-removed", Severity.NOTE)
+@rule("ZC840", "trl-argument-removed", Severity.WARNING)
 def trl_argument_removed(run: Run) -> Iterator[Finding]:
     if reader(run) == "trl":
         inherited = load_schema("training-arguments").root.names
@@ -36,36 +37,31 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
 def _removed(
     run: Run, library: str, asked: Iterable[Argument], modernized: Callable[[Run, Argument, str, bool], Fix | None]
 ) -> Iterator[Finding]:
-    """The arguments that no admitted release of a library has, or only some; today's release where the project does
-    not say which it admits. ``modernized``: a fix by what the catalog says instead, and whether that may be safe."""
+    """The arguments that no admitted release of a library has, or only some. Where nothing says which it admits, a new
+    install gets the newest: what that one lacks is a warning, for lint and build alike, and a note where who reads the
+    arguments is a guess besides. ``modernized``: a fix by what the catalog says instead, and whether that may be
+    safe."""
     names, said_name = load_schema(_SCHEMAS[library]).root.names, library_name(library)
+    declared = declares(run, library) and run.version_places.get(library) != ASSUMED
+    judged = run if declared else with_newest_releases(run)
+    assumed = Severity.NOTE if run.script is None and guessed(run) else Severity.WARNING
     for held in asked:
         if own_option(run, held.name) or lets_through(run, held):
             continue
-        key = names.get(held.name)
-        instead = str(key.facts.get("removed", "")) if key is not None else ""
-        if not declares(run, library):
-            if instead:
-                yield Finding(
-                    held.at(),
-                    f"{said_name} {VERSIONS[library]} has no argument `{held.name}`; a release that still has it is "
-                    "needed",
-                    instead,
-                    fix=modernized(run, held, instead, False),
-                )
-            continue
-        lack = removed(run, held)
+        lack = removed(judged, held)
         if lack is None or lack.library != library:
             continue
+        key = names.get(held.name)
+        instead = str(key.facts.get("removed", "")) if key is not None else ""
         sentence = f"{said_name} {lack.edge} removed" if lack.edge else f"{said_name} no longer has"
         finding = Finding(
             held.at(),
-            f"{sentence} the argument `{held.name}`; {what_happens(run, held, lack)}",
+            f"{sentence} the argument `{held.name}`; {what_happens(judged, held, lack)}",
             instead or "leave it out",
-            fix=modernized(run, held, instead, True),
-            severity=Severity.ERROR,
+            fix=modernized(judged, held, instead, declared),
+            severity=Severity.ERROR if declared else assumed,
         )
-        yield said_for(run, finding, lack)
+        yield said_for(judged, finding, lack)
 
 
 _TURNED: dict[str, tuple[str, str]] = {
