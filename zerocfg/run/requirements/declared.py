@@ -128,19 +128,18 @@ def _of_folder(folder: Path) -> dict[str, Declared]:
 
 def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
     """The files that an entry of a folder stands for, each with what it counts as."""
-    path = folder / name
     if name in _LOCKS:
-        yield "lock", path
+        yield "lock", folder / name
     elif name in _FIRM:
-        yield "firm", path
+        yield "firm", folder / name
     elif name == "requirements":
-        yield from (("loose", inner) for inner in entries(path) if inner.name.endswith(".txt"))
-    elif name in _IMAGES and disk.is_dir(path):
-        yield from (("image", inner) for inner in entries(path) if is_image(inner.name))
+        yield from (("loose", inner) for inner in entries(folder / name) if inner.name.endswith(".txt"))
+    elif name in _IMAGES and disk.is_dir(folder / name):
+        yield from (("image", inner) for inner in entries(folder / name) if is_image(inner.name))
     elif is_image(name):
-        yield "image", path
+        yield "image", folder / name
     elif name.endswith((".txt", ".sh", ".bash")) and _LOOSE.fullmatch(name):
-        yield "loose", path
+        yield "loose", folder / name
 
 
 _LOOSE = pattern(r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt|(?:.*[-_])?(?:install|setup|env)(?:[-_].*)?\.(?:ba)?sh")
