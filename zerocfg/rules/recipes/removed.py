@@ -44,7 +44,8 @@ def _removed(
     names, said_name = load_schema(_SCHEMAS[library]).root.names, library_name(library)
     declared = declares(run, library) and run.version_places.get(library) != ASSUMED
     judged = run if declared else with_newest_releases(run)
-    assumed = Severity.NOTE if run.script is None and guessed(run) else Severity.WARNING
+    unsure = run.consumer is None or (run.script is None and guessed(run))
+    assumed = Severity.NOTE if unsure else Severity.WARNING
     for held in asked:
         if own_option(run, held.name) or lets_through(run, held):
             continue
