@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.line import at_line, from_option, is_page, line_fix
 from zerocfg.run.model import Run
 from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.edit import Edit
 from zerocfg.source.launch import shell_edits
-from zerocfg.source.launch.launchers import read_options
+from zerocfg.source.launch.launchers import like_script, read_options
 from zerocfg.source.launch.line import Option
 from zerocfg.source.text import Span
 
-_LINE_END = re.compile(r"[ \t]*\r?\n[ \t]*")
 _COMMENT = re.compile(r"^[ \t\"]*#", re.MULTILINE)
-_ESCAPED_BLANK = re.compile(r"\\[ \t]+\Z")
 
 
 @rule("ZC748", "launch-line-cut-off", Severity.ERROR)
@@ -35,7 +33,7 @@ def launch_line_cut_off(run: Run) -> Iterator[Finding]:
     options = read_options(line.cut_off)
     others = len(options) - 1
     names = options[0].name + (f" and {others} more option{'s' * (others > 1)}" if others > 0 else "")
-    script = line.script.text if line.script is not None else line.launcher
+    script = line.script.text if line.script is not None and like_script(line.script) else "the training script"
     comment = _COMMENT.search(between)
     why = "the comment ends the command" if comment else "no backslash continues the command to this line"
     yield Finding(
@@ -43,20 +41,8 @@ def launch_line_cut_off(run: Run) -> Iterator[Finding]:
         f"{why}: {names} never reach{'es' * (others < 1)} {script}",
         "move the comment out of the command" if comment else "end the line above with a backslash",
         [at_line(run)],
-        _continued(run, between),
+        severity=Severity.WARNING if is_page(file) else None,
     )
-
-
-def _continued(run: Run, between: str) -> Fix | None:
-    """A backslash at the end of the line, where nothing but the end of the line follows the command."""
-    line, file = run.launch, run.launch_file
-    assert line is not None and file is not None
-    if not _LINE_END.fullmatch(between):
-        return None
-    start, end = line.span
-    blank = _ESCAPED_BLANK.search(file.source.text, start, end)
-    edit = Edit(Span(blank.start(), end), "\\") if blank else Edit(Span(end, end), " \\")
-    return line_fix(run, "end the line with a backslash", [edit])
 
 
 _ELSEWHERE = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog import fields
 from zerocfg.catalog.admitted import admitted
 from zerocfg.catalog.history import histories
-from zerocfg.catalog.schema import Key
+from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.argument_reader import parsed_argument
 from zerocfg.rules.line import from_option
@@ -41,7 +41,7 @@ def _next_option(options: tuple[Option, ...], option: Option) -> str:
 def _launcher_needs_value(launcher: str, option: Option) -> bool:
     if launcher == "accelerate":
         known = OPTIONS.get(option.plain)
-        return known is not None and known.kind != "flag" and not known.choices  # ZC711 speaks of those
+        return known is not None and known.kind == "str" and not known.choices  # ZC711 speaks of others
     return launcher in ("torchrun", "deepspeed") and bool(GRAMMARS[launcher].takes_value(option.name))
 
 
@@ -63,8 +63,10 @@ def _missing(run: Run, option: Option, follows: str) -> Finding:
 
 
 def _needs_value(run: Run, name: str, key: Key) -> bool:
-    """Whether an argument takes no less than one word in every release that the project admits."""
-    if key.facts["cli"].get("nargs") == "?":
+    """Whether an argument takes no less than one word in every release that the project admits. A switch of one of
+    TRL's configs is a boolean of another, or of another release."""
+    inherited = name in load_schema("training-arguments").root.names
+    if key.facts["cli"].get("nargs") == "?" or (not inherited and key.facts["cli"]["type"] not in ("int", "float")):
         return False
     known = histories("transformers")
     among = admitted("transformers", run.versions.get("transformers"))

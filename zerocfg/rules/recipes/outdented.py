@@ -33,7 +33,8 @@ def entries_outdented(run: Run) -> Iterator[Finding]:
         holder, first = entries[at].key, lost[0].key
         yield Finding(
             unknown[first].at(),
-            f"`{holder}` is empty, and `{first}` stands beside it instead of below it: {consequence(run, unknown[first])}",
+            f"`{holder}` is empty, and `{first}` is at the top level instead of below it: "
+            f"{consequence(run, unknown[first])}",
             f"indent it below `{holder}`",
             [Location(run.recipe, (holder,), "key")],
             _indented(run, lost, holder),
