@@ -15,6 +15,8 @@ from zerocfg.source.launch.launchers import like_script, read_options
 from zerocfg.source.launch.line import Option
 from zerocfg.source.text import Span
 
+_EXPLAINS = re.compile(r"\\[ \t]+#|^[ \t]*#[^\n]*(?:\.\.\.|…)", re.MULTILINE)
+"""A comment behind a backslash, or one in the place of options that a page leaves out."""
 _COMMENT = re.compile(r"^[ \t\"]*#", re.MULTILINE)
 
 
@@ -28,18 +30,22 @@ def launch_line_cut_off(run: Run) -> Iterator[Finding]:
         return  # out of a text of its own, or a line of the Windows command prompt
     between = text[line.span.end : first.span.start]
     written = text[line.span.start : line.cut_off[-1].span.end]
-    if is_page(file) and "\\\n" not in written.replace("\r\n", "\n"):
-        return  # a page that lists options below a command
+    if is_page(file) and ("\\\n" not in written.replace("\r\n", "\n") or _EXPLAINS.search(written)):
+        return  # a list of options below a command, or a command with explanations in it
     options = read_options(line.cut_off)
     others = len(options) - 1
     names = options[0].name + (f" and {others} more option{'s' * (others > 1)}" if others > 0 else "")
     script = line.script.text if line.script is not None and like_script(line.script) else "the training script"
-    comment = _COMMENT.search(between)
-    why = "the comment ends the command" if comment else "no backslash continues the command to this line"
+    if _COMMENT.search(between):
+        why, remedy = "the comment ends the command", "move the comment out of the command"
+    elif re.search(r"\\[ \t]", text[line.span.start : line.span.end].rpartition("\n")[2]):
+        why, remedy = "a blank behind the backslash ends the command", "remove what stands behind the backslash"
+    else:
+        why, remedy = "no backslash continues the command to this line", "end the line above with a backslash"
     yield Finding(
         Location(file, span=options[0].span),
         f"{why}: {names} never reach{'es' * (others < 1)} {script}",
-        "move the comment out of the command" if comment else "end the line above with a backslash",
+        remedy,
         [at_line(run)],
         severity=Severity.WARNING if is_page(file) else None,
     )
