@@ -14,7 +14,7 @@ from zerocfg.rules.line import from_option
 from zerocfg.run.model import Run
 from zerocfg.run.stages.options import OPTIONS
 from zerocfg.source.launch.launchers import GRAMMARS, option_like
-from zerocfg.source.launch.line import Option
+from zerocfg.source.launch.line import LaunchLine, Option
 
 
 @rule("ZC749", "option-without-value", Severity.ERROR)
@@ -23,7 +23,7 @@ def option_without_value(run: Run) -> Iterator[Finding]:
     if line is None:
         return
     for option in line.options:
-        if option.exact and _launcher_needs_value(line.launcher, option) and _is_without(option):
+        if option.exact and _launcher_needs_value(line, option) and _is_without(option):
             follows = option.value.text if option.value is not None else _next_option(line.options, option)
             yield _missing(run, option, follows)
     for option in line.script_options:
@@ -38,11 +38,11 @@ def _next_option(options: tuple[Option, ...], option: Option) -> str:
     return next((other.name for other in options if other.span.start >= option.span.end), "")
 
 
-def _launcher_needs_value(launcher: str, option: Option) -> bool:
-    if launcher == "accelerate":
+def _launcher_needs_value(line: LaunchLine, option: Option) -> bool:
+    if line.launcher == "accelerate":
         known = OPTIONS.get(option.plain)
         return known is not None and known.kind == "str" and not known.choices  # ZC711 speaks of others
-    return launcher in ("torchrun", "deepspeed") and bool(GRAMMARS[launcher].takes_value(option.name))
+    return line.launcher in ("torchrun", "deepspeed") and bool(GRAMMARS[line.launcher].takes_value(option.name))
 
 
 def _is_without(option: Option) -> bool:
