@@ -158,14 +158,14 @@ BEHIND = (
     .finds("error", "train.sh: OMP_NUM_THREADS=4"),
 )
 TWICE = (
-    of("ZC718", "a training argument with the same value", trainer(f"{LINE} --seed 1 --seed 1\n")),
-    of("ZC718", "three values", trainer(f"{LINE} --seed 1 --seed 2 --seed 3\n"))
+    of("ZC753", "a training argument with the same value", trainer(f"{LINE} --seed 1 --seed 1\n")),
+    of("ZC753", "three values", trainer(f"{LINE} --seed 1 --seed 2 --seed 3\n"))
     .finds("warning", "train.sh: --seed 1", 1, 3, also=("train.sh: --seed 3",))
     .finds("warning", "train.sh: --seed 2", 2, 3, also=("train.sh: --seed 3",)),
-    of("ZC718", "an option of nobody's that is known", trainer(f"{LINE} --extra 1 --extra 2\n")),
-    of("ZC718", "a list of values", trainer(f"{LINE} --label_names a b --label_names c\n")),
-    of("ZC718", "a variable", trainer(f"{LINE} --seed $SEED --seed 2\n")),
-    of("ZC718", "a parser of its own", engine("torchrun --nproc_per_node 2 train.py --seed 1 --seed 2")),
+    of("ZC753", "an option of nobody's that is known", trainer(f"{LINE} --extra 1 --extra 2\n")),
+    of("ZC753", "a list of values", trainer(f"{LINE} --label_names a b --label_names c\n")),
+    of("ZC753", "a variable", trainer(f"{LINE} --seed $SEED --seed 2\n")),
+    of("ZC753", "a parser of its own", engine("torchrun --nproc_per_node 2 train.py --seed 1 --seed 2")),
 )
 STANDALONE = (
     of(

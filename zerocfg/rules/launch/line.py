@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from zerocfg.catalog.counterparts import settings
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.argument_reader import parsed_argument
 from zerocfg.rules.effects import TRAINERS, accelerate_data, effective_value
 from zerocfg.rules.failures import ignored
 from zerocfg.rules.key import accelerate, deepspeed, from_origin
@@ -25,7 +24,6 @@ from zerocfg.rules.line import (
 from zerocfg.run.model import Run
 from zerocfg.run.stages.options import OPTIONS
 from zerocfg.run.stages.sections import BY_ITSELF_SINCE
-from zerocfg.source.launch.line import Option
 
 _OWN = {
     launcher: frozenset(names.split())
@@ -61,24 +59,10 @@ def launcher_option_behind_script(run: Run) -> Iterator[Finding]:
 @rule("ZC718", "option-given-twice", Severity.WARNING)
 def option_given_twice(run: Run) -> Iterator[Finding]:
     line = run.launch
-    if line is None:
+    if line is None or line.launcher == "python":
         return
-    if line.launcher != "python":
-        yield from _replaced(run, line.options)
-    yield from _replaced(run, [word for word in line.script_options if _is_single_argument(run, word)])
-
-
-def _is_single_argument(run: Run, word: Option) -> bool:
-    """Whether an option gives a training argument one value; a list of values is more than its first word."""
-    key = parsed_argument(run, word)
-    return key is not None and key.facts["cli"].get("nargs") != "+"
-
-
-def _replaced(run: Run, options: Sequence[Option]) -> Iterator[Finding]:
-    """Options that another one of the same name and another value replaces further on."""
-    latest = {word.plain: word for word in options}
-    for word in options:
-        option, last = from_option(run, word), from_option(run, latest[word.plain])
+    for word in line.options:
+        option, last = from_option(run, word), line_option(run, word.plain)
         if option.text is None or last.text is None or option.text == last.text:
             continue
         yield option.finding(

@@ -73,3 +73,22 @@ def _needs_value(run: Run, name: str, key: Key) -> bool:
     releases = among.releases if among is not None else tuple(known.releases)
     flags = (fields.kind(name, at) == "bool" and fields.default(name, at) is not None for at in releases)
     return not any(flags)
+
+
+@rule("ZC753", "argument-given-twice", Severity.WARNING)
+def argument_given_twice(run: Run) -> Iterator[Finding]:
+    options = run.launch.script_options if run.launch is not None else ()
+    latest = {word.plain: word for word in options}
+    for word in options:
+        option, last = from_option(run, word), from_option(run, latest[word.plain])
+        if option.text is None or last.text is None or option.text == last.text:
+            continue
+        key = parsed_argument(run, word)
+        if key is None or key.facts["cli"].get("nargs") == "+":  # a list is more than its first word
+            continue
+        yield option.finding(
+            f"{option.name} {option.text} is replaced by {last.text} further on",
+            "keep one of the two",
+            [last.at(label="the one that counts")],
+            option.delete("remove the one that does not count"),
+        )
