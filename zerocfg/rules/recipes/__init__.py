@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from zerocfg.rules.recipes import (
+    line_values,
+    outdented,
     releases,
     removed,
     slips,
