@@ -234,7 +234,8 @@ class Call:
     class of the repository that derives from one counts as that one. ``arguments`` are those given by name: a literal,
     a `FromLine`, or UNKNOWN. ``complete`` False: others may be given by position, `*` or `**`. ``config``: the
     DeepSpeed config among them that is written out as a dict. ``derived``: of a class of the repository, which may take
-    arguments of its own.
+    arguments of its own. ``guarded``: the class may be another than the library's, or the script asks which arguments
+    the installed release takes.
     """
 
     name: str
@@ -244,6 +245,7 @@ class Call:
     complete: bool = True
     config: SourceFile | None = None
     derived: bool = False
+    guarded: bool = False
 
 
 @record(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from zerocfg.run.model import Call, Consumer, Origin, Script, Setting, SourceFil
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.code import nodes
 from zerocfg.run.script.config_dicts import config_of, parts_of
+from zerocfg.run.script.guards import is_guarded, patches_trainers
 from zerocfg.run.script.modules import Module, Open, parse, span_of
 from zerocfg.run.script.options import Parser, parser_of
 from zerocfg.run.script.reachable import Reach, Reached, Walk
@@ -62,7 +63,8 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
     found = walk.from_start(module)
     parser = parser_of(found, walk)
     reader, foreign, shown = _reader(found, parser)
-    calls = tuple(_call(one, walk, parser) for one in found.calls if _wanted(one.name))
+    patched = patches_trainers(found.modules)
+    calls = tuple(_call(one, walk, parser, patched) for one in found.calls if _wanted(one.name))
     parts = _parts(found, walk, parser) if found.dicts else ()
     return Script(
         file,
@@ -153,7 +155,7 @@ def _given(one: Reached) -> set[str]:
     return {keyword.arg for keyword in one.call.keywords if keyword.arg is not None}
 
 
-def _call(one: Reached, walk: Walk, parser: Parser) -> Call:
+def _call(one: Reached, walk: Walk, parser: Parser, patched: bool) -> Call:
     values = Values(walk.scopes(one.module, one.owner), parser.defaults_of_options, parser.names(one.owner))
     arguments: dict[str, Setting] = {}
     config = None
@@ -165,7 +167,17 @@ def _call(one: Reached, walk: Walk, parser: Parser) -> Call:
         if keyword.arg in CONFIGS:
             config = config_of(walk, one.module, keyword.value, values) or config
     complete = not one.call.args and all(keyword.arg is not None for keyword in one.call.keywords)
-    return Call(one.name, arguments, one.module.file, span_of(one.module, one.call), complete, config, derived)
+    guarded = _constructs(one.name) and not derived and (patched or _guarded(one, walk))
+    return Call(one.name, arguments, one.module.file, span_of(one.module, one.call), complete, config, derived, guarded)
+
+
+def _constructs(name: str) -> bool:
+    """Whether a call makes a trainer or an Accelerator, whose signature differs by release."""
+    return name == "accelerate.Accelerator" or name.endswith("Trainer")
+
+
+def _guarded(one: Reached, walk: Walk) -> bool:
+    return bool(one.module.holding(one.name.partition(".")[0], walk.root)) or is_guarded(one.module, one.call)
 
 
 def _parts(found: Reach, walk: Walk, parser: Parser) -> tuple[SourceFile, ...]:
