@@ -47,6 +47,7 @@ def told(folder: Path, script: str, requirements: str = "") -> list[tuple[str, s
         ("tokenizer=tok", "trl==0.16.0", ("error", "tok", "write processing_class")),
         ("processing_class=tok", "trl==0.11.4", ("error", "tok", "leave it out")),
         ("processing_class=tok", "trl==0.12.0", None),
+        ("processing_class=tok", "trl>=0.11", ("note", "tok", "leave it out")),
         ("processing_class=tok", "", None),
         ("learning_rate=1e-5", "trl==1.16.0", ("error", "1e-5", "give it to SFTConfig")),
         ("learning_rate=1e-5", "", ("note", "1e-5", "give it to SFTConfig")),

@@ -235,7 +235,7 @@ class Call:
     a `FromLine`, or UNKNOWN. ``complete`` False: others may be given by position, `*` or `**`. ``config``: the
     DeepSpeed config among them that is written out as a dict. ``derived``: of a class of the repository, which may take
     arguments of its own. ``guarded``: the class may be another than the library's, or the script asks which arguments
-    the installed release takes.
+    the installed release takes. ``objects``: by argument, the class of a library whose new object it is.
     """
 
     name: str
@@ -246,6 +246,7 @@ class Call:
     config: SourceFile | None = None
     derived: bool = False
     guarded: bool = False
+    objects: Mapping[str, str] = field(default_factory=dict)
 
 
 @record(frozen=True, slots=True)

@@ -58,8 +58,8 @@ def _judged(run: Run, call: Call, keyword: str, setting: Setting) -> Iterator[Fi
     assert words is not None
     message = f"{_history(library, of, keyword, refusing[-1])}: the call is a TypeError"
     finding = _finding(setting, message, _advice(call, keyword, refusing[-1]))
-    if among.below and not words:  # what older releases than the known ones accept is open
-        finding.severity = Severity.NOTE
+    if accepts(library, of, keyword, among.newest) or (among.below and not words):
+        finding.severity = Severity.NOTE  # the newest accepts it, or what releases before the known ones took is open
     yield limited(run, finding, library, words)
 
 

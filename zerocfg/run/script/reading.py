@@ -158,17 +158,22 @@ def _given(one: Reached) -> set[str]:
 def _call(one: Reached, walk: Walk, parser: Parser, patched: bool) -> Call:
     values = Values(walk.scopes(one.module, one.owner), parser.defaults_of_options, parser.names(one.owner))
     arguments: dict[str, Setting] = {}
+    objects: dict[str, str] = {}
     config = None
     derived = not one.module.dotted(one.call.func)
     for keyword in one.call.keywords:
         if keyword.arg is not None:
             value = values.of(keyword.value)
             arguments[keyword.arg] = Setting(value, _place(one.module, keyword.value))
+            made = values.followed(keyword.value)
+            if isinstance(made, ast.Call) and (name := one.module.dotted(made.func)):
+                objects[keyword.arg] = name
         if keyword.arg in CONFIGS:
             config = config_of(walk, one.module, keyword.value, values) or config
     complete = not one.call.args and all(keyword.arg is not None for keyword in one.call.keywords)
     guarded = _constructs(one.name) and not derived and (patched or _guarded(one, walk))
-    return Call(one.name, arguments, one.module.file, span_of(one.module, one.call), complete, config, derived, guarded)
+    place = one.module.file, span_of(one.module, one.call)
+    return Call(one.name, arguments, *place, complete, config, derived, guarded, objects)
 
 
 def _constructs(name: str) -> bool:
