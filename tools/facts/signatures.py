@@ -103,9 +103,9 @@ def _read(release: Release) -> dict[str, object]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("library", nargs="*", help=f"these alone, of {', '.join(MODULES)}")
+    parser.add_argument("library", nargs="*", help=f"these alone, of {', '.join(MODULES)}; others are passed over")
     options = parser.parse_args()
-    wanted = [one for one in releases() if one.library in (options.library or MODULES)]
+    wanted = [one for one in releases() if one.library in MODULES and one.library in (options.library or MODULES)]
     found: dict[str, list[tuple[str, dict[str, object]]]] = defaultdict(list)
     failed = 0
     for at, release in enumerate(wanted, 1):

@@ -250,6 +250,16 @@ class Call:
 
 
 @record(frozen=True, slots=True)
+class Loading:
+    """The `from_pretrained` by which a script loads the model of its Trainer. ``first``: it certainly comes before the
+    arguments of the Trainer are made; False: certainly after. ``device_map``: what it is given as one."""
+
+    origin: Origin
+    first: bool
+    device_map: Setting | None = None
+
+
+@record(frozen=True, slots=True)
 class Script:
     """A script and the modules of its repository that it needs, as deep as `reading.DEPTH` (``files``, itself first).
 
@@ -267,7 +277,8 @@ class Script:
     deeper than was looked, so that it calls no others. ``parts``: DeepSpeed configs among its dicts of which only some
     keys are known, or of which nobody knows where they go. ``own_loop``: its Trainer is a class of the repository that
     trains otherwise than the library's, which compares arguments and config when it starts.
-    ``required``: the requirements without which it stops, each with its place.
+    ``required``: the requirements without which it stops, each with its place. ``loading``: None where it is not
+    certain how and when the model of the Trainer is loaded.
     ``understood`` False: Python could not parse it.
     """
 
@@ -290,6 +301,7 @@ class Script:
     required: tuple[tuple[str, Origin], ...] = ()
     understood: bool = True
     own: frozenset[str] = frozenset()
+    loading: Loading | None = None
 
 
 @record(frozen=True, slots=True, eq=False)

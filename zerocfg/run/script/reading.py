@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from zerocfg.run.model import Call, Consumer, Origin, Script, Setting, SourceFile
+from zerocfg.run.model import Call, Consumer, Loading, Origin, Script, Setting, SourceFile
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.code import nodes
 from zerocfg.run.script.config_dicts import config_of, parts_of
 from zerocfg.run.script.guards import is_guarded, patches_trainers
+from zerocfg.run.script.load_order import load_order
 from zerocfg.run.script.modules import Module, Open, parse, span_of
 from zerocfg.run.script.options import Parser, parser_of
 from zerocfg.run.script.reachable import Reach, Reached, Walk
@@ -85,7 +86,19 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         found.own_loop,
         _required(found),
         own=frozenset(parser.own),
+        loading=_loading(found, walk, parser),
     )
+
+
+def _loading(found: Reach, walk: Walk, parser: Parser) -> Loading | None:
+    order = load_order(found)
+    if order is None:
+        return None
+    one = order.load
+    values = Values(walk.scopes(one.module, one.owner), parser.defaults_of_options, parser.names(one.owner))
+    given = next((keyword.value for keyword in one.call.keywords if keyword.arg == "device_map"), None)
+    device_map = Setting(values.of(given), _place(one.module, given)) if given is not None else None
+    return Loading(_origin(one), order.first, device_map)
 
 
 _CHECKS = {"transformers.check_min_version": "transformers>=", "transformers.require_version": ""}
