@@ -234,7 +234,7 @@ class Call:
     class of the repository that derives from one counts as that one. ``arguments`` are those given by name: a literal,
     a `FromLine`, or UNKNOWN. ``complete`` False: others may be given by position, `*` or `**`. ``config``: the
     DeepSpeed config among them that is written out as a dict. ``derived``: of a class of the repository, which may take
-    arguments of its own.
+    arguments of its own, and whose defaults are among ``arguments``.
     """
 
     name: str

@@ -10,7 +10,7 @@ from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.code import nodes
 from zerocfg.run.script.config_dicts import config_of, parts_of
 from zerocfg.run.script.modules import Module, Open, parse, span_of
-from zerocfg.run.script.options import Parser, parser_of
+from zerocfg.run.script.options import Parser, class_defaults, parser_of
 from zerocfg.run.script.reachable import Reach, Reached, Walk
 from zerocfg.run.script.values import Values
 
@@ -155,9 +155,9 @@ def _given(one: Reached) -> set[str]:
 
 def _call(one: Reached, walk: Walk, parser: Parser) -> Call:
     values = Values(walk.scopes(one.module, one.owner), parser.defaults_of_options, parser.names(one.owner))
-    arguments: dict[str, Setting] = {}
     config = None
     derived = not one.module.dotted(one.call.func)
+    arguments = class_defaults(walk, one.module, one.call.func, one.name) if derived else {}
     for keyword in one.call.keywords:
         if keyword.arg is not None:
             value = values.of(keyword.value)
