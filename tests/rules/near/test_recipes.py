@@ -64,6 +64,7 @@ BF16 = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": %s}, "zero_opt
 MASTERS = BF16 % 'true, "bf16_master_weights_and_grads": false'
 COMPILED = ENGINE[:-2] + ', "compile": {"backend": "inductor"}}\n'
 FOREIGN = "base_model: tiny\n"
+FORMER_BEST = "load_best_model_at_end: true\nevaluation_strategy: steps\nsave_strategy: epoch\n"
 FORMERLY = "load_best_model_at_end: true\nevaluation_strategy: steps\nsave_strategy: steps\n"
 
 RELEASES = (
@@ -241,6 +242,38 @@ VALUES = (
         "ZC811", "by its former name", "transformers", "transformers: 4.40.2", "evaluation_strategy: epochs\n"
     ).finds("error", "recipe.yaml: epochs"),
     admitting("ZC804", "by its former name", "transformers", "transformers: 4.44.2", FORMERLY),
+    *(
+        admitting("ZC804", f"the former name wins at {release}", "transformers", f"transformers: {release}", text)
+        .finds(
+            "error",
+            "recipe.yaml: load_best_model_at_end: true",
+            also=("recipe.yaml: evaluation_strategy: steps", "recipe.yaml: save_strategy: epoch"),
+        )
+        .becomes(RECIPE + text.replace("y: steps", 'y: "epoch"'))
+        for release in ("4.41.0", "4.45.2")
+        for text in (FORMER_BEST, FORMER_BEST + "eval_strategy: epoch\n")
+    ),
+    admitting(
+        "ZC804", "the former name wins", "transformers", "transformers: 4.44.2", FORMERLY + "eval_strategy: 'no'\n"
+    ),
+    admitting(
+        "ZC804",
+        "which name wins depends",
+        "transformers",
+        "transformers: '>=4.45'",
+        FORMER_BEST + "eval_strategy: epoch\n",
+    ),
+    admitting(
+        "ZC806",
+        "never evaluated by its former name",
+        "transformers",
+        "transformers: 4.44.2",
+        "lr_scheduler_type: reduce_lr_on_plateau\nevaluation_strategy: 'no'\n",
+    )
+    .finds("error", "recipe.yaml: lr_scheduler_type: reduce_lr_on_plateau")
+    .becomes(
+        RECIPE + 'lr_scheduler_type: reduce_lr_on_plateau\nevaluation_strategy: "epoch"\n',
+    ),
     trains("ZC811", "known trackers", "report_to: [tensorboard, wandb]\n"),
     trains("ZC811", "an unknown one of two", "report_to: [wandb, tensorbord]\n").finds(
         "error", "recipe.yaml: [wandb, tensorbord]"
