@@ -23,7 +23,7 @@ from zerocfg.source.text import BOM, Span
 
 LIBRARIES = frozenset(
     "transformers trl accelerate deepspeed lightning pytorch_lightning lightning_fabric optimum torch peft argparse "
-    "fire click tyro jsonargparse hydra omegaconf trlx sat".split()
+    "fire click tyro jsonargparse hydra omegaconf trlx sat swift".split()
 )
 """Packages whose names are never looked for in the repository, which may be a copy of one."""
 

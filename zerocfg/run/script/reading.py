@@ -24,6 +24,7 @@ _LOOPS: dict[str, Consumer | str] = {
     "accelerate.Accelerator": "accelerate",
     "deepspeed.initialize": "deepspeed",
     "trlx.train": "accelerate",  # whose trainers make an Accelerator, but for those of NeMo
+    **dict.fromkeys(("swift.sft_main", "swift.pt_main", "swift.rlhf_main"), "swift"),
     "sat.training_main": _SAT,  # puts its own options into the DeepSpeed config
 }
 _OLD_PPO = frozenset("model_name ppo_epochs log_with optimize_cuda_cache early_stopping adap_kl_ctrl".split())
@@ -137,6 +138,8 @@ def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached
     if any(one.name == "trl.PPOConfig" and _given(one) & _OLD_PPO for one in found.calls):
         return None, "", None
     trainers = [loop for loop in ours if loop in ("trl", "transformers")]
+    if "swift" in shown:
+        return (None, "", None) if ours else ("swift", "", shown["swift"])
     for foreign in (*_FOREIGN.values(), _SAT):
         if foreign in shown:
             return (None, "", None) if trainers else (None, foreign, shown[foreign])
