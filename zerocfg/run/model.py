@@ -234,8 +234,9 @@ class Call:
     class of the repository that derives from one counts as that one. ``arguments`` are those given by name: a literal,
     a `FromLine`, or UNKNOWN. ``complete`` False: others may be given by position, `*` or `**`. ``config``: the
     DeepSpeed config among them that is written out as a dict. ``derived``: of a class of the repository, which may take
-    arguments of its own. ``guarded``: the class may be another than the library's, or the script asks which arguments
-    the installed release takes. ``objects``: by argument, the class of a library whose new object it is.
+    arguments of its own, and whose defaults are among ``arguments``. ``guarded``: the class may be another than the
+    library's, or the script asks which arguments the installed release takes. ``objects``: by argument, the class of a
+    library whose new object it is.
     """
 
     name: str

@@ -12,7 +12,7 @@ from zerocfg.run.script.config_dicts import config_of, parts_of
 from zerocfg.run.script.guards import is_guarded, patches_trainers
 from zerocfg.run.script.load_order import load_order
 from zerocfg.run.script.modules import Module, Open, parse, span_of
-from zerocfg.run.script.options import Parser, parser_of
+from zerocfg.run.script.options import Parser, class_defaults, parser_of
 from zerocfg.run.script.reachable import Reach, Reached, Walk
 from zerocfg.run.script.values import Values
 
@@ -26,6 +26,7 @@ _LOOPS: dict[str, Consumer | str] = {
     "accelerate.Accelerator": "accelerate",
     "deepspeed.initialize": "deepspeed",
     "trlx.train": "accelerate",  # whose trainers make an Accelerator, but for those of NeMo
+    **dict.fromkeys(("swift.sft_main", "swift.pt_main", "swift.rlhf_main"), "swift"),
     "sat.training_main": _SAT,  # puts its own options into the DeepSpeed config
 }
 _OLD_PPO = frozenset("model_name ppo_epochs log_with optimize_cuda_cache early_stopping adap_kl_ctrl".split())
@@ -152,6 +153,8 @@ def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached
     if any(one.name == "trl.PPOConfig" and _given(one) & _OLD_PPO for one in found.calls):
         return None, "", None
     trainers = [loop for loop in ours if loop in ("trl", "transformers")]
+    if "swift" in shown:
+        return (None, "", None) if ours else ("swift", "", shown["swift"])
     for foreign in (*_FOREIGN.values(), _SAT):
         if foreign in shown:
             return (None, "", None) if trainers else (None, foreign, shown[foreign])
@@ -170,10 +173,10 @@ def _given(one: Reached) -> set[str]:
 
 def _call(one: Reached, walk: Walk, parser: Parser, patched: bool) -> Call:
     values = Values(walk.scopes(one.module, one.owner), parser.defaults_of_options, parser.names(one.owner))
-    arguments: dict[str, Setting] = {}
     objects: dict[str, str] = {}
     config = None
     derived = not one.module.dotted(one.call.func)
+    arguments = class_defaults(walk, one.module, one.call.func, one.name) if derived else {}
     for keyword in one.call.keywords:
         if keyword.arg is not None:
             value = values.of(keyword.value)
