@@ -42,7 +42,7 @@ def told(folder: Path, script: str, requirements: str = "") -> list[tuple[str, s
         ("packing=True", "trl==0.15.2", ("error", "True", "give it to SFTConfig")),
         ("packing=True", "trl==0.12.2", None),
         ("packing=True", "trl>=0.12", ("warning", "True", "give it to SFTConfig")),
-        ("packing=True", "", ("note", "True", "give it to SFTConfig")),
+        ("packing=True", "", ("warning", "True", "give it to SFTConfig")),
         ("tokenizer=tok", "trl==0.15.2", None),  # its decorator still renames it
         ("tokenizer=tok", "trl==0.16.0", ("error", "tok", "write processing_class")),
         ("processing_class=tok", "trl==0.11.4", ("error", "tok", "leave it out")),
@@ -50,7 +50,7 @@ def told(folder: Path, script: str, requirements: str = "") -> list[tuple[str, s
         ("processing_class=tok", "trl>=0.11", ("note", "tok", "leave it out")),
         ("processing_class=tok", "", None),
         ("learning_rate=1e-5", "trl==1.16.0", ("error", "1e-5", "give it to SFTConfig")),
-        ("learning_rate=1e-5", "", ("note", "1e-5", "give it to SFTConfig")),
+        ("learning_rate=1e-5", "", ("warning", "1e-5", "give it to SFTConfig")),
         ("learning_rate=1e-5", "trl<=1.16", ("note", "1e-5", "give it to SFTConfig")),  # what 0.6 took is not known
         ("evaluation_dataset=d", "trl==1.16.0", ("error", "d", "write eval_dataset")),
         ("packing=True", "trl==0.5.0", None),  # older than any release that is known

@@ -12,7 +12,7 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import Release, library_name, release, text
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.release_scope import limited
-from zerocfg.rules.taken import declares
+from zerocfg.rules.taken import as_installed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Call, Run, Setting
 
@@ -35,7 +35,6 @@ def call_keyword_refused(run: Run) -> Iterator[Finding]:
 
 def _judged(run: Run, call: Call, keyword: str, setting: Setting) -> Iterator[Finding]:
     library, _, of = call.name.partition(".")
-    among = admitted(library, run.versions.get(library)) if declares(run, library) else None
     newest = release(VERSIONS[library])
     if library == "accelerate" and not was_ever_accepted(library, of, keyword) and _near(call, keyword):
         return  # ZC841
@@ -43,13 +42,9 @@ def _judged(run: Run, call: Call, keyword: str, setting: Setting) -> Iterator[Fi
         message = f"no release of {library_name(library)} accepts `{keyword}` in {of}(): the call is a TypeError"
         yield _finding(setting, message, _advice(call, keyword, newest))
         return
+    run, severity = as_installed(run, library)
+    among = admitted(library, run.versions[library])
     if among is None:
-        if not declares(run, library) and accepts(library, of, keyword, newest) is False:
-            now = f"{of}() of {library_name(library)} {VERSIONS[library]}"
-            message = f"{now} does not accept `{keyword}`: the call is a TypeError"
-            finding = _finding(setting, message, _advice(call, keyword, newest))
-            finding.severity = Severity.NOTE
-            yield finding
         return
     refusing = tuple(at for at in among.releases if accepts(library, of, keyword, at) is False)
     if not refusing:
@@ -58,6 +53,7 @@ def _judged(run: Run, call: Call, keyword: str, setting: Setting) -> Iterator[Fi
     assert words is not None
     message = f"{_history(library, of, keyword, refusing[-1])}: the call is a TypeError"
     finding = _finding(setting, message, _advice(call, keyword, refusing[-1]))
+    finding.severity = severity
     if accepts(library, of, keyword, among.newest) or (among.below and not words):
         finding.severity = Severity.NOTE  # the newest accepts it, or what releases before the known ones took is open
     yield limited(run, finding, library, words)
