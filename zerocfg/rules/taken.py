@@ -43,12 +43,15 @@ def declares(run: Run, library: str) -> bool:
     return declared is not None and bounds(declared) is not None
 
 
-def as_installed(run: Run, library: str) -> tuple[Run, Severity]:
+def as_installed(run: Run, library: str) -> tuple[Run, Severity] | None:
     """The run with releases to judge an argument of a library by, and how grave it is that all of them refuse it.
 
     Where nothing declares one, a new install gets the newest, and what that one refuses is a warning: for lint, which
-    leaves it open which release there is, as for a build, which plans for the newest.
+    leaves it open which release there is, as for a build, which plans for the newest. None where a commit, a path or a
+    variable decides.
     """
+    if library in run.undetermined:
+        return None
     if declares(run, library) and run.version_places.get(library) != ASSUMED:
         return run, Severity.ERROR
     return with_newest_releases(run), Severity.WARNING

@@ -331,6 +331,7 @@ class Run:
                            no script was read
     ``versions``           releases that the project admits, by library, as clauses of PEP 440
     ``version_places``     where those are stated, for versions read from the project's own files
+    ``undetermined``       libraries installed from a commit, a path or a variable: which release that is, is open
     ``misplaced``          files given where a file of another kind is read
     ``unreadable``         files that the launch line names and that cannot be read
     ``troubles``           why ``extends`` and ``matrix`` of a spec make no runs: place, message, remediation
@@ -362,6 +363,7 @@ class Run:
     memory: MemorySummary | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     version_places: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
+    undetermined: frozenset[str] = frozenset()
     missing: tuple[Origin, ...] = ()
     misplaced: tuple[MisplacedFile, ...] = ()
     unreadable: tuple[SourceFile, ...] = ()

@@ -42,10 +42,11 @@ def _judged(run: Run, call: Call, keyword: str, setting: Setting) -> Iterator[Fi
         message = f"no release of {library_name(library)} accepts `{keyword}` in {of}(): the call is a TypeError"
         yield _finding(setting, message, _advice(call, keyword, newest))
         return
-    run, severity = as_installed(run, library)
-    among = admitted(library, run.versions[library])
-    if among is None:
+    installed = as_installed(run, library)
+    among = admitted(library, installed[0].versions[library]) if installed is not None else None
+    if installed is None or among is None:
         return
+    run, severity = installed
     refusing = tuple(at for at in among.releases if accepts(library, of, keyword, at) is False)
     if not refusing:
         return

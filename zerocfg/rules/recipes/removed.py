@@ -39,7 +39,10 @@ def _removed(
     who reads the arguments is a guess. ``modernized``: a fix by what the catalog says instead, and whether that may be
     safe."""
     names, said_name = load_schema(_SCHEMAS[library]).root.names, library_name(library)
-    judged, severity = as_installed(run, library)
+    installed = as_installed(run, library)
+    if installed is None:
+        return
+    judged, severity = installed
     declared = severity is Severity.ERROR
     if not declared and (run.consumer is None or (run.script is None and guessed(run))):
         severity = Severity.NOTE
