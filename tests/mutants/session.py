@@ -72,7 +72,19 @@ class Session:
     def run(self) -> None:
         """Starts pytest around it. ``done`` says afterwards whether it came to an end."""
         with tempfile.TemporaryDirectory() as base:
-            options = ["-s", "-q", "-m", "not libs", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+            options = [
+                "-s",
+                "-q",
+                "-m",
+                "not libs",
+                "-p",
+                "no:cacheprovider",
+                "-p",
+                "no:xdist",
+                "-p",
+                "no:rerunfailures",
+                "--no-header",
+            ]
             options += ["--no-summary", "-o", "tmp_path_retention_policy=failed", f"--basetemp={base}/tests"]
             pytest.main([*options, f"--rootdir={self.wanted.root}", *self.wanted.tests], plugins=[self])
 

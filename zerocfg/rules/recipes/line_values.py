@@ -90,5 +90,4 @@ def argument_given_twice(run: Run) -> Iterator[Finding]:
             f"{option.name} {option.text} is replaced by {last.text} further on",
             "keep one of the two",
             [last.at(label="the one that counts")],
-            option.delete("remove the one that does not count"),
         )
