@@ -56,6 +56,9 @@ def _phi(hidden: int, layers: int) -> dict[str, Any]:
         "vocab_size": 51200,
         "max_position_embeddings": 2048,
         "tie_word_embeddings": False,
+        # LitGPT calls torch's gelu, which saves its input; the published config's "gelu_new" is written in nine
+        # operations in transformers, each with tensors of its own ("Changes" 6 in README.md).
+        "hidden_act": "gelu_pytorch_tanh",
     }
 
 
