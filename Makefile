@@ -103,6 +103,7 @@ rule: setup $(OPERATORS)
 FACTS ?=
 facts: setup
 	$(BIN)/python -m tools.facts $(FACTS)
+	$(BIN)/python -m tools.facts.signatures $(FACTS)
 
 releases: setup
 	$(BIN)/python -m tests.parity.releases

@@ -58,7 +58,7 @@ def lint(
     with inside(folder):
         for path, text in (texts or {}).items():
             files.open(folder / path, text)
-        runs, asked = find_runs([folder], files, root=folder)
+        runs, asked = find_runs([folder], files, root=folder, scripts=True)
         if consumer is not None:
             runs = assume_consumer(runs, consumer)
         known = [replace(run, **(facts or {})) for run in with_facts(runs, files)]

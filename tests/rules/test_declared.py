@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
+from zerocfg.linter.engine import lint_runs
 from zerocfg.rulebook.example import Example
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Severity
 from zerocfg.rules.registry import ALL
-from zerocfg.run.releases import with_newest_releases
+from zerocfg.run.discover import Files
+from zerocfg.run.link import find_runs
+from zerocfg.run.releases import with_newest_releases, with_versions
 
 from .examples import lint, lint_example, write
 
@@ -99,3 +103,42 @@ def test_lint_and_build_agree_where_no_release_is_declared(rule: Rule, tmp_path:
             for changed in (None, with_newest_releases)
         )
         assert built == linted
+
+
+TRAINS = (
+    "from transformers import Trainer, TrainingArguments\n"
+    "args = TrainingArguments(output_dir='o', evaluation_strategy='no')\nTrainer(model=m, args=args).train()\n"
+)
+
+
+def of_project(folder: Path, files: dict[str, str]) -> list[str]:
+    """The severities of ZC801 in a repository of these files."""
+    (folder / ".git").mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    runs, _ = find_runs([folder], Files(), root=folder, scripts=True)
+    return [d.severity.value for d in lint_runs(with_versions(runs, {})).diagnostics if d.code == "ZC801"]
+
+
+INSTALLS = {
+    "%pip install transformers==4.44.2\n": [],
+    "!pip install -q git+https://example.com/transformers.git@850cf4af0ce281d2c3e7ebfc12e0bc24a9c40714\n": [],
+    "%pip install transformers==5.23.0\n": ["error"],
+    "%pip install transformers\n": ["warning"],
+    "": ["warning"],
+}
+
+
+@pytest.mark.parametrize("line", INSTALLS)
+def test_what_a_notebook_installs_before_it_trains(tmp_path: Path, line: str) -> None:
+    cells = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": source} for source in (line, TRAINS)]
+    book = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    assert of_project(tmp_path, {"book.ipynb": book}) == INSTALLS[line]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "severities"),
+    [("transformers", ["warning"]), ("git+https://example.com/transformers.git@main", []), ("transformers<4.40", [])],
+)
+def test_a_commit_is_no_release(tmp_path: Path, requirement: str, severities: list[str]) -> None:
+    assert of_project(tmp_path, {"requirements.txt": f"{requirement}\n", "train.py": TRAINS}) == severities

@@ -31,6 +31,8 @@ TOLD = {
     "ZC504": "host memory is not pinned by default there, and the states go to it all the same",
     "ZC922": "DeepSpeed 0.17.6 holds 16 bytes a parameter, not 14, which fit even less",
     "ZC923": "the 18.5 bytes a parameter of DeepSpeed 0.16.9 are more than that host has, too",
+    "ZC635": "accelerate 1.10 to 1.14 stops in prepare, later than the example is played",
+    **dict.fromkeys(("ZC855", "ZC858", "ZC859"), "the trainer of TRL 0.17 stops, later than the example is played"),
     **dict.fromkeys(("ZC317", "ZC409", "ZC455", "ZC509"), "judged by the settings of a release"),
 }
 """Rules that tell of a set on which an example shows something else, and why that is right."""
@@ -39,7 +41,6 @@ TOLD = {
 LESS = {
     **dict.fromkeys(("ZC622", "ZC628", "ZC631", "ZC644"), "nothing is said of these arguments before 5.10"),
     "ZC602": "accelerate before 1.6 has no such key, which ZC865 tells",
-    **dict.fromkeys(("ZC632", "ZC634", "ZC636", "ZC640"), "nothing is said of the first parallelism_config"),
 }
 """Rules that are silent on a set on which an example does what they claim, and why."""
 

@@ -28,6 +28,15 @@ BF16 = (
 )
 LAUNCH = "accelerate launch --config_file acc.yaml train.py "
 OPTIONS = "--output_dir out --per_device_train_batch_size 1 --save_strategy epoch "
+RENAMED = (
+    HF + "@dataclass\nclass TrainingArguments(TrainingArguments):\n    %s\n"
+    "(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\nTrainer(args=args).train()\n"
+)
+CALLED = (
+    HF + "@dataclass\nclass TrainingArguments(TrainingArguments):\n    %s\n"
+    "Trainer(args=TrainingArguments(output_dir='out', per_device_train_batch_size=1, eval_steps=5)).train()\n"
+)
+EVALUATES = f"torchrun --nproc_per_node 8 train.py {OPTIONS} --eval_steps 5\n"
 DICT = """import deepspeed
 
 
@@ -221,6 +230,23 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
     "a Trainer that evaluates nothing": (
         {"train.py": PARSED, "run.sh": f"torchrun --nproc_per_node 8 train.py {OPTIONS} --eval_steps 5\n"},
         [("ZC809", "warning", "run.sh")],
+    ),
+    # a class that takes over the name of the library's class that it derives from
+    "a default of a class named like its base": (
+        {"train.py": RENAMED % 'eval_strategy: str = field(default="steps")', "run.sh": EVALUATES},
+        [],
+    ),
+    "another default of a class named like its base": (
+        {"train.py": RENAMED % "mine: int = field(default=1)", "run.sh": EVALUATES},
+        [("ZC809", "warning", "run.sh")],
+    ),
+    "a default of a class that is called": (
+        {"train.py": CALLED % 'eval_strategy: str = "steps"', "run.sh": "torchrun --nproc_per_node 8 train.py\n"},
+        [],
+    ),
+    "another default of a class that is called": (
+        {"train.py": CALLED % "mine: int = 1", "run.sh": "torchrun --nproc_per_node 8 train.py\n"},
+        [("ZC809", "warning", "train.py")],
     ),
     # GPT-NeoX and its like keep DeepSpeed's sections among keys of their own
     "sections of DeepSpeed in a program's config": ({"small.yml": PROGRAM}, []),

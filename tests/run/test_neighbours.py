@@ -67,6 +67,43 @@ def test_a_launch_line_tells_the_reader(tmp_path: Path, line: str, recipe: str, 
     assert run.recipe is None
 
 
+SWIFT_LINE = "torchrun --nproc_per_node 8 train.py --model m --deepspeed {}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("zero2", []),
+        ("default-zero3", []),
+        ("zero3-offload", []),
+        ("zero4", [("ZC703", "warning", "")]),
+    ],
+)
+@pytest.mark.parametrize("main", ["sft_main", "pt_main", "rlhf_main"])
+def test_a_script_that_calls_ms_swift_has_its_presets(
+    tmp_path: Path, main: str, name: str, found: list[tuple[str, str, str]]
+) -> None:
+    (tmp_path / "train.py").write_text(f"from swift.llm import {main}\n{main}()\n", encoding="utf-8")
+    (tmp_path / "run.sh").write_text(SWIFT_LINE.format(name), encoding="utf-8")
+    assert linted(tmp_path) == found
+
+
+def test_a_script_that_calls_no_training_of_ms_swift_has_no_presets(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("from swift.llm import infer_main\ninfer_main()\n", encoding="utf-8")
+    (tmp_path / "run.sh").write_text(SWIFT_LINE.format("zero2"), encoding="utf-8")
+    assert linted(tmp_path) == [("ZC703", "warning", "")]
+
+
+def test_a_script_that_calls_ms_swift_beside_a_trainer_tells_no_reader(tmp_path: Path) -> None:
+    text = "from swift.llm import sft_main\nfrom transformers import Trainer\nsft_main()\nTrainer().train()\n"
+    run = the_run(tmp_path, {"train.py": text, "ds.json": DS % (4, "true"), "run.sh": SWIFT_LINE.format("ds.json")})
+    assert run.script is not None and run.script.reader is None
+    (tmp_path / "train.py").write_text(text.replace("Trainer().train()\n", ""), encoding="utf-8")
+    (run,) = find_runs([tmp_path], Files(), root=tmp_path)[0]
+    assert (run.consumer, run.deepspeed_route) == ("swift", "trainer")
+    assert run.deepspeed is not None
+
+
 def test_options_alone_tell_llamafactory(tmp_path: Path) -> None:
     line = "deepspeed src/train.py --deepspeed ds.json --stage sft --finetuning_type lora --output_dir out\n"
     run = the_run(tmp_path, {"ds.json": DS % (4, "true"), "train.sh": line})

@@ -96,6 +96,13 @@ def with_classes(library: str) -> Histories:
     return Histories({**raw, "keys": {**raw["keys"], **(_read(classes)["keys"] if _file(classes).is_file() else {})}})
 
 
+@cache
+def signatures(library: str) -> Histories:
+    """The parameters of `Accelerator` or of the trainers of "accelerate", "transformers" or "trl", release by release
+    (`tools/facts/signatures.py`): `SFTTrainer` and `SFTTrainer.args`. An `open` class takes any keyword."""
+    return Histories(_read(f"{library}-signatures"))
+
+
 def _read(name: str) -> dict[str, Any]:
     raw: dict[str, Any] = json.loads(_file(name).read_text(encoding="utf-8"))
     return raw

@@ -12,6 +12,7 @@ from zerocfg.linter.independent import Offer
 from zerocfg.record import record
 from zerocfg.rules.api import Intent
 from zerocfg.rules.arguments import given
+from zerocfg.rules.effects import recipe_data
 from zerocfg.run.model import Run, Setting
 from zerocfg.run.stages.process_counts import launch_of
 from zerocfg.source.text import Span
@@ -219,8 +220,15 @@ def _leaves_others_alone(
     )
 
 
-def _values(run: Run) -> dict[str, object]:
-    return {name: setting.value for name, setting in run.effective.settings.items()}
+def _values(run: Run) -> dict[tuple[str, str], object]:
+    """The effective settings and the training arguments of a run."""
+    values: dict[tuple[str, str], object] = {
+        ("setting", name): setting.value for name, setting in run.effective.settings.items()
+    }
+    for name in {*map(str, recipe_data(run)), *run.arguments}:
+        setting = given(run, name)
+        values["argument", name] = None if setting is None else setting.value
+    return values
 
 
 def _come(intent: Intent, runs: Sequence[Run]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
-from zerocfg.catalog.versions import release
+from zerocfg.catalog.signatures import accepts, is_known
 from zerocfg.migrate.argument_history import absent_argument
 from zerocfg.migrate.arguments import possible, said
 from zerocfg.migrate.plan import Plan
@@ -20,10 +20,6 @@ from zerocfg.run.model import UNKNOWN, FromLine, Run
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
-
-_PROCESSING = {"transformers": "5.0.0", "trl": "0.19.1"}
-"""Releases from which on trainers take no `tokenizer`, as their signatures say; of TRL the oldest one
-that was looked at."""
 
 
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
@@ -53,14 +49,15 @@ def _of_trainers(run: Run, plan: Plan) -> Iterator[Step | Left]:
     """What trainers themselves are given, but for classes of the repository, which may take what they like."""
     for call in run.script.calls if run.script is not None else ():
         library, _, name = call.name.partition(".")
-        edge = _PROCESSING.get(library)
-        if edge is None or call.derived or not name.endswith("Trainer") or not _from(plan, library, edge):
+        target = plan.target.get(library)
+        if target is None or call.derived or not name.endswith("Trainer") or not is_known(library, name):
             continue
         for argument, setting in call.arguments.items():
-            if setting.origin.span is None:
+            if setting.origin.span is None or accepts(library, name, argument, target) is not False:
                 continue
             at = Location(call.file, span=setting.origin.span)
-            if argument == "tokenizer" and "processing_class" not in call.arguments:
+            renamed = argument == "tokenizer" and accepts(library, name, "processing_class", target)
+            if renamed and "processing_class" not in call.arguments:
                 why = f"{plan.called(library)} has no `tokenizer` of {name}; `processing_class` takes its place"
                 given = Given(call, argument, UNKNOWN, setting.origin)
                 edits = _edits(given, Becomes(("processing_class",)), {})
@@ -75,10 +72,6 @@ def _is_field(config: str, name: str) -> bool:
     """Whether some release of TRL has, or had, a field of this name in a config."""
     key = load_schema("trl").root.names.get(name)
     return f"{config}.{name}" in histories("trl").raw or (key is not None and config in key.facts.get("in", ()))
-
-
-def _from(plan: Plan, library: str, edge: str) -> bool:
-    return library in plan.target and plan.target[library] >= release(edge)
 
 
 def _value(value: Any) -> Any:

@@ -10,6 +10,7 @@ from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.rules.effects import recipe_data
 from zerocfg.run.model import Run
 from zerocfg.run.stages.arguments import parsed
+from zerocfg.source.launch.line import Option
 
 _FOREIGN = frozenset(
     "base_model micro_batch_size sequence_len num_epochs tuner_type train_type split_dataset_ratio rlhf_type "
@@ -43,6 +44,20 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
         return None
     own = run.recipe_reader != "hf" and any(_trainers_with(str(name)) for name in keys)
     return "trl" if own else "transformers"
+
+
+def parsed_argument(run: Run, option: Option) -> Key | None:
+    """The library's argument that an option of the launch line gives, where the script is known to fill it by
+    HfArgumentParser or TrlParser."""
+    classes, name = parsed(run), option.plain
+    if not classes or not option.name.startswith("--") or run.script is None or name in run.script.own:
+        return None
+    key = load_schema("training-arguments").root.names.get(name)
+    if key is None and reader(run) == "trl":
+        key = load_schema("trl").root.names.get(name)
+        inside = {f"trl.{one}" for one in key.facts.get("in", ())} if key is not None else set()
+        key = key if inside & classes else None
+    return key if key is not None and "cli" in key.facts else None
 
 
 @lru_cache(maxsize=64)

@@ -9,18 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zerocfg.catalog.schema import Key, load_schema
+from zerocfg.catalog.signatures import parameters, was_ever_accepted
 from zerocfg.record import record
 from zerocfg.rules.api import Finding, Location
 from zerocfg.run.model import Call, Origin, Run
 from zerocfg.run.script.arguments import is_arguments
 
 ACCELERATE: Mapping[str, frozenset[str]] = {
-    "accelerate.Accelerator": frozenset(
-        "device_placement split_batches mixed_precision gradient_accumulation_steps cpu dataloader_config "
-        "deepspeed_plugin fsdp_plugin torch_tp_plugin megatron_lm_plugin rng_types log_with project_dir project_config "
-        "gradient_accumulation_plugin step_scheduler_with_optimizer kwargs_handlers dynamo_backend dynamo_plugin "
-        "deepspeed_plugins parallelism_config".split()
-    ),
     "accelerate.DeepSpeedPlugin": frozenset(
         "hf_ds_config gradient_accumulation_steps gradient_clipping zero_stage is_train_batch_min "
         "offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path "
@@ -37,13 +32,8 @@ ACCELERATE: Mapping[str, frozenset[str]] = {
         "num_steps adjust_scheduler sync_with_dataloader sync_each_batch".split()
     ),
 }
-"""The arguments of accelerate's classes, of release 1.15.0."""
-_FORMER: Mapping[str, frozenset[str]] = {
-    "accelerate.Accelerator": frozenset(
-        "fp16 logging_dir dispatch_batches even_batches use_seedable_sampler dispatch_config".split()
-    )
-}
-"""Those that older releases had."""
+"""The arguments of accelerate's plugins, of release 1.15.0."""
+ACCELERATOR = "accelerate.Accelerator"
 _OF_CLASS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
 
 
@@ -70,7 +60,7 @@ class Given:
 def given_in_calls(run: Run) -> Iterator[Given]:
     """The arguments that calls of classes of a library give by name; the same call once, whatever run reaches it."""
     for call in run.script.calls if run.script is not None else ():
-        if call.derived or not (call.name in ACCELERATE or is_arguments(call.name)):
+        if call.derived or not (call.name in ACCELERATE or call.name == ACCELERATOR or is_arguments(call.name)):
             continue
         for name, setting in call.arguments.items():
             if setting.origin.file is not None:
@@ -81,6 +71,8 @@ def taken_by(name: str) -> frozenset[str]:
     """The arguments that the class of this name takes; empty for one that is not known."""
     if name in ACCELERATE:
         return ACCELERATE[name]
+    if name == ACCELERATOR:
+        return parameters("accelerate", "Accelerator")
     own = load_schema("training-arguments").root.names
     known = frozenset(one for one, key in own.items() if "removed" not in key.facts)
     if name in _OF_CLASS:
@@ -96,8 +88,10 @@ def taken_by(name: str) -> frozenset[str]:
 
 def ever_taken(name: str, argument: str) -> bool:
     """Whether some release of the library has, or had, an argument of this name."""
+    if name == ACCELERATOR:
+        return was_ever_accepted("accelerate", "Accelerator", argument)
     if name in ACCELERATE:
-        return argument in ACCELERATE[name] or argument in _FORMER.get(name, ())
+        return argument in ACCELERATE[name]
     return any(argument in load_schema(one).root.names for one in ("training-arguments", "trl"))
 
 

@@ -8,13 +8,15 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, bounds, only_below, only_from, text
 from zerocfg.record import record
-from zerocfg.rules.api import Finding
+from zerocfg.rules.api import Finding, Severity
 from zerocfg.rules.argument_reader import methods, reader
 from zerocfg.rules.arguments import Argument
 from zerocfg.rules.effects import admitted as said_of
 from zerocfg.rules.release_scope import limited
 from zerocfg.run.model import Call, Run
+from zerocfg.run.origins import ASSUMED
 from zerocfg.run.reader import reader_evidence
+from zerocfg.run.releases import with_newest_releases
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.stages.arguments import parsed
 
@@ -39,6 +41,20 @@ def declares(run: Run, library: str) -> bool:
     """Whether it is understood which releases of a library the project admits."""
     declared = run.versions.get(library)
     return declared is not None and bounds(declared) is not None
+
+
+def as_installed(run: Run, library: str) -> tuple[Run, Severity] | None:
+    """The run with releases to judge an argument of a library by, and how grave it is that all of them refuse it.
+
+    Where nothing declares one, a new install gets the newest, and what that one refuses is a warning: for lint, which
+    leaves it open which release there is, as for a build, which plans for the newest. None where a commit, a path or a
+    variable decides.
+    """
+    if library in run.undetermined:
+        return None
+    if declares(run, library) and run.version_places.get(library) != ASSUMED:
+        return run, Severity.ERROR
+    return with_newest_releases(run), Severity.WARNING
 
 
 def in_call(held: Argument) -> bool:

@@ -2,7 +2,7 @@
 
 Their keys are theirs to judge. What zerocfg knows is what they hand on to the Trainer: the DeepSpeed config that a
 recipe names, and the few fields whose values arrive as they are written. Established on llamafactory 0.9.5, axolotl
-0.19.0 and ms-swift 4.6.0.
+0.19.0 and ms-swift 4.6.0; the names of DeepSpeed configs also on ms-swift 2.6.1.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ FRAMEWORKS: dict[str, Framework] = {
             "swift",
             ("swift.cli.sft", "swift.cli.pt", "swift.cli.rlhf"),
             handed_on={name: name for name in (*_SHARED, "per_device_train_batch_size", "bf16", "fp16")},
-            presets=frozenset("zero0 zero1 zero2 zero2_offload zero3 zero3_offload".split()),
+            presets=frozenset(
+                "zero0 zero1 zero2 zero2_offload zero3 zero3_offload "
+                "default-zero2 default-zero3 zero2-offload zero3-offload".split()  # the names of ms-swift 2
+            ),
         ),
     )
 }

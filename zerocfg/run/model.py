@@ -234,7 +234,9 @@ class Call:
     class of the repository that derives from one counts as that one. ``arguments`` are those given by name: a literal,
     a `FromLine`, or UNKNOWN. ``complete`` False: others may be given by position, `*` or `**`. ``config``: the
     DeepSpeed config among them that is written out as a dict. ``derived``: of a class of the repository, which may take
-    arguments of its own.
+    arguments of its own, and whose defaults are among ``arguments``. ``guarded``: the class may be another than the
+    library's, or the script asks which arguments the installed release takes. ``objects``: by argument, the class of a
+    library whose new object it is.
     """
 
     name: str
@@ -244,6 +246,18 @@ class Call:
     complete: bool = True
     config: SourceFile | None = None
     derived: bool = False
+    guarded: bool = False
+    objects: Mapping[str, str] = field(default_factory=dict)
+
+
+@record(frozen=True, slots=True)
+class Loading:
+    """The `from_pretrained` by which a script loads the model of its Trainer. ``first``: it certainly comes before the
+    arguments of the Trainer are made; False: certainly after. ``device_map``: what it is given as one."""
+
+    origin: Origin
+    first: bool
+    device_map: Setting | None = None
 
 
 @record(frozen=True, slots=True)
@@ -264,7 +278,8 @@ class Script:
     deeper than was looked, so that it calls no others. ``parts``: DeepSpeed configs among its dicts of which only some
     keys are known, or of which nobody knows where they go. ``own_loop``: its Trainer is a class of the repository that
     trains otherwise than the library's, which compares arguments and config when it starts.
-    ``required``: the requirements without which it stops, each with its place.
+    ``required``: the requirements without which it stops, each with its place. ``loading``: None where it is not
+    certain how and when the model of the Trainer is loaded.
     ``understood`` False: Python could not parse it.
     """
 
@@ -287,6 +302,7 @@ class Script:
     required: tuple[tuple[str, Origin], ...] = ()
     understood: bool = True
     own: frozenset[str] = frozenset()
+    loading: Loading | None = None
 
 
 @record(frozen=True, slots=True, eq=False)
@@ -315,6 +331,7 @@ class Run:
                            no script was read
     ``versions``           releases that the project admits, by library, as clauses of PEP 440
     ``version_places``     where those are stated, for versions read from the project's own files
+    ``undetermined``       libraries installed from a commit, a path or a variable: which release that is, is open
     ``misplaced``          files given where a file of another kind is read
     ``unreadable``         files that the launch line names and that cannot be read
     ``troubles``           why ``extends`` and ``matrix`` of a spec make no runs: place, message, remediation
@@ -346,6 +363,7 @@ class Run:
     memory: MemorySummary | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     version_places: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
+    undetermined: frozenset[str] = frozenset()
     missing: tuple[Origin, ...] = ()
     misplaced: tuple[MisplacedFile, ...] = ()
     unreadable: tuple[SourceFile, ...] = ()

@@ -77,7 +77,8 @@ def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
     projects = Projects()
     found = []
     for run in runs:
-        versions, places = _stated(run, settled, projects)
+        versions, places, undetermined = _stated(run, settled, projects)
+        run = replace(run, undetermined=undetermined) if undetermined else run
         found.append(with_releases(run, versions, places) if versions else run)
     return found
 
@@ -87,19 +88,22 @@ def with_versions_and_settings(settled: Mapping[str, str]) -> Callable[[Run], Ru
     projects = Projects()
 
     def settle(run: Run) -> Run:
-        versions, places = _stated(run, settled, projects)
-        return with_settings(replace(run, versions=versions, version_places=places))
+        versions, places, undetermined = _stated(run, settled, projects)
+        return with_settings(replace(run, versions=versions, version_places=places, undetermined=undetermined))
 
     return settle
 
 
 def _stated(
     run: Run, settled: Mapping[str, str], projects: Projects
-) -> tuple[dict[str, str], dict[str, tuple[Origin, ...]]]:
-    read = {name: one for name, one in _of_run(run, projects).items() if name in LIBRARIES and one.clauses}
+) -> tuple[dict[str, str], dict[str, tuple[Origin, ...]], frozenset[str]]:
+    """The versions of a run, where its project states them, and the libraries whose release cannot be determined."""
+    asked = {name: one for name, one in _of_run(run, projects).items() if name in LIBRARIES}
+    read = {name: one for name, one in asked.items() if one.clauses}
     own = {**settled, **run.versions}
     versions = {**{name: one.clauses or "" for name, one in read.items()}, **own}
-    return versions, {name: one.places for name, one in read.items() if name not in own}
+    undetermined = frozenset(name for name, one in asked.items() if one.clauses is None and name not in own)
+    return versions, {name: one.places for name, one in read.items() if name not in own}, undetermined
 
 
 def versions_for(folder: Path) -> dict[str, Declared]:
@@ -156,7 +160,8 @@ def _python(run: Run, base: Declared, projects: Projects) -> Declared | None:
     (``base``): in the folder of that statement, or nearer to the script."""
     from zerocfg.run.requirements.python import installed_python, required_python
 
-    own = installed_python(run.launch_file) if run.launch_file is not None and _installs(run) else None
+    file = _installing(run)
+    own = installed_python(file) if file is not None else None
     if own is not None:
         return own
     stated = [Path(disk.real(place.file.path)) for place in base.places if place.file and place.file.path]
@@ -165,14 +170,18 @@ def _python(run: Run, base: Declared, projects: Projects) -> Declared | None:
 
 
 def _installed(run: Run) -> Mapping[str, Declared]:
-    """What the shell script, notebook or Markdown page of the launch line installs by itself."""
-    return installs_of(run.launch_file) if run.launch_file is not None and _installs(run) else {}
+    """What the shell script, notebook or Markdown page of the launch line installs by itself, or the notebook that
+    trains in its own cells."""
+    file = _installing(run)
+    return installs_of(file) if file is not None else {}
 
 
-def _installs(run: Run) -> bool:
-    """Whether the launch line stands among commands that may set up what it needs."""
-    file = run.launch_file
-    return file is not None and file.name.endswith((".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".md"))
+def _installing(run: Run) -> SourceFile | None:
+    """The file that may set up what the run needs: that of the launch line, or a notebook that trains by itself."""
+    line, script = run.launch_file, run.script.file if run.script is not None else None
+    if line is None:
+        return script if script is not None and script.name.endswith(".ipynb") else None
+    return line if line.name.endswith((".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".md")) else None
 
 
 def _required(run: Run) -> dict[str, Declared]:

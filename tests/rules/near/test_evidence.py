@@ -122,7 +122,7 @@ ELSEWHERE = (
     ),
     unread("ZC801", "a script of the project declares it", "evaluation_strategy", "evaluation_strategy: steps\n"),
     unread("ZC801", "no script of the project declares it", "own", "evaluation_strategy: steps\n").finds(
-        "warning", "other/second.yaml: evaluation_strategy", "4.51.0", "5.23.0"
+        "note", "other/second.yaml: evaluation_strategy", "4.51.0", "5.23.0"
     ),
 )
 FROM_LINE = (

@@ -688,7 +688,8 @@ RELEASES = (
     near("ZC616", "arguments of 5.10", bad=2, versions={"transformers": "5.10.1"}).finds(
         "error", "recipe.yaml: SIZE_BASED_WRAP", 2, also=("recipe.yaml: min_num_params: 100000",)
     ),
-    near("ZC635", "accelerate 1.14", versions={"accelerate": "1.14.0"}),
+    near("ZC635", "accelerate 1.9", versions={"accelerate": "1.9.0"}),
+    near("ZC635", "accelerate 1.10", versions={"accelerate": "1.10.0"}).finds("error", size("dp_replicate"), 2, 1),
     near("ZC638", "accelerate 1.14", versions={"accelerate": "1.14.0"}),
     near("ZC629", "transformers before 5.10", versions=_OLDER),
     near("ZC643", "transformers before 5.10", versions=_OLDER),

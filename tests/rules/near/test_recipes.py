@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,11 +51,20 @@ def admitting(code: str, why: str, consumer: str, versions: str, text: str) -> N
     return of(code, why, {"zerocfg.yaml": spec, file: text if key == "deepspeed" else RECIPE + text}, consumer)
 
 
+def at_trl(release: str, row: Near) -> Near:
+    """The same in a project that admits these releases of TRL."""
+    return replace(row, facts={"versions": {"trl": release}})
+
+
+EIGHT_STEPS = "gradient_accumulation_steps: 8\nnum_generations: 8\n"
+THREE_STEPS = "gradient_accumulation_steps: 3\nnum_generations: 8\n"
+EVALUATED = "num_generations: 8\neval_strategy: steps\nper_device_eval_batch_size: 3\n"
 ENGINE = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
 BF16 = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": %s}, "zero_optimization": {"stage": 2}}\n'
 MASTERS = BF16 % 'true, "bf16_master_weights_and_grads": false'
 COMPILED = ENGINE[:-2] + ', "compile": {"backend": "inductor"}}\n'
 FOREIGN = "base_model: tiny\n"
+FORMER_BEST = "load_best_model_at_end: true\nevaluation_strategy: steps\nsave_strategy: epoch\n"
 FORMERLY = "load_best_model_at_end: true\nevaluation_strategy: steps\nsave_strategy: steps\n"
 
 RELEASES = (
@@ -232,6 +242,38 @@ VALUES = (
         "ZC811", "by its former name", "transformers", "transformers: 4.40.2", "evaluation_strategy: epochs\n"
     ).finds("error", "recipe.yaml: epochs"),
     admitting("ZC804", "by its former name", "transformers", "transformers: 4.44.2", FORMERLY),
+    *(
+        admitting("ZC804", f"the former name wins at {release}", "transformers", f"transformers: {release}", text)
+        .finds(
+            "error",
+            "recipe.yaml: load_best_model_at_end: true",
+            also=("recipe.yaml: evaluation_strategy: steps", "recipe.yaml: save_strategy: epoch"),
+        )
+        .becomes(RECIPE + text.replace("y: steps", 'y: "epoch"'))
+        for release in ("4.41.0", "4.45.2")
+        for text in (FORMER_BEST, FORMER_BEST + "eval_strategy: epoch\n")
+    ),
+    admitting(
+        "ZC804", "the former name wins", "transformers", "transformers: 4.44.2", FORMERLY + "eval_strategy: 'no'\n"
+    ),
+    admitting(
+        "ZC804",
+        "which name wins depends",
+        "transformers",
+        "transformers: '>=4.45'",
+        FORMER_BEST + "eval_strategy: epoch\n",
+    ),
+    admitting(
+        "ZC806",
+        "never evaluated by its former name",
+        "transformers",
+        "transformers: 4.44.2",
+        "lr_scheduler_type: reduce_lr_on_plateau\nevaluation_strategy: 'no'\n",
+    )
+    .finds("error", "recipe.yaml: lr_scheduler_type: reduce_lr_on_plateau")
+    .becomes(
+        RECIPE + 'lr_scheduler_type: reduce_lr_on_plateau\nevaluation_strategy: "epoch"\n',
+    ),
     trains("ZC811", "known trackers", "report_to: [tensorboard, wandb]\n"),
     trains("ZC811", "an unknown one of two", "report_to: [wandb, tensorbord]\n").finds(
         "error", "recipe.yaml: [wandb, tensorbord]"
@@ -726,6 +768,52 @@ BATCHES = (
     trl("ZC855", "another trainer", "dpo", "beta: 0.1\ngradient_accumulation_steps: 3\n"),
     of(
         "ZC855", "processes not known", {"recipe.yaml": RECIPE + "num_generations: 8\nsteps_per_generation: 2\n"}, "trl"
+    ),
+    # TRL 0.15 and 0.16 count one micro batch of all processes, 0.17 the accumulation steps, too; 0.14 looks at none
+    at_trl("0.14.0", trl("ZC855", "before groups had to be whole", "grpo", EIGHT_STEPS, processes=7)),
+    at_trl("0.16.1", trl("ZC855", "a group over all processes", "grpo", EIGHT_STEPS, processes=8)),
+    at_trl("0.17.0", trl("ZC855", "a group over the steps", "grpo", EIGHT_STEPS, processes=7)),
+    at_trl(">=0.16,<0.18", trl("ZC855", "steps count in one of the releases", "grpo", EIGHT_STEPS, processes=7)),
+    at_trl("0.16.1", trl("ZC855", "RLOO before it held whole groups", "rloo", "num_generations: 8\n", processes=7)),
+    *(
+        at_trl(release, trl("ZC855", f"steps do not count at {release}", "grpo", EIGHT_STEPS, processes=7))
+        .finds(
+            "error",
+            "recipe.yaml: num_generations: 8",
+            1,
+            7,
+            7,
+            8,
+            8,
+            also=("recipe.yaml: per_device_train_batch_size: 1",),
+        )
+        .becomes(RECIPE.replace("size: 1", "size: 8") + EIGHT_STEPS)
+        for release in ("0.15.0", "0.16.1")
+    ),
+    at_trl("0.17.0", trl("ZC855", "no group over three steps", "grpo", THREE_STEPS, processes=7)).finds(
+        "error",
+        "recipe.yaml: num_generations: 8",
+        1,
+        7,
+        3,
+        21,
+        8,
+        8,
+        also=("recipe.yaml: per_device_train_batch_size: 1", "recipe.yaml: gradient_accumulation_steps: 3"),
+    ),
+    at_trl("0.14.0", trl("ZC859", "before groups had a least size", "grpo", "num_generations: 1\n", processes=2)),
+    at_trl("0.15.0", trl("ZC859", "a group of one", "grpo", "num_generations: 1\n", processes=2)).finds(
+        "error", "recipe.yaml:4:18: 1", 1, 2, 2
+    ),
+    at_trl("0.14.0", trl("ZC858", "before it was checked", "grpo", EVALUATED, processes=8)),
+    at_trl("0.15.0", trl("ZC858", "three of each process", "grpo", EVALUATED, processes=7)).finds(
+        "error",
+        "recipe.yaml: per_device_eval_batch_size: 3",
+        3,
+        7,
+        8,
+        8,
+        also=("recipe.yaml: num_generations: 8", "recipe.yaml: eval_strategy: steps"),
     ),
     trl("ZC856", "the batch alone", "grpo", "num_generations: 2\ngeneration_batch_size: 4\n"),
     trl(

@@ -7,15 +7,17 @@ from math import isfinite
 
 from zerocfg.catalog.values import show, whole_number
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
 from zerocfg.rules.batch.sizes import disagreement, lacks_accumulation, mismatches
+from zerocfg.rules.calls import ACCELERATOR
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value, stage_of
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.fixes import giving
 from zerocfg.rules.key import Key, accelerate, deepspeed, finding_at, from_origin, recipe, setting, trainer_argument
 from zerocfg.run.model import Run
 from zerocfg.run.script import accelerator
+from zerocfg.run.script.arguments import resolve_option
 from zerocfg.run.stages.batches import STEPS, TRAIN
 
 _TO_THE_SCRIPT = "leave it to the script's option"
@@ -195,3 +197,21 @@ def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
             "steps",
             f"write {stated.value} in the config as well, or {used.value} here",
         )
+
+
+@rule("ZC251", "accumulation-given-twice", Severity.ERROR)
+def accumulation_given_twice(run: Run) -> Iterator[Finding]:
+    for call in run.script.calls if run.script is not None else ():
+        given = call.arguments.get("gradient_accumulation_steps")
+        plugin = call.objects.get("gradient_accumulation_plugin")
+        if given is None or given.origin.file is None or plugin is None or call.derived or call.name != ACCELERATOR:
+            continue
+        steps = resolve_option(given, run.arguments)
+        if steps.known and whole_number(str(steps.value)) not in (None, 1):
+            place = Location(given.origin.file, span=given.origin.span)
+            yield Finding(
+                place,
+                f"`gradient_accumulation_steps` is {show(steps.value)} beside a `gradient_accumulation_plugin`: "
+                "Accelerator() stops at the two",
+                f"leave it out, and give the number to {plugin.rpartition('.')[2]}(num_steps=...)",
+            )

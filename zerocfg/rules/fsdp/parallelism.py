@@ -27,6 +27,9 @@ def sizes_of(run: Run) -> dict[str, int] | None:
     found = {}
     for name in SIZES:
         setting = run.effective.environment.get(f"PARALLELISM_CONFIG_{name.upper()}_SIZE")
+        if setting is None and name == "sp":  # the launcher knows no sequence parallelism before 1.12
+            found[name] = 1
+            continue
         text = str(setting.value) if setting is not None else ""
         if not text.isdecimal() or len(text) > 9 or int(text) < 1:
             return None
@@ -111,7 +114,7 @@ def renamed_size(run: Run, old: str, new: str) -> Fix | None:
     return None if target else size_key(run, old).rename(target.name, f"write {target.name}", safe=False)
 
 
-@rule("ZC635", "nothing-to-shard-across", Severity.ERROR, versions="accelerate>=1.15")
+@rule("ZC635", "nothing-to-shard-across", Severity.ERROR, versions="accelerate>=1.10")
 def nothing_to_shard_across(run: Run) -> Iterator[Finding]:
     sizes, processes = sizes_of(run), effective_value(run, "num_processes")
     if sizes is None or impossible(sizes) or sizes["dp_shard"] > 1 or sizes["cp"] > 1 or sizes["sp"] > 1:

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from zerocfg.rules.launch import config, environment, hosts, line, machines, rendezvous, runner, torchrun, unused
+from zerocfg.rules.launch import config, environment, hosts, line, machines, rendezvous, runner, shell, torchrun, unused

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_data
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.key import accelerate
 from zerocfg.rules.launch.options import launcher_option, listed, machines_of, number_fix, under_runner
-from zerocfg.rules.line import all_options_seen, line_option, started_by
+from zerocfg.rules.line import all_options_seen, at_line, is_page, line_option, started_by
 from zerocfg.run.model import Run
+from zerocfg.source.text import Span
 
 
 @rule("ZC704", "processes-not-divisible", Severity.ERROR)
@@ -124,3 +126,50 @@ def sagemaker_cannot_launch(run: Run) -> Iterator[Finding]:
             if environment != '"AMAZON_SAGEMAKER"'
             else "write LOCAL_MACHINE, or launch with an older accelerate or the SageMaker SDK",
         )
+
+
+_NODES = re.compile(r"^#SBATCH[ \t]+(?:--nodes[ \t=]|-N)[ \t]*(\S+)", re.MULTILINE)
+_SINGLE_TASK = re.compile(r"^#SBATCH[ \t]+(?:--ntasks[ \t=]|-n)[ \t]*1[ \t]*$", re.MULTILINE)
+_STEP = re.compile(r"(?:^|[ \t])srun\b(.*)", re.DOTALL)
+_LIMITED = re.compile(r"(?:^|\s)(?:-[NnwrO]|--(?:nodes|ntasks|nodelist|relative|overlap)\b)")
+
+
+@rule("ZC751", "slurm-nodes-not-joined", Severity.ERROR)
+def slurm_nodes_not_joined(run: Run) -> Iterator[Finding]:
+    if run.launch is None or run.launch_file is None or is_page(run.launch_file):
+        return
+    text, line = run.launch_file.source.text, run.launch
+    asked = list(_NODES.finditer(text, 0, line.span.start))
+    script = line.script.span.start if line.script is not None else line.span.end
+    step = _STEP.search(text[line.span.start : max(script, line.span.start)])
+    if not asked or step is None or _LIMITED.search(step[1]):
+        return
+    nodes = asked[-1][1]
+    if not nodes.isdecimal() or len(nodes) > 5 or int(nodes) < 2 or _SINGLE_TASK.search(text):
+        return
+    joined = _single_machine(run)
+    if joined is None:
+        return
+    yield Finding(
+        joined,
+        f"srun starts this on {nodes} nodes, and each trains by itself: the launcher is asked for one machine",
+        f"write num_machines {nodes}, with machine_rank and main_process_ip"
+        if line.launcher == "accelerate"
+        else f"give --nnodes {nodes}, with --rdzv_backend c10d and --rdzv_endpoint",
+        [Location(run.launch_file, span=Span(asked[-1].start(), asked[-1].end(1)))],
+    )
+
+
+def _single_machine(run: Run) -> Location | None:
+    """Where it is said, or left to be, that the launcher runs on one machine alone; None where it may be told more."""
+    if not all_options_seen(run):
+        return None
+    if started_by(run, "accelerate"):
+        machines = launcher_option(run, "num_machines")
+        return machines.at() if machines.count == 1 and machines_of(run) == 1 else None
+    if started_by(run, "torchrun") and not any(name.startswith("PET_") for name in run.environment):
+        nodes = line_option(run, "nnodes")
+        if not nodes and not line_option(run, "rdzv_endpoint", "master_addr", "node_rank"):
+            return at_line(run)
+        return nodes.at() if nodes.count == 1 else None
+    return None

@@ -9,7 +9,7 @@ from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, started_by
 from zerocfg.run.linking.entry_point import handed_script
-from zerocfg.run.model import Run
+from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
@@ -49,6 +49,17 @@ def standalone_with_machines(run: Run) -> Iterator[Finding]:
             "remove --standalone and give --rdzv_endpoint, or write --nnodes 1",
             [line_option(run, "nnodes")],
         )
+    elif option and started_by(run, "torchrun") and line_option(run, "nnodes").value is UNKNOWN:
+        rank = line_option(run, "node_rank")
+        if rank and rank.text not in ("0", "") and rank.value is not True:
+            nodes = line_option(run, "nnodes")
+            yield option.finding(
+                f"--standalone meets at this computer alone and reads no other address: with {nodes.raw} above 1 no "
+                "machine finds another",
+                "remove --standalone and give --rdzv_endpoint, or remove --nnodes and --node_rank",
+                [nodes, rank],
+                severity=Severity.WARNING,
+            )
 
 
 @rule("ZC739", "master-address-not-read", Severity.ERROR)

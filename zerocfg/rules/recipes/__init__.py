@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from zerocfg.rules.recipes import (
+    call_keywords,
+    line_values,
+    outdented,
     releases,
     removed,
     slips,

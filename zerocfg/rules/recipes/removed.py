@@ -12,10 +12,8 @@ from zerocfg.rules.argument_reader import guessed, reader
 from zerocfg.rules.arguments import Argument, arguments, dropped, own_option, renamed
 from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.recipes.trainer_types import number_in
-from zerocfg.rules.taken import declares, lets_through, newer, removed, said_for, what_happens
+from zerocfg.rules.taken import as_installed, lets_through, newer, removed, said_for, what_happens
 from zerocfg.run.model import Run
-from zerocfg.run.origins import ASSUMED
-from zerocfg.run.releases import with_newest_releases
 
 _SCHEMAS = {"transformers": "training-arguments", "trl": "trl"}
 
@@ -37,14 +35,17 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
 def _removed(
     run: Run, library: str, asked: Iterable[Argument], modernized: Callable[[Run, Argument, str, bool], Fix | None]
 ) -> Iterator[Finding]:
-    """The arguments that no admitted release of a library has, or only some. Where nothing says which it admits, a new
-    install gets the newest: what that one lacks is a warning, for lint and build alike, and a note where who reads the
-    arguments is a guess besides. ``modernized``: a fix by what the catalog says instead, and whether that may be
+    """The arguments that no admitted release of a library has, or only some; a note where nothing declares releases and
+    who reads the arguments is a guess. ``modernized``: a fix by what the catalog says instead, and whether that may be
     safe."""
     names, said_name = load_schema(_SCHEMAS[library]).root.names, library_name(library)
-    declared = declares(run, library) and run.version_places.get(library) != ASSUMED
-    judged = run if declared else with_newest_releases(run)
-    assumed = Severity.NOTE if run.script is None and guessed(run) else Severity.WARNING
+    installed = as_installed(run, library)
+    if installed is None:
+        return
+    judged, severity = installed
+    declared = severity is Severity.ERROR
+    if not declared and (run.consumer is None or (run.script is None and guessed(run))):
+        severity = Severity.NOTE
     for held in asked:
         if own_option(run, held.name) or lets_through(run, held):
             continue
@@ -59,7 +60,7 @@ def _removed(
             f"{sentence} the argument `{held.name}`; {what_happens(judged, held, lack)}",
             instead or "leave it out",
             fix=modernized(judged, held, instead, declared),
-            severity=Severity.ERROR if declared else assumed,
+            severity=severity,
         )
         yield said_for(judged, finding, lack)
 

@@ -43,7 +43,7 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
         if said is not None and said.places and not said.lost:
             yield _called_otherwise(key, said.places)
             continue
-        strict = _in_call(run, held) or _sure(run, held)
+        strict = _in_call(run, held) or certainly_unknown(run, held)
         numbers = (name.removesuffix("s"), f"{name}s")  # singular and plural
         if not strict and (len(name) < 9 or any(other in known or other in others for other in numbers)):
             continue
@@ -60,7 +60,7 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
         takes = meant is None or held.on_line or refusal(meant, held.held) is None  # a list is no name
         yield Finding(
             held.at(),
-            f"there is no argument `{name}`; `{near}` is one, and {_consequence(run, held)}",
+            f"there is no argument `{name}`; `{near}` is one, and {consequence(run, held)}",
             f"remove it: `{near}` is written too" if near in present else f"write {near}",
             fix=renamed(run, held, near, f"write {near}") if near not in present and takes else None,
         )
@@ -89,7 +89,7 @@ def _furthest(name: str, strict: bool) -> int:
     return 2 if len(name) > (7 if strict else 11) else 1
 
 
-def _consequence(run: Run, held: Argument) -> str:
+def consequence(run: Run, held: Argument) -> str:
     if _in_call(run, held):
         return "the class stops at the other"
     if dropped_silently(run, held):
@@ -97,7 +97,7 @@ def _consequence(run: Run, held: Argument) -> str:
     return "the parser stops at the other"
 
 
-def _sure(run: Run, held: Argument) -> bool:
+def certainly_unknown(run: Run, held: Argument) -> bool:
     """Whether the parser of the script is known, with all that it takes, and this is none of it."""
     script = run.script
     if script is None or script.options is None or script.lenient or not _all_known(parsed(run)):

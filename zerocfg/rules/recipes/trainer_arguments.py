@@ -4,16 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.catalog import fields
+from zerocfg.catalog.admitted import admitted
+from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.argument_reader import guessed, reader
 from zerocfg.rules.arguments import given, number, set_argument, value, word, written
 from zerocfg.run.model import Run
 
+_NEW, _OLD = "eval_strategy", "evaluation_strategy"
+"""The argument's name since 4.41, and the former one, which wins over it where a release has both (until 4.45)."""
+
+
+def _evaluation_argument(run: Run) -> str | None:
+    """The name under which it is stated when to evaluate; None where that depends on the release."""
+    if given(run, _OLD) is None or given(run, _NEW) is None:
+        return _NEW if given(run, _OLD) is None else _OLD
+    among = admitted("transformers", run.versions.get("transformers"))
+    former = {fields.exists(_OLD, release) for release in among.releases} if among is not None else {False}
+    return None if len(former) > 1 else _OLD if former == {True} else _NEW
+
 
 def evaluates_by(run: Run) -> str | None:
-    """When it is evaluated, also by the name that the argument had before 4.41; None where nobody knows."""
-    name = "eval_strategy" if given(run, "eval_strategy") is not None else "evaluation_strategy"
-    return word(run, name, "no")
+    """When it is evaluated, also by the argument's former name; None where nobody knows."""
+    name = _evaluation_argument(run)
+    return word(run, name, "no") if name is not None else None
+
+
+def _evaluate_by(run: Run, value: str, why: str, after: str | None = None) -> Fix | None:
+    """Say when to evaluate, by the name that is written and counts."""
+    name = _evaluation_argument(run)
+    return set_argument(run, name, f'"{value}"', why, after=after) if name is not None else None
 
 
 def _follows_metric(run: Run) -> bool:
@@ -28,11 +48,12 @@ def best_model_strategies_differ(run: Run) -> Iterator[Finding]:
     saves, evaluates = word(run, "save_strategy", "steps"), evaluates_by(run)
     if saves is None or evaluates is None or saves in ("best", evaluates):
         return
-    yield written(run, "load_best_model_at_end", "eval_strategy", "save_strategy").finding(
+    name = _evaluation_argument(run) or _NEW
+    yield written(run, "load_best_model_at_end", name, "save_strategy").finding(
         f"`load_best_model_at_end` needs an evaluation with each checkpoint, but it evaluates by `{evaluates}` and "
         f"saves by `{saves}`; TrainingArguments stop at it",
-        f"write `eval_strategy: {saves}`",
-        set_argument(run, "eval_strategy", f'"{saves}"', f"evaluate by {saves}, as it is saved")
+        f"write `{name}: {saves}`",
+        _evaluate_by(run, saves, f"evaluate by {saves}, as it is saved")
         if saves != "no"
         else set_argument(run, "load_best_model_at_end", "false", "keep the last model"),
     )
@@ -68,7 +89,7 @@ def scheduler_needs_evaluation(run: Run) -> Iterator[Finding]:
             f"`lr_scheduler_type: {word(run, 'lr_scheduler_type')}` follows an evaluated metric, but nothing is "
             "evaluated; TrainingArguments stop at it",
             "write eval_strategy, or another schedule",
-            set_argument(run, "eval_strategy", '"epoch"', "evaluate after each epoch"),
+            _evaluate_by(run, "epoch", "evaluate after each epoch"),
         )
 
 
@@ -88,7 +109,7 @@ def best_model_without_metric(run: Run) -> Iterator[Finding]:
         yield places.finding(
             "`save_strategy: best` saves after an evaluation, but nothing is evaluated: no checkpoint is ever written",
             "write eval_strategy",
-            set_argument(run, "eval_strategy", '"epoch"', "evaluate after each epoch", after="save_strategy"),
+            _evaluate_by(run, "epoch", "evaluate after each epoch", after="save_strategy"),
         )
 
 

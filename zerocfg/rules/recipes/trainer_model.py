@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import drop_argument, given, set_argument, under_deepspeed, value, word, written
 from zerocfg.rules.effects import stage_of
 from zerocfg.rules.fixes import together
-from zerocfg.run.model import Run
+from zerocfg.run.model import Loading, Run
 
 _CHECKPOINTING = ("gradient_checkpointing", "activation_checkpointing")
 """The former name of the switch and its present one."""
@@ -58,6 +58,7 @@ def checkpointing_options_unused(run: Run) -> Iterator[Finding]:
 
 @rule("ZC826", "device-map-with-stage-3", Severity.ERROR, consumers={"transformers"})
 def device_map_with_stage_3(run: Run) -> Iterator[Finding]:
+    yield from _device_map_in_call(run)
     placement = value(run, "device_map")
     if reader(run) != "transformers" or stage_of(run) != 3 or not under_deepspeed(run):
         return
@@ -67,3 +68,34 @@ def device_map_with_stage_3(run: Run) -> Iterator[Finding]:
             "remove device_map",
             drop_argument(run, "device_map", "remove device_map", safe=True),
         )
+
+
+def _device_map_in_call(run: Run) -> Iterator[Finding]:
+    """The same in the `from_pretrained` of a script, after the arguments that make stage 3 known to it."""
+    loading = _loading_for_stage_3(run)
+    placement = loading.device_map if loading is not None and not loading.first else None
+    if placement is not None and placement.known and placement.value is not None and placement.origin.file is not None:
+        yield Finding(
+            Location(placement.origin.file, span=placement.origin.span),
+            "`device_map` and ZeRO stage 3 exclude each other; from_pretrained stops at it",
+            "remove device_map",
+        )
+
+
+@rule("ZC871", "model-loaded-before-arguments", Severity.WARNING, consumers={"transformers", "trl"})
+def model_loaded_before_arguments(run: Run) -> Iterator[Finding]:
+    loading = _loading_for_stage_3(run)
+    if loading is None or not loading.first or loading.origin.file is None:
+        return
+    also = ", without a device_map: from_pretrained refuses it at stage 3" if loading.device_map is not None else ""
+    yield Finding(
+        Location(loading.origin.file, span=loading.origin.span),
+        "the model is loaded before the arguments of the Trainer exist, so ZeRO stage 3 does not shard it while it "
+        "loads: every process holds the whole model in its memory",
+        f"make the arguments first, then load the model{also}",
+    )
+
+
+def _loading_for_stage_3(run: Run) -> Loading | None:
+    loading = run.script.loading if run.script is not None else None
+    return loading if loading is not None and stage_of(run) == 3 and under_deepspeed(run) else None

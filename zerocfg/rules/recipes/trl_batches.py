@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd, lcm
 
-from zerocfg.catalog.versions import admits
+from zerocfg.catalog.versions import admits, only_below
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.argument_reader import methods
 from zerocfg.rules.arguments import drop_argument, given, number, processes, set_argument, value, word, written
@@ -14,10 +14,15 @@ from zerocfg.run.model import Run
 
 _GENERATIONS = {"GRPOConfig": 8, "RLOOConfig": 2}
 """The online trainers' configs, each with its default of `num_generations`."""
+_ACCUMULATES = "0.17"
+"""From this release on a generation batch spans the accumulation steps; before, it is one micro batch of all ranks."""
+_OF_STEPS = "0.18"
+"""The first release with `steps_per_generation`, and with RLOO among the trainers that hold whole groups."""
 
 
 def _online(run: Run) -> bool:
-    return bool(methods(run)) and methods(run) <= _GENERATIONS.keys()
+    trainers = {"GRPOConfig"} if admits(run.versions.get("trl"), below=_OF_STEPS) else _GENERATIONS.keys()
+    return bool(methods(run)) and methods(run) <= trainers
 
 
 def _generations(run: Run) -> int | None:
@@ -39,10 +44,13 @@ def _of_processes(run: Run, name: str) -> tuple[int, int] | None:
     return (size, world) if _online(run) and world is not None and size is not None else None
 
 
-@rule("ZC855", "generation-batch-not-whole", Severity.ERROR, versions="trl>=0.18")
+@rule("ZC855", "generation-batch-not-whole", Severity.ERROR, versions="trl>=0.15")
 def generation_batch_not_whole(run: Run) -> Iterator[Finding]:
     batch = _of_processes(run, "per_device_train_batch_size")
     if batch is None or given(run, "generation_batch_size") is not None:
+        return
+    if admits(run.versions.get("trl"), below=_OF_STEPS):
+        yield from _batch_not_whole(run, *batch)
         return
     size, world = batch
     accumulated, group = _whole(run, "gradient_accumulation_steps", 1), _generations(run)
@@ -57,6 +65,26 @@ def generation_batch_not_whole(run: Run) -> Iterator[Finding]:
         f"not hold whole groups of {group} (`num_generations`); TRL stops at it",
         f"write `steps_per_generation: {more}`, or change one of the factors",
         set_argument(run, "steps_per_generation", str(more), f"generate for {more} steps at once"),
+    )
+
+
+def _batch_not_whole(run: Run, size: int, world: int) -> Iterator[Finding]:
+    """The same before `steps_per_generation`. Of several admitted releases all refuse what the newest refuses."""
+    group, names = _generations(run), ["num_generations", "per_device_train_batch_size"]
+    steps: int | None = 1
+    if not only_below(run.versions.get("trl"), _ACCUMULATES):
+        steps = _whole(run, "gradient_accumulation_steps", 1)
+        names.append("gradient_accumulation_steps")
+    if group is None or steps is None or (size * world * steps) % group == 0 or given(run, "steps_per_generation"):
+        return
+    multiple = group // gcd(group, world)
+    more = -(-size // multiple) * multiple
+    accumulated = f" * {steps} steps" if len(names) > 2 else ""
+    yield written(run, *names).finding(
+        f"a generation batch of {size} * {world} processes{accumulated} = {size * world * steps} completions does not "
+        f"hold whole groups of {group} (`num_generations`); TRL stops at it",
+        f"write `per_device_train_batch_size: {more}`, or change one of the factors",
+        set_argument(run, "per_device_train_batch_size", str(more), f"generate {more} completions at once"),
     )
 
 
@@ -90,7 +118,7 @@ def generation_batch_not_of_steps(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC858", "evaluation-batch-not-whole", Severity.ERROR, versions="trl>=0.18")
+@rule("ZC858", "evaluation-batch-not-whole", Severity.ERROR, versions="trl>=0.15")
 def evaluation_batch_not_whole(run: Run) -> Iterator[Finding]:
     batch = _of_processes(run, "per_device_eval_batch_size")
     if batch is None or evaluates_by(run) in (None, "no"):
@@ -110,7 +138,7 @@ def evaluation_batch_not_whole(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC859", "single-generation", Severity.ERROR, versions="trl>=0.18")
+@rule("ZC859", "single-generation", Severity.ERROR, versions="trl>=0.15")
 def single_generation(run: Run) -> Iterator[Finding]:
     count = number(run, "num_generations")
     if _online(run) and count is not None and count < 2:

@@ -84,6 +84,9 @@ def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) ->
             other = with_code(paths, replace(run, entry_point=spawned))
             if other.script is not None and (other.script.reader or other.script.foreign):
                 run = other
+    if run.script is not None and run.script.reader in FRAMEWORKS:
+        run = with_framework(run, run.script.reader)
+        return paths.with_deepspeed(run, run.arguments.get("deepspeed"), bases, "trainer")
     trainer = run.arguments.get("deepspeed")
     if trainer is not None and trainer.value is not True:
         engine = run.script is not None and run.script.reader == "deepspeed"

@@ -23,7 +23,7 @@ from zerocfg.source.text import BOM, Span
 
 LIBRARIES = frozenset(
     "transformers trl accelerate deepspeed lightning pytorch_lightning lightning_fabric optimum torch peft argparse "
-    "fire click tyro jsonargparse hydra omegaconf trlx sat".split()
+    "fire click tyro jsonargparse hydra omegaconf trlx sat swift".split()
 )
 """Packages whose names are never looked for in the repository, which may be a copy of one."""
 
@@ -122,8 +122,15 @@ class Module:
             )
         return found
 
-    def dotted(self, expression: ast.expr) -> str:
-        """The name of a library's thing as the library has it ("accelerate.Accelerator"); empty for anything else."""
+    def dotted(self, expression: ast.expr, base_of: ast.ClassDef | None = None) -> str:
+        """The name of a library's thing as the library has it ("accelerate.Accelerator"); empty for anything else.
+
+        ``base_of``: the class that derives from the expression. Only there a name that the class takes over from its
+        import (`class Trainer(Trainer)`) still means what was imported.
+        """
+        own = base_of.name if base_of is not None else ""
+        if isinstance(expression, ast.Name) and expression.id != own and self._replaces_import(expression.id):
+            return ""
         names: list[str] = []
         while isinstance(expression, ast.Attribute):
             names.append(expression.attr)
@@ -133,6 +140,14 @@ class Module:
             return ""
         parts = [*found.module.split("."), *([found.name] if found.name else []), *reversed(names)]
         return f"{parts[0]}.{parts[-1]}" if parts[0] in LIBRARIES and len(parts) > 1 else ""
+
+    def _replaces_import(self, name: str) -> bool:
+        """Whether the module defines a class that derives from an imported class of its own name."""
+        definition = self.definitions.get(name)
+        return isinstance(definition, ast.ClassDef) and any(
+            name == (base.id if isinstance(base, ast.Name) else base.attr if isinstance(base, ast.Attribute) else "")
+            for base in definition.bases
+        )
 
 
 @remembered

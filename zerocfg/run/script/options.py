@@ -23,6 +23,7 @@ _STOPPING = frozenset({"fail_with_unknown_args"})
 """Arguments of the others by which they do not, or do."""
 _LIKELY = frozenset({"args", "opt", "opts", "options", "cli_args", "flags"})
 """What a function calls the options that are handed to it."""
+_DEEPEST_BASE = 8
 _SWITCHES = {"store_true": False, "store_false": True}
 
 
@@ -146,22 +147,29 @@ def _dataclasses(one: Reached, walk: Walk, parser: Parser, options: set[str], pa
 
 
 def _dataclass(
-    module: Module, kind: ast.expr, walk: Walk, parser: Parser, options: set[str], parsed: set[str], depth: int
+    module: Module,
+    kind: ast.expr,
+    walk: Walk,
+    parser: Parser,
+    options: set[str],
+    parsed: set[str],
+    depth: int,
+    base_of: ast.ClassDef | None = None,
 ) -> bool:
-    library = module.dotted(kind)
+    library = module.dotted(kind, base_of)
     if library:
         parsed.add(library)
         names = _fields(library)
         options |= names
         return bool(names)
     found = walk.declared(module, kind)
-    if found is None or depth > 8:
+    if found is None or depth > _DEEPEST_BASE:
         return False
     inner, definition = found
     known = True
     for base in definition.bases:
         if not (isinstance(base, ast.Name) and base.id in ("object", "ABC")):
-            known = _dataclass(inner, base, walk, parser, options, parsed, depth + 1) and known
+            known = _dataclass(inner, base, walk, parser, options, parsed, depth + 1, definition) and known
     for statement in definition.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             name = statement.target.id
@@ -171,6 +179,28 @@ def _dataclass(
             if setting is not None and parsed:
                 parser.defaults[name] = setting
     return known
+
+
+def class_defaults(walk: Walk, module: Module, kind: ast.expr, library: str, depth: int = 0) -> dict[str, Setting]:
+    """The arguments of a library's dataclass for which a class that derives from it states a default.
+
+    ``library``: the name of the library's class. Defaults of bases that the repository has between both are included.
+    """
+    declared = walk.class_of(module, kind)
+    if declared is None or depth > _DEEPEST_BASE:
+        return {}
+    inner, definition = declared
+    defaults: dict[str, Setting] = {}
+    for base in reversed(definition.bases):
+        if not inner.dotted(base, definition):
+            defaults |= class_defaults(walk, inner, base, library, depth + 1)
+    fields = _fields(library)
+    for statement in definition.body:
+        if not isinstance(statement, ast.AnnAssign) or statement.value is None:
+            continue
+        if isinstance(statement.target, ast.Name) and statement.target.id in fields:
+            defaults[statement.target.id] = _setting(inner, walk, _default(statement.value))
+    return defaults
 
 
 def _default(value: ast.expr) -> ast.expr:

@@ -256,7 +256,7 @@ class Walk:
         if found is None:
             return ""
         inner, definition = found
-        names = (inner.dotted(base) or self.library_base(inner, base) for base in definition.bases)
+        names = (inner.dotted(base, definition) or self.library_base(inner, base) for base in definition.bases)
         return next(filter(None, names), "")
 
     def declared(self, module: Module, expression: ast.expr) -> tuple[Module, ast.ClassDef] | None:

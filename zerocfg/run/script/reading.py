@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from zerocfg.run.model import Call, Consumer, Origin, Script, Setting, SourceFile
+from zerocfg.run.model import Call, Consumer, Loading, Origin, Script, Setting, SourceFile
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.code import nodes
 from zerocfg.run.script.config_dicts import config_of, parts_of
+from zerocfg.run.script.guards import is_guarded, patches_trainers
+from zerocfg.run.script.load_order import load_order
 from zerocfg.run.script.modules import Module, Open, parse, span_of
-from zerocfg.run.script.options import Parser, parser_of
+from zerocfg.run.script.options import Parser, class_defaults, parser_of
 from zerocfg.run.script.reachable import Reach, Reached, Walk
 from zerocfg.run.script.values import Values
 
@@ -24,6 +26,7 @@ _LOOPS: dict[str, Consumer | str] = {
     "accelerate.Accelerator": "accelerate",
     "deepspeed.initialize": "deepspeed",
     "trlx.train": "accelerate",  # whose trainers make an Accelerator, but for those of NeMo
+    **dict.fromkeys(("swift.sft_main", "swift.pt_main", "swift.rlhf_main"), "swift"),
     "sat.training_main": _SAT,  # puts its own options into the DeepSpeed config
 }
 _OLD_PPO = frozenset("model_name ppo_epochs log_with optimize_cuda_cache early_stopping adap_kl_ctrl".split())
@@ -62,7 +65,8 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
     found = walk.from_start(module)
     parser = parser_of(found, walk)
     reader, foreign, shown = _reader(found, parser)
-    calls = tuple(_call(one, walk, parser) for one in found.calls if _wanted(one.name))
+    patched = patches_trainers(found.modules)
+    calls = tuple(_call(one, walk, parser, patched) for one in found.calls if _wanted(one.name))
     parts = _parts(found, walk, parser) if found.dicts else ()
     return Script(
         file,
@@ -83,7 +87,19 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         found.own_loop,
         _required(found),
         own=frozenset(parser.own),
+        loading=_loading(found, walk, parser),
     )
+
+
+def _loading(found: Reach, walk: Walk, parser: Parser) -> Loading | None:
+    order = load_order(found)
+    if order is None:
+        return None
+    one = order.load
+    values = Values(walk.scopes(one.module, one.owner), parser.defaults_of_options, parser.names(one.owner))
+    given = next((keyword.value for keyword in one.call.keywords if keyword.arg == "device_map"), None)
+    device_map = Setting(values.of(given), _place(one.module, given)) if given is not None else None
+    return Loading(_origin(one), order.first, device_map)
 
 
 _CHECKS = {"transformers.check_min_version": "transformers>=", "transformers.require_version": ""}
@@ -137,6 +153,8 @@ def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached
     if any(one.name == "trl.PPOConfig" and _given(one) & _OLD_PPO for one in found.calls):
         return None, "", None
     trainers = [loop for loop in ours if loop in ("trl", "transformers")]
+    if "swift" in shown:
+        return (None, "", None) if ours else ("swift", "", shown["swift"])
     for foreign in (*_FOREIGN.values(), _SAT):
         if foreign in shown:
             return (None, "", None) if trainers else (None, foreign, shown[foreign])
@@ -153,19 +171,34 @@ def _given(one: Reached) -> set[str]:
     return {keyword.arg for keyword in one.call.keywords if keyword.arg is not None}
 
 
-def _call(one: Reached, walk: Walk, parser: Parser) -> Call:
+def _call(one: Reached, walk: Walk, parser: Parser, patched: bool) -> Call:
     values = Values(walk.scopes(one.module, one.owner), parser.defaults_of_options, parser.names(one.owner))
-    arguments: dict[str, Setting] = {}
+    objects: dict[str, str] = {}
     config = None
     derived = not one.module.dotted(one.call.func)
+    arguments = class_defaults(walk, one.module, one.call.func, one.name) if derived else {}
     for keyword in one.call.keywords:
         if keyword.arg is not None:
             value = values.of(keyword.value)
             arguments[keyword.arg] = Setting(value, _place(one.module, keyword.value))
+            made = values.followed(keyword.value)
+            if isinstance(made, ast.Call) and (name := one.module.dotted(made.func)):
+                objects[keyword.arg] = name
         if keyword.arg in CONFIGS:
             config = config_of(walk, one.module, keyword.value, values) or config
     complete = not one.call.args and all(keyword.arg is not None for keyword in one.call.keywords)
-    return Call(one.name, arguments, one.module.file, span_of(one.module, one.call), complete, config, derived)
+    guarded = _constructs(one.name) and not derived and (patched or _guarded(one, walk))
+    place = one.module.file, span_of(one.module, one.call)
+    return Call(one.name, arguments, *place, complete, config, derived, guarded, objects)
+
+
+def _constructs(name: str) -> bool:
+    """Whether a call makes a trainer or an Accelerator, whose signature differs by release."""
+    return name == "accelerate.Accelerator" or name.endswith("Trainer")
+
+
+def _guarded(one: Reached, walk: Walk) -> bool:
+    return bool(one.module.holding(one.name.partition(".")[0], walk.root)) or is_guarded(one.module, one.call)
 
 
 def _parts(found: Reach, walk: Walk, parser: Parser) -> tuple[SourceFile, ...]:

@@ -248,7 +248,7 @@ def read_options(words: tuple[Word, ...]) -> tuple[Option, ...]:
             if equals:
                 value = None if word.value is None else rest
                 options.append(Option(name, _part(word, len(name) + 1, value), word.span, word.exact))
-            elif at + 1 < len(words) and not _option_like(words[at + 1]):
+            elif at + 1 < len(words) and not option_like(words[at + 1]):
                 options.append(Option(name, words[at + 1], _join(word, words[at + 1]), word.exact))
                 at += 1
             else:
@@ -259,7 +259,7 @@ def read_options(words: tuple[Word, ...]) -> tuple[Option, ...]:
 
 def _takes_next(launcher: Launcher, words: list[Word], at: int) -> bool:
     """Whether an option that is not in the table takes the next word."""
-    if at + 1 >= len(words) or _option_like(words[at + 1]):
+    if at + 1 >= len(words) or option_like(words[at + 1]):
         return False
     follower = words[at + 1]
     return not _like_script(follower.value or follower.text) and launcher != "python"
@@ -274,7 +274,8 @@ def _like_script(text: str) -> bool:
     return text.strip("\"'").endswith((".py", ".sh", ".pyc"))
 
 
-def _option_like(word: Word) -> bool:
+def option_like(word: Word) -> bool:
+    """Whether argparse takes a word for an option."""
     text = word.text if word.value is None else word.value
     return text.startswith("-") and not _negative_number(text) and len(text) > 1
 

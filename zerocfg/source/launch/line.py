@@ -68,7 +68,8 @@ class LaunchLine:
     could not be told); ``arguments`` are the script's words after it, and ``script_options`` the same read as options.
     ``environment`` holds ``NAME=value`` written before the command and exported in the file before it (None: the value
     is unknown). ``directory`` is the folder of a ``cd`` with a known value before the line, or None. ``written``: the
-    files that the script itself has written by then, those of other branches of it, too.
+    files that the script itself has written by then, those of other branches of it, too. ``cut_off``: the words of the
+    lines below that begin with an option, which the shell takes for commands of their own: a continuation is missing.
     """
 
     launcher: Literal["accelerate", "deepspeed", "torchrun", "python", "llamafactory", "axolotl", "swift"]
@@ -81,6 +82,7 @@ class LaunchLine:
     module: bool = False
     directory: str | None = None
     written: tuple[Written, ...] = ()
+    cut_off: tuple[Word, ...] = ()
 
     @cached_property
     def last_options(self) -> dict[str, tuple[int, Option]]:

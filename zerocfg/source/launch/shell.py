@@ -41,6 +41,7 @@ _BRANCHES = frozenset(("elif", "else"))
 _PASSES = frozenset(("then", "do", "!", "function", "coproc"))
 _ASKS = frozenset(("--deepspeed", "--deepspeed_config"))
 _TELLS = frozenset(("-h", "--help", "--version"))
+_OPTION = re.compile(r"--?[A-Za-z]")
 
 
 def read_words(source: SourceText, words: list[Word], allowance: Allowance | None = None) -> list[LaunchLine]:
@@ -106,6 +107,7 @@ class _Shell:
         self.expander = Expander(source.text, scope.variables, scope.assign, scope.folder, self.allowance)
         self.lines: list[LaunchLine] = []
         self.heredocs = heredocs or Heredocs()
+        self._ended_by_newline = False  # the last command was a launch line, and no operator ended it
 
     def run(self, chars: Chars, outer: Span, nesting: int) -> None:
         command: list[Token] = []
@@ -136,15 +138,28 @@ class _Shell:
                 if self.scope.innermost == "case":
                     command = []  # a pattern
                     continue
-                self._command(chars, command, outer, nesting)
+                self._complete(chars, command, outer, nesting)
                 self.scope.close(("(",))
             else:
-                self._command(chars, command, outer, nesting)
+                self._complete(chars, command, outer, nesting, newline=token.text == "\n")
                 if token.text.startswith(";;") or token.text == ";&":
                     self.scope.branch()
             command = []
-        self._command(chars, command, outer, nesting)
+        self._complete(chars, command, outer, nesting)
         self.scope.leave(depth)
+
+    def _complete(
+        self, chars: Chars, command: list[Token], outer: Span, nesting: int, *, newline: bool = False
+    ) -> None:
+        """A simple command is complete. Options in the place of one belong to the launch line above them."""
+        if command and self._ended_by_newline and _OPTION.match(command[0].text):
+            words = [word for token in command for word in self._words(chars, token, outer)]
+            self.lines[-1] = replace(self.lines[-1], cut_off=(*self.lines[-1].cut_off, *words))
+        elif command:
+            before = len(self.lines)
+            self._command(chars, command, outer, nesting)
+            self._ended_by_newline = len(self.lines) > before
+        self._ended_by_newline = self._ended_by_newline and newline
 
     def _body(self, chars: Chars) -> None:
         directory = (self.scope.directory or "") if self.scope.directory_known else None
@@ -193,11 +208,14 @@ class _Shell:
             return
         words: list[Word] = []
         for token in command[at:]:
-            words += words_of(self.source.text, chars, token, self.expander, outer, self.heredocs.told, self.scope.told)
+            words += self._words(chars, token, outer)
         if not words:
             return
         span = span_of(chars.at[command[0].start : command[-1].end], outer)
         self._simple(words, dict(prefix), span, nesting)
+
+    def _words(self, chars: Chars, token: Token, outer: Span) -> list[Word]:
+        return words_of(self.source.text, chars, token, self.expander, outer, self.heredocs.told, self.scope.told)
 
     def _computed(self, expression: str) -> None:
         """Variables of a loop or of arithmetic, whose values only the running shell knows."""

@@ -1,0 +1,144 @@
+"""Keywords of trainers and of Accelerator() that releases refuse: with which releases, how sure, and where not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from zerocfg.cli.linting.job import Job
+from zerocfg.cli.settings import Settings
+from zerocfg.linter.selection import Selection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SFT = """from trl import SFTConfig, SFTTrainer
+args = SFTConfig(output_dir="out")
+SFTTrainer(model="m", args=args, train_dataset=data, {})
+"""
+
+
+def told(folder: Path, script: str, requirements: str = "") -> list[tuple[str, str, str]]:
+    """Severity, the underlined text and the advice of each finding."""
+    (folder / "train.py").write_text(script, encoding="utf-8")
+    (folder / "requirements.txt").write_text(requirements, encoding="utf-8")
+    found = Job([folder], Settings(), Selection(select=("ZC870",)), root=folder).lint().diagnostics
+    lines = script.splitlines()
+    return [
+        (
+            one.severity.value,
+            lines[one.span.start.line - 1][one.span.start.column - 1 : one.span.end.column - 1],
+            one.help,
+        )
+        for one in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keyword", "requirements", "expected"),
+    [
+        ("max_seq_length=2048", "trl==1.16.0", ("error", "2048", "give it to SFTConfig, which calls it `max_length`")),
+        ("packing=True", "trl==0.15.2", ("error", "True", "give it to SFTConfig")),
+        ("packing=True", "trl==0.12.2", None),
+        ("packing=True", "trl>=0.12", ("warning", "True", "give it to SFTConfig")),
+        ("packing=True", "", ("warning", "True", "give it to SFTConfig")),
+        ("tokenizer=tok", "trl==0.15.2", None),  # its decorator still renames it
+        ("tokenizer=tok", "trl==0.16.0", ("error", "tok", "write processing_class")),
+        ("processing_class=tok", "trl==0.11.4", ("error", "tok", "leave it out")),
+        ("processing_class=tok", "trl==0.12.0", None),
+        ("processing_class=tok", "trl>=0.11", ("note", "tok", "leave it out")),
+        ("processing_class=tok", "", None),
+        ("learning_rate=1e-5", "trl==1.16.0", ("error", "1e-5", "give it to SFTConfig")),
+        ("learning_rate=1e-5", "", ("warning", "1e-5", "give it to SFTConfig")),
+        ("learning_rate=1e-5", "trl<=1.16", ("note", "1e-5", "give it to SFTConfig")),  # what 0.6 took is not known
+        ("evaluation_dataset=d", "trl==1.16.0", ("error", "d", "write eval_dataset")),
+        ("packing=True", "trl==0.5.0", None),  # older than any release that is known
+    ],
+)
+def test_by_release(tmp_path: Path, keyword: str, requirements: str, expected: tuple[str, str, str] | None) -> None:
+    assert told(tmp_path, SFT.format(keyword), requirements) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("keyword", "requirements", "expected"),
+    [
+        (
+            "dispatch_batches=True",
+            "accelerate==1.15.0",
+            ("error", "True", "write dataloader_config=DataLoaderConfiguration(dispatch_batches=...)"),
+        ),
+        ("dispatch_batches=True", "accelerate==0.34.2", None),
+        ("split_batches=True", "accelerate==1.15.0", None),
+        ("parallelism_config=p", "accelerate==1.9.0", ("error", "p", "leave it out")),
+        ("parallelism_config=p", "accelerate==1.10.0", None),
+    ],
+)
+def test_accelerator(tmp_path: Path, keyword: str, requirements: str, expected: tuple[str, str, str] | None) -> None:
+    script = f"from accelerate import Accelerator\nacc = Accelerator({keyword})\nacc.prepare(m)\n"
+    assert told(tmp_path, script, requirements) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize("requirements", ["", "trl==0.20.0", "trl>=0.5"])
+def test_what_no_release_of_a_younger_class_accepts(tmp_path: Path, requirements: str) -> None:
+    script = (
+        "from trl import GRPOConfig, GRPOTrainer\n"
+        "GRPOTrainer(model='m', args=GRPOConfig(output_dir='o'), reward_funcs=[len], tokenizer=tok)\n"
+    )
+    assert told(tmp_path, script, requirements) == [("error", "tok", "write processing_class")]
+
+
+def test_slips_of_accelerator_are_told_by_one_rule(tmp_path: Path) -> None:
+    script = "from accelerate import Accelerator\nacc = Accelerator(mixed_precison='bf16')\nacc.prepare(m)\n"
+    assert told(tmp_path, script, "accelerate==1.15.0") == []
+
+
+@pytest.mark.parametrize(
+    ("requirements", "expected"),
+    [
+        ("transformers==4.57.1", []),
+        ("transformers==5.0.0", [("error", "tok", "write processing_class")]),
+        ("transformers>=4.50", [("warning", "tok", "write processing_class")]),
+    ],
+)
+def test_the_trainer(tmp_path: Path, requirements: str, expected: list[tuple[str, str, str]]) -> None:
+    script = (
+        "from transformers import Trainer, TrainingArguments\n"
+        'Trainer(model=m, args=TrainingArguments(output_dir="out"), tokenizer=tok)\n'
+    )
+    assert told(tmp_path, script, requirements) == expected
+
+
+CALL = 'SFTTrainer(model="m", args=SFTConfig(output_dir="out"), packing=True)'
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"import unsloth\nfrom trl import SFTConfig, SFTTrainer\n{CALL}\n",
+        f"import trl\nfrom trl import SFTConfig, SFTTrainer\nif trl.__version__ < '0.13':\n    {CALL}\n",
+        f"import inspect\nfrom trl import SFTConfig, SFTTrainer\nnames = inspect.signature(SFTTrainer)\n{CALL}\n",
+        "from trl import SFTConfig, SFTTrainer\n"
+        f"try:\n    {CALL}\nexcept TypeError:\n    t = SFTTrainer(model='m', args=SFTConfig(packing=True))\n",
+        "from trl import SFTConfig, SFTTrainer as Base\nclass SFTTrainer(Base):\n"
+        f"    def __init__(self, packing=False, **rest):\n        super().__init__(**rest)\n{CALL}\n",
+        f"from mine import SFTTrainer\nfrom trl import SFTConfig\n{CALL}\n",
+        "from trl import SFTConfig, SFTTrainer\nSFTTrainer(args=SFTConfig(output_dir='o'), **{'packing': 1})\n",
+        "from trl import SFTConfig, SFTTrainer\n"
+        f"try:\n    {CALL}\nexcept Exception:\n    t = SFTTrainer(model='m', args=SFTConfig(packing=True))\n",
+        # 0.26 to 1.7 export a KTOTrainer that takes any keyword
+        "from trl import KTOConfig, KTOTrainer\nKTOTrainer(model='m', args=KTOConfig(output_dir='o'), beta=1)\n",
+    ],
+)
+def test_where_the_class_is_not_sure_or_is_asked(tmp_path: Path, script: str) -> None:
+    assert told(tmp_path, script, "trl==1.7.0") == []
+
+
+def test_a_failure_that_only_ends_the_job_differently(tmp_path: Path) -> None:
+    script = f"from trl import SFTConfig, SFTTrainer\ntry:\n    {CALL}\nexcept Exception as error:\n    print(error)\n"
+    assert told(tmp_path, script, "trl==1.7.0") == [("error", "True", "give it to SFTConfig")]
+
+
+def test_a_package_of_the_repository_of_the_same_name(tmp_path: Path) -> None:
+    (tmp_path / "trl").mkdir()
+    assert told(tmp_path, SFT.format("packing=True"), "trl==1.16.0") == []

@@ -1,0 +1,169 @@
+"""A fix changes no effective setting and no training argument of a run in which its finding was not met."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+import yaml
+
+from tests.conftest import texts_of_corpus
+from tests.fuzz.campaign import put
+from zerocfg.cli.linting.job import Job
+from zerocfg.cli.settings import Settings
+from zerocfg.linter.engine import Diagnostic, Result
+from zerocfg.linter.fixing import fix_all
+from zerocfg.linter.selection import Selection
+from zerocfg.run.model import Run
+
+TRAIN = """\
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+(args,) = HfArgumentParser(TrainingArguments).parse_yaml_file("r.yaml")
+Trainer(args=args).train()
+"""
+FSDP = """\
+distributed_type: FSDP
+num_machines: 1
+num_processes: 4
+mixed_precision: bf16
+fsdp_config:
+  fsdp_version: 2
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_state_dict_type: FULL_STATE_DICT
+  fsdp_activation_checkpointing: true
+"""
+DDP = "distributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 4\nmixed_precision: bf16\n"
+ZERO = """\
+distributed_type: DEEPSPEED
+num_processes: 4
+mixed_precision: bf16
+deepspeed_config:
+  zero_stage: 3
+  gradient_accumulation_steps: 2
+"""
+RECIPE = "output_dir: o\nbf16: true\nper_device_train_batch_size: 2\ngradient_checkpointing: true\n"
+SHARED = {"train.py": TRAIN, "r.yaml": RECIPE, "fsdp.yaml": FSDP, "ddp.yaml": DDP}
+A = "accelerate launch --config_file fsdp.yaml train.py r.yaml\n"
+B = "accelerate launch --config_file ddp.yaml train.py r.yaml\n"
+
+SYNTHETIC = 12
+CORPUS = 10
+_RECIPE_LINES = (
+    "gradient_checkpointing: true",
+    "evaluation_strategy: steps",
+    "eval_steps: 10",
+    "load_best_model_at_end: true",
+    "save_strategy: epoch",
+    "gradient_accumulation_steps: 4",
+    "fp16: true",
+    "logging_steps: 0",
+    "lr_scheduler_type: reduce_lr_on_plateau",
+    "group_by_length: true",
+)
+_CONFIGS = {"fsdp.yaml": FSDP, "ddp.yaml": DDP, "zero.yaml": ZERO}
+_PINS = ("", "transformers==4.44.2\n", "transformers==5.23.0\n")
+
+
+PARSED = """\
+from transformers import Trainer, TrainingArguments
+from trl import TrlParser
+(args,) = TrlParser(TrainingArguments).parse_args_and_config()
+Trainer(args=args).train()
+"""
+LOOP = """\
+import deepspeed
+engine, *_ = deepspeed.initialize(model=None, config="ds.json")
+"""
+
+
+def _job(files: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    put({name: text.encode() for name, text in files.items()}, folder)
+    monkeypatch.chdir(folder)
+    return Job([folder], Settings(), Selection())
+
+
+def _fixed_alone(job: Job, result: Result, found: Diagnostic) -> Result | None:
+    """The lint after one fix; None where it is not applied."""
+    _, after, count = fix_all(result, job.lint, unsafe=True, wanted=lambda one: one is found)
+    return after if count else None
+
+
+def _values(run: Run) -> dict[str, object]:
+    """Effective settings, and the recipe as PyYAML reads it, without what the launch line says anyway."""
+    values: dict[str, object] = {name: setting.value for name, setting in run.effective.settings.items()}
+    written = yaml.safe_load(run.recipe.source.text) if run.recipe is not None else {}
+    return values | {f"argument {name}": held for name, held in written.items() if name not in run.arguments}
+
+
+def _check_each_fix(job: Job) -> tuple[int, int]:
+    """Apply every fix by itself and compare the runs that it is not for. Returns how many were applied and refused."""
+    result = job.lint()
+    applied = refused = 0
+    for found in result.diagnostics:
+        if found.fix is None:
+            continue
+        after = _fixed_alone(job, result, found)
+        if after is None:
+            refused += 1
+            continue
+        applied += 1
+        assert [run.name for run in after.runs] == [run.name for run in result.runs], found
+        for run, changed in zip(result.runs, after.runs, strict=True):
+            if run.name not in {found.run, *found.met_in}:
+                assert _values(changed) == _values(run), (found.code, run.name)
+    return applied, refused
+
+
+def test_a_recipe_that_another_run_reads_keeps_its_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under FSDP the Trainer stops at checkpointing twice; under DDP the same line of the recipe is what is meant."""
+    for name, lines, count in (("fsdp", {"a.sh": A}, 1), ("both", {"a.sh": A, "b.sh": B}, 0)):
+        job = _job({**SHARED, **lines}, tmp_path / name, monkeypatch)
+        result = job.lint()
+        (found,) = [one for one in result.diagnostics if one.code == "ZC630"]
+        texts, _, applied = fix_all(result, job.lint, wanted=lambda one, only=found: one is only)  # type: ignore[misc]
+        assert applied == count
+        assert [text for path, text in texts.items() if path.endswith("r.yaml")] == (
+            [RECIPE.replace("gradient_checkpointing: true", "gradient_checkpointing: false")] if count else []
+        )
+
+
+def test_a_recipe_whose_argument_the_other_line_states_is_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = "accelerate launch --config_file {} train.py --config r.yaml{}\n"
+    files = {**SHARED, "train.py": PARSED, "a.sh": line.format("fsdp.yaml", "")}
+    files["b.sh"] = line.format("ddp.yaml", " --gradient_checkpointing True")
+    job = _job(files, tmp_path, monkeypatch)
+    result = job.lint()
+    found = [one for one in result.diagnostics if one.code == "ZC630"]
+    assert len(found) == 1
+    assert _fixed_alone(job, result, found[0]) is not None
+
+
+def test_no_fix_changes_a_run_that_it_is_not_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    applied = refused = 0
+    for number in range(SYNTHETIC):
+        random = Random(f"shared/{number}")
+        recipe = "output_dir: o\nbf16: true\n" + "".join(f"{x}\n" for x in random.sample(_RECIPE_LINES, 5))
+        files = {"train.py": TRAIN, "r.yaml": recipe, **_CONFIGS, "requirements.txt": random.choice(_PINS)}
+        for name in ("a.sh", "b.sh"):
+            config = random.choice(tuple(_CONFIGS))
+            files[name] = f"accelerate launch --config_file {config} train.py r.yaml\n"
+        counts = _check_each_fix(_job(files, tmp_path / str(number), monkeypatch))
+        applied, refused = applied + counts[0], refused + counts[1]
+    assert applied >= SYNTHETIC // 2
+    assert refused >= 1
+
+
+def test_no_fix_of_a_real_config_changes_a_run_that_it_is_not_for(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = Random("shared").sample(texts_of_corpus("deepspeed"), CORPUS)
+    applied = 0
+    for number, text in enumerate(texts):
+        files = {"train.py": TRAIN.replace('parse_yaml_file("r.yaml")', "parse_args_into_dataclasses()")}
+        files |= {"ds.json": text, "loop.py": LOOP, "b.sh": "deepspeed --num_gpus 2 loop.py\n"}
+        files["a.sh"] = "deepspeed --num_gpus 2 train.py --output_dir o --bf16 True --deepspeed ds.json\n"
+        applied += _check_each_fix(_job(files, tmp_path / str(number), monkeypatch))[0]
+    assert applied >= 1

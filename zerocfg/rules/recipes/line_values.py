@@ -1,0 +1,94 @@
+"""ZC7xx: options of launch lines that are given no value and need one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.catalog import fields
+from zerocfg.catalog.admitted import admitted
+from zerocfg.catalog.history import histories
+from zerocfg.catalog.schema import Key, load_schema
+from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.argument_reader import parsed_argument
+from zerocfg.rules.line import from_option
+from zerocfg.run.model import Run
+from zerocfg.run.stages.options import OPTIONS
+from zerocfg.source.launch.launchers import GRAMMARS, option_like
+from zerocfg.source.launch.line import LaunchLine, Option
+
+
+@rule("ZC749", "option-without-value", Severity.ERROR)
+def option_without_value(run: Run) -> Iterator[Finding]:
+    line = run.launch
+    if line is None:
+        return
+    for option in line.options:
+        if option.exact and _launcher_needs_value(line, option) and _is_without(option):
+            follows = option.value.text if option.value is not None else _next_option(line.options, option)
+            yield _missing(run, option, follows)
+    for option in line.script_options:
+        key = parsed_argument(run, option) if option.value is None else None
+        if key is not None and _needs_value(run, option.plain, key):
+            follows = next((word.text for word in line.arguments if word.span.start >= option.span.end), "")
+            if not follows.strip("\"'").startswith("-") or " " not in follows:
+                yield _missing(run, option, follows)
+
+
+def _next_option(options: tuple[Option, ...], option: Option) -> str:
+    return next((other.name for other in options if other.span.start >= option.span.end), "")
+
+
+def _launcher_needs_value(line: LaunchLine, option: Option) -> bool:
+    if line.launcher == "accelerate":
+        known = OPTIONS.get(option.plain)
+        return known is not None and known.kind == "str" and not known.choices  # ZC711 speaks of others
+    return line.launcher in ("torchrun", "deepspeed") and bool(GRAMMARS[line.launcher].takes_value(option.name))
+
+
+def _is_without(option: Option) -> bool:
+    """Whether nothing stands behind an option of the launcher, or the next option."""
+    value = option.value
+    if value is None:
+        return True
+    glued = value.span.start == option.span.start + len(option.name) + 1 and value.text.startswith("=")
+    return not glued and value.exact and value.text.startswith("--") and option_like(value)
+
+
+def _missing(run: Run, option: Option, follows: str) -> Finding:
+    what = f"{follows.partition('=')[0]} follows" if follows else "nothing follows"
+    return from_option(run, option).finding(
+        f"{option.name} takes a value, and {what}: the parser stops, expecting an argument",
+        f"give {option.name} a value, or remove it",
+    )
+
+
+def _needs_value(run: Run, name: str, key: Key) -> bool:
+    """Whether an argument takes no less than one word in every release that the project admits. A switch of one of
+    TRL's configs is a boolean of another, or of another release."""
+    inherited = name in load_schema("training-arguments").root.names
+    if key.facts["cli"].get("nargs") == "?" or (not inherited and key.facts["cli"]["type"] not in ("int", "float")):
+        return False
+    known = histories("transformers")
+    among = admitted("transformers", run.versions.get("transformers"))
+    releases = among.releases if among is not None else tuple(known.releases)
+    flags = (fields.kind(name, at) == "bool" and fields.default(name, at) is not None for at in releases)
+    return not any(flags)
+
+
+@rule("ZC753", "argument-given-twice", Severity.WARNING)
+def argument_given_twice(run: Run) -> Iterator[Finding]:
+    options = run.launch.script_options if run.launch is not None else ()
+    latest = {word.plain: word for word in options}
+    for word in options:
+        option, last = from_option(run, word), from_option(run, latest[word.plain])
+        if option.text is None or last.text is None or option.text == last.text:
+            continue
+        key = parsed_argument(run, word)
+        if key is None or key.facts["cli"].get("nargs") == "+":  # a list is more than its first word
+            continue
+        yield option.finding(
+            f"{option.name} {option.text} is replaced by {last.text} further on",
+            "keep one of the two",
+            [last.at(label="the one that counts")],
+            option.delete("remove the one that does not count"),
+        )
