@@ -83,10 +83,10 @@ def test_one_card_needs_no_engine() -> None:
 
 
 def test_what_the_page_says_of_the_network_and_of_row_12() -> None:
-    """Behind FSDP 2 comes what is as likely to fit: it is slower."""
+    """Of two plans that are about as fast, and fit, the one with the usual engine comes first."""
     twelfth = job("13B on two nodes")
-    assert twelfth.next is not None and twelfth.best.words.startswith("FSDP 2, 1 x")
-    assert twelfth.next.words.startswith("ZeRO-2, 1 x")
+    assert twelfth.next is not None and twelfth.best.words.startswith("ZeRO-3, 2 x")
+    assert twelfth.next.words.startswith("FSDP 2, 1 x")
     chances = [plan.verdict.chance for plan in (twelfth.best, twelfth.next)]
-    assert [percent(chance) for chance in chances if chance is not None] == ["96%", "96%"]
-    assert twelfth.why_not == "4% slower"
+    assert [percent(chance) for chance in chances if chance is not None] == ["96%", "98%"]
+    assert twelfth.why_not == "about as fast, with another engine that shards as much"

@@ -287,7 +287,7 @@ class TestBands:
         (size, doubt), *_ = doubts(100 * GIB, 0, 0.0, 0)
         band = around(size, doubt)
         assert doubt == pytest.approx(MEASURED.states * 100 * GIB)
-        assert band.low < 0.9 * size and band.high > 1.1 * size
+        assert band.low < 0.95 * size and band.high > 1.05 * size
 
     def test_a_band_reaches_as_far_down_as_up_as_a_factor(self) -> None:
         band = around(10**9, 10**8)
