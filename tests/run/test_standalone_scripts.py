@@ -61,7 +61,11 @@ WRONG = {
     ),
     "the same under its former name": (
         HF + "args = TrainingArguments('out', evaluation_strategy='noo')\n" + TRAIN,
-        ["ZC811 error 'noo'"],
+        ["ZC801 warning 'noo'", "ZC811 error 'noo'"],
+    ),
+    "arguments of an older release": (
+        ACCELERATE + "Accelerator(dispatch_batches=True, even_batches=False)\n",
+        ["ZC870 warning True", "ZC870 warning False"],
     ),
     "the second of two": (
         HF + "a = TrainingArguments('a', seed=1)\nb = TrainingArguments('b', warmup_step=5)\n",
@@ -116,7 +120,6 @@ RIGHT = {
         HF + "class T(TestCase):\n    def test(self):\n        TrainingArguments('out', weight_decays=0.1)\n"
         "if __name__ == '__main__':\n    main()\n"
     ),
-    "an argument of an older release": ACCELERATE + "Accelerator(dispatch_batches=True, even_batches=False)\n",
     "an argument that is near nothing": HF + "TrainingArguments('out', brand_new_switch=True)\n",
     "an optimizer of an older release": HF + "args = TrainingArguments('out', optim='adamw_hf')\n" + TRAIN,
     "values that the code makes": (

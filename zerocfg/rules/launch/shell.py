@@ -80,11 +80,20 @@ def variable_never_set(run: Run) -> Iterator[Finding]:
         word = option.value.text if option.value is not None else ""
         for used in _USED.finditer(word):
             name = used[1] or used[2]
-            if _GIVEN.match(name) or re.search(rf"(?<![\w$])(?<!\$\{{){name}\b|\$\{{{name}[^}}\w]", text):
+            if _GIVEN.match(name) or _is_named(name, text):
                 continue
-            meant = [other for other in assigned if _alike(name, other) and len(re.findall(rf"\b{other}\b", text)) == 1]
+            meant = [other for other in assigned if _alike(name, other) and _count(other, text) == 1]
             if len(meant) == 1:
                 yield _never_set(run, option, used[0], meant[0], assigned[meant[0]].span(1))
+
+
+def _is_named(name: str, text: str) -> bool:
+    """Whether a script names a variable other than as `$NAME` and `${NAME}`: it is set there, or has a default."""
+    return re.search(rf"(?<![\w$])(?<!\$\{{){re.escape(name)}\b|\$\{{{re.escape(name)}[^}}\w]", text) is not None
+
+
+def _count(name: str, text: str) -> int:
+    return len(re.findall(rf"\b{re.escape(name)}\b", text))
 
 
 def _never_set(run: Run, option: Option, used: str, meant: str, place: tuple[int, int]) -> Finding:
