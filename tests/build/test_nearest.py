@@ -34,7 +34,7 @@ def figures(text: str) -> list[float]:
         (unnamed(engine="ddp"), "DeepSpeed, with ZeRO-2, 1 x 8"),
         (
             unnamed(recipe=EIGHT, hardware="8xA100-40GB", engine="deepspeed"),
-            "a smaller micro batch with more accumulation, with ZeRO-2, optimizer on cpu, 1 x 8",
+            "a smaller micro batch with more accumulation, with ZeRO-3, 1 x 8",
         ),
         (
             wanted(

@@ -129,7 +129,8 @@ def test_a_traced_run(zerocfg: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list((tmp_path / "cache" / "zerocfg" / "traces").iterdir())
 
 
-LENGTH, RECOMPUTED = "    sequence_length: 4096\n", "    gradient_checkpointing: true\n"
+LENGTH, SHORTER = "    sequence_length: 4096\n", "    sequence_length: 3584\n"
+RECOMPUTED = "    gradient_checkpointing: true\n"
 
 
 def judged(zerocfg: Cli, folder: Path, *options: str) -> tuple[int, dict[str, Any]]:
@@ -139,19 +140,20 @@ def judged(zerocfg: Cli, folder: Path, *options: str) -> tuple[int, dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("stage", "hardware", "recomputed", "word", "code"),
+    ("stage", "hardware", "more", "word", "code"),
     [
-        (3, "8xA100-80GB", True, "fits", 0),
-        (2, "8xA100-40GB", True, "likely", 0),
-        (3, "8xA100-80GB", False, "unlikely", 1),
-        (0, "8xA100-80GB", False, "does not fit", 1),
+        (3, "8xA100-80GB", LENGTH + RECOMPUTED, "fits", 0),
+        (2, "8xA100-40GB", LENGTH + RECOMPUTED, "likely", 0),
+        (3, "8xA100-80GB", SHORTER, "unlikely", 1),
+        (3, "8xA100-80GB", LENGTH, "does not fit", 1),
+        (0, "8xA100-80GB", LENGTH, "does not fit", 1),
     ],
 )
 def test_what_is_more_likely_not_to_fit_ends_with_1(
-    stage: int, hardware: str, recomputed: bool, word: str, code: int, zerocfg: Cli, tmp_path: Path
+    stage: int, hardware: str, more: str, word: str, code: int, zerocfg: Cli, tmp_path: Path
 ) -> None:
-    """7B, a micro batch of 4 x 4096 tokens."""
-    job(tmp_path, stage=stage, hardware=hardware, more=LENGTH + RECOMPUTED * recomputed)
+    """7B, a micro batch of 4 samples."""
+    job(tmp_path, stage=stage, hardware=hardware, more=more)
     found, run = judged(zerocfg, tmp_path)
     assert (found, run["verdict"]) == (code, word)
     # The chance is that of Student's t with two degrees of freedom, on the band that is printed.
@@ -171,7 +173,7 @@ def test_a_chance_that_is_asked_for(zerocfg: Cli, tmp_path: Path) -> None:
 
 
 def test_less_may_be_asked_for_and_what_is_not_known_is_not_enough(zerocfg: Cli, tmp_path: Path) -> None:
-    job(tmp_path, stage=3, more=LENGTH)
+    job(tmp_path, stage=3, more=SHORTER)
     code, run = judged(zerocfg, tmp_path, "--fail-below", "5")
     assert (code, run["verdict"]) == (0, "unlikely") and run["chance"] > 0.05
     (tmp_path / "unknown").mkdir()
