@@ -161,7 +161,7 @@ def slurm_nodes_not_joined(run: Run) -> Iterator[Finding]:
 
 
 def _single_machine(run: Run) -> Location | None:
-    """Where it is said, or left to be, that the launcher runs on one machine alone; None where it may be told more."""
+    """The place that asks the launcher for one machine, or the line that leaves it at one; None where that is open."""
     if not all_options_seen(run):
         return None
     if started_by(run, "accelerate"):

@@ -144,7 +144,7 @@ def variable_behind_command(run: Run) -> Iterator[Finding]:
         front = Edit(Span(line.span.start, line.span.start), f"{word.text} ")
         yield Finding(
             Location(file, span=word.span),
-            f"{found[1]} stands behind the command: it is a word of its arguments there, and the variable is not set",
+            f"{found[1]} comes after the command: it is passed to it as an argument, and the variable is not set",
             f"write {found[0]} before the command",
             fix=line_fix(run, "write it before the command", [edit] if edit is not None else None, [front]),
         )

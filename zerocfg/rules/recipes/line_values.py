@@ -46,7 +46,7 @@ def _launcher_needs_value(line: LaunchLine, option: Option) -> bool:
 
 
 def _is_without(option: Option) -> bool:
-    """Whether nothing stands behind an option of the launcher, or the next option."""
+    """Whether an option of the launcher is followed by nothing, or by the next option."""
     value = option.value
     if value is None:
         return True

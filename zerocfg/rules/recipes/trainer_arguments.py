@@ -25,7 +25,7 @@ def _evaluation_argument(run: Run) -> str | None:
 
 
 def evaluates_by(run: Run) -> str | None:
-    """When it is evaluated, also by the argument's former name; None where nobody knows."""
+    """When it is evaluated, also by the argument's former name; None where that is not known."""
     name = _evaluation_argument(run)
     return word(run, name, "no") if name is not None else None
 

@@ -61,7 +61,7 @@ def _loads(module: Module, call: ast.Call) -> bool:
 def _blocks(module: Module) -> Iterator[tuple[Sequence[ast.stmt], Functions]]:
     """The blocks of straight code of a module, with the functions that each can call: `f`, or `self.f` in a class."""
     own = {one.name: one for one in module.definitions.values() if isinstance(one, ast.FunctionDef)}
-    # what stands in a condition of the module's own lines is indented
+    # statements inside of a condition of the module are indented
     yield [one for one in module.body if one.col_offset == 0], own
     for statement in module.body:
         if isinstance(statement, ast.If) and statement.col_offset == 0:
