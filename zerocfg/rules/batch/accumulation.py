@@ -211,7 +211,7 @@ def accumulation_given_twice(run: Run) -> Iterator[Finding]:
             place = Location(given.origin.file, span=given.origin.span)
             yield Finding(
                 place,
-                f"`gradient_accumulation_steps` is {show(steps.value)} and a `gradient_accumulation_plugin` is given as "
-                "well: Accelerator() raises ValueError",
+                f"`gradient_accumulation_steps` is {show(steps.value)} and a `gradient_accumulation_plugin` is "
+                "given as well: Accelerator() raises ValueError",
                 f"leave it out, and give the number to {plugin.rpartition('.')[2]}(num_steps=...)",
             )
