@@ -276,7 +276,9 @@ def converted(error: Any) -> bool:
 
 
 def handed_on(error: Any, name: str) -> bool:
-    """Whether a plain validator refuses a mapping where accelerate's launcher checks no type: it asks for its truth
-    alone, or hands it on as text. Linting says nothing of it."""
+    """Whether a plain validator refuses a mapping where the library checks no type: DeepSpeed hands the parameters of
+    an optimizer on as they are, accelerate's launcher asks for the truth of a value alone or hands it on as text.
+    Linting refuses nothing there (a warning, ZC109, is no refusal)."""
     reads = error.schema.get("x-zerocfg", {}).get("reads")
-    return name == "accelerate" and isinstance(error.instance, dict) and reads in ("truth", "true", "str", "raw")
+    unchecked = reads == "raw" or (name == "accelerate" and reads in ("truth", "true", "str"))
+    return isinstance(error.instance, dict) and unchecked
