@@ -92,6 +92,33 @@ SHAPES: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 4096,
         "tie_word_embeddings": False,
     },
+    "gemma-2-2b": _like(
+        "llama-2-7b",
+        model_type="gemma2",
+        hidden_size=2304,
+        intermediate_size=9216,
+        num_hidden_layers=26,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        head_dim=256,
+        vocab_size=256000,
+        tie_word_embeddings=False,  # as gemma-2b's
+    ),
+    "llama-3.2-1b": {**MODELS["llama-3.2-1b"], "tie_word_embeddings": False},  # the same
+    "llama-3.2-3b": {**MODELS["llama-3.2-3b"], "tie_word_embeddings": False},
+    "mistral-7b": {**_llama(4096, 14336, 32, 32, 32000, "mistral"), "num_key_value_heads": 8},
+    "falcon-7b": {
+        "model_type": "falcon",
+        "hidden_size": 4544,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 71,
+        "multi_query": True,
+        "parallel_attn": True,
+        "new_decoder_architecture": False,
+        "bias": False,
+        "vocab_size": 65024,
+        "tie_word_embeddings": False,
+    },
     # Qwen of 2023 has remote code; Qwen2 is the same block (biases on q, k, v) with as many key as query heads.
     "qwen-1.8b": _llama(2048, 5504, 24, 16, 151936, "qwen2"),
     "qwen-7b": _llama(4096, 11008, 32, 32, 151936, "qwen2"),
@@ -257,6 +284,47 @@ def _litgpt() -> Iterator[Reading]:
         yield Reading(row, model, options, workload, group, why, GB, card="A100-SXM-40GB", adapters=LITGPT_LORA)
 
 
+LLAMA_LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head")
+
+
+def _litgpt_hub() -> Iterator[Reading]:
+    """LitGPT's `config_hub/finetune`, a table of runs with the YAML file of each: adapters on one A10G.
+
+    Adapters sit on the linear layers of the nearest class, as PEFT puts them there: LitGPT has one for q, k and v
+    together, so that fused layers of a class have one too and separate ones have each their own.
+    """
+    why = "its YAML file; sequences up to 512, of which 2000 samples surely have some; max_memory_allocated / 1e9"
+    attention = ("q_proj", "v_proj")
+    tables: list[tuple[str, str, int, int, int, float, tuple[str, ...]]] = [
+        ("N01", "falcon-7b", 1, 8, 32, 0.05, ("query_key_value",)),
+        ("N02", "gemma-2b", 2, 3, 8, 0.1, LLAMA_LINEARS),
+        ("N03", "gemma-2-2b", 2, 3, 8, 0.1, LLAMA_LINEARS),
+        ("N04", "llama-7b", 2, 4, 32, 0.05, attention),
+        ("N05", "llama-3-8b", 1, 8, 32, 0.05, attention),
+        ("N06", "llama-3.2-1b", 1, 8, 32, 0.05, attention),
+        ("N07", "llama-3.2-3b", 1, 8, 32, 0.05, attention),
+        ("N08", "mistral-7b", 2, 4, 32, 0.05, attention),
+        ("N09", "phi-2", 4, 2, 8, 0.05, ("q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2", "lm_head")),
+        ("N10", "phi-3-mini", 4, 2, 8, 0.05, ("qkv_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head")),
+        ("N11", "stablelm-alpha-3b", 1, 8, 32, 0.05, ("query_key_value",)),
+        ("N12", "tinyllama-1.1b", 8, 1, 32, 0.05, LLAMA_LINEARS),
+    ]
+    for row, model, batch, accumulation, rank, dropout, targets in tables:
+        options = TorchOptions("single", 1, master=False, gradient_accumulation_steps=accumulation)
+        # Soft caps leave torch's fused attention out (`model.py: scaled_dot_product_attention`).
+        work = Workload(batch, 512, attention="eager" if model == "gemma-2-2b" else "sdpa")
+        adapters = Adapters(rank, targets, dropout)
+        yield Reading(row, model, options, work, "open", why, GB, card="A10G", adapters=adapters)
+    impossible = "8 bytes for each of its parameters are more than what was printed"
+    for row, model, accumulation in (
+        ("N13", "llama-3.2-1b", 16),
+        ("N14", "llama-3.2-3b", 16),
+        ("N15", "phi-3-mini", 2),
+    ):
+        options = TorchOptions("single", 1, master=False, gradient_accumulation_steps=accumulation)
+        yield Reading(row, model, options, Workload(4, 512), "quarantined", impossible, GB, card="A10G")
+
+
 # PEFT makes adapters fp32, DeepSpeed casts them to the dtype of the computation.
 QWEN_LORA = Adapters(64, ("all-linear",), 0.05, "fp32")
 QWEN_LORA_ZERO = Adapters(64, ("all-linear",), 0.05)
@@ -383,7 +451,10 @@ LEFT_OUT: dict[str, str] = {
 
 READINGS: tuple[Reading, ...] = (
     *_gist(),
-    *(replace(reading, own_attention=True) for reading in _litgpt()),
+    *(
+        replace(reading, own_attention=reading.workload.attention != "eager")
+        for reading in (*_litgpt(), *_litgpt_hub())
+    ),
     *_qwen(),
     *_internlm(),
     *_fsdp_qlora(),
