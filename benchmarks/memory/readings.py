@@ -478,7 +478,16 @@ def points_file() -> Path | None:
     return path if path.is_file() else None
 
 
+LITGPT_TABLE = Path(__file__).resolve().parent / "data" / "litgpt-finetune.csv"
+"""The rows of `_litgpt_hub` as LitGPT prints them."""
+
+
 def points(path: Path) -> dict[str, Point]:
+    """Row id -> what it says, for the rows of ``path`` and of `LITGPT_TABLE` that have a reading."""
+    return {**_points(path), **_points(LITGPT_TABLE)}
+
+
+def _points(path: Path) -> dict[str, Point]:
     """Row id -> what it says, for the rows that have a reading."""
     by_row = {reading.row: reading for reading in READINGS}
     found = {}

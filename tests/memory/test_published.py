@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.memory import freeze, published, unprinted  # noqa: E402
 from benchmarks.memory.errors import percent, spoken, summary  # noqa: E402
 from benchmarks.memory.estimators import cookbook_estimate, others  # noqa: E402
-from benchmarks.memory.readings import LEFT_OUT, READINGS, SHAPES, points, points_file  # noqa: E402
+from benchmarks.memory.readings import LEFT_OUT, LITGPT_TABLE, READINGS, SHAPES, points, points_file  # noqa: E402
 from zerocfg.memory.options import TorchOptions, Workload  # noqa: E402
 from zerocfg.models.model_facts import from_config  # noqa: E402
 
@@ -100,8 +100,10 @@ def test_statistics_of_the_results_follow_from_their_rows() -> None:
 
 
 def test_every_row_but_throughput_is_read_or_left_out_with_a_reason(table: Path) -> None:
-    with table.open(newline="") as lines:
-        rows = {line["id"] for line in csv.DictReader(lines) if not line["id"].startswith("C")}
+    rows = set()
+    for path in (table, LITGPT_TABLE):
+        with path.open(newline="") as lines:
+            rows |= {line["id"] for line in csv.DictReader(lines) if not line["id"].startswith("C")}
     assert rows == set(BY_ROW) | set(LEFT_OUT)
     assert not set(BY_ROW) & set(LEFT_OUT)
     assert all(reading.why for reading in READINGS)
@@ -109,7 +111,10 @@ def test_every_row_but_throughput_is_read_or_left_out_with_a_reason(table: Path)
 
 def test_groups_are_those_of_the_protocol() -> None:
     assert [row for row, reading in BY_ROW.items() if reading.group == "clean"] == CLEAN
-    assert {row for row, reading in BY_ROW.items() if reading.group == "quarantined"} == {"G08", "G09", "G11", "L04"}
+    assert {row for row, reading in BY_ROW.items() if reading.group == "quarantined"} == {
+        *("G08", "G09", "G11", "L04"),
+        *("N13", "N14", "N15"),
+    }
 
 
 def test_measured_sizes_of_the_results_are_those_of_the_table(table: Path) -> None:
