@@ -129,7 +129,7 @@ def test_a_traced_run(zerocfg: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list((tmp_path / "cache" / "zerocfg" / "traces").iterdir())
 
 
-LENGTH, SHORTER = "    sequence_length: 4096\n", "    sequence_length: 3584\n"
+LENGTH, SHORTER = "    sequence_length: 4096\n", "    sequence_length: 3392\n"
 RECOMPUTED = "    gradient_checkpointing: true\n"
 
 
