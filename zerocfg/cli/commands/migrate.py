@@ -71,7 +71,7 @@ def command(
         unread = [one for one in job.lint().unread if one.named]
         runs, empty = job.included, list(job.empty)
         found = migrate(runs, target, source, with_pins=pins)
-        job.lint(found.texts)
+        job.find(found.texts)
         remaining = rest(found, runs, job.included, target, source)
     for one in unread:
         click.echo(f"zerocfg: '{one.file}' was not read: {one.reason}", err=True)

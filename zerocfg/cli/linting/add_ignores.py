@@ -38,12 +38,10 @@ def add_ignores(job: Job, result: Result) -> Result:
         names = [display_name(change.path) for change in changes]
         where = ", ".join(names) if len(names) <= 5 else f"{len(names)} files"
         click.echo(f"{added.count} finding{'s' * (added.count != 1)} silenced in {where}.", err=True)
-    again = replace(
-        job, settings=find_settings(_start(job), job.settings.given) if settings else job.settings, files=None
-    )
+    again = replace(job, settings=find_settings(_start(job), job.settings.given) if settings else job.settings)
     again.selection = replace(job.selection, per_file=selection_of(again.settings, "", "", False).per_file)
     again.selection = replace(again.selection, root=again.settings.folder)
-    return again.lint()
+    return again.lint({disk.real(change.path): change.after.decode("utf-8") for change in changes})
 
 
 def _start(job: Job) -> Path:

@@ -61,32 +61,19 @@ class Job:
     """The files as the first lint read them. Later lints reuse them, except for the texts passed to `lint`."""
     runs: list[Run] = field(default_factory=list)
     """The runs of the last lint."""
+    kept: Kept | None = None
+    """What the last lint worked out, where further lints of the same files with other texts follow: those of fixes."""
     empty: list[Path] = field(default_factory=list)
     """Target folders in which the last lint found no config."""
 
     def lint(self, texts: Mapping[str, str] | None = None, kept: Kept | None = None) -> Result:
         """Lint the targets. ``texts``: contents by real path that replace those on disk. ``kept``: what a lint with the
         same settings has worked out."""
-        changed = {**self.stdin, **(texts or {})}
-        if self.files is None:
-            files = self.files = Files(changed)
-        else:
-            files = self.files.with_texts(changed)
+        kept = self.kept if kept is None else kept
         contained = Containment()
-        settle = self._settling()
-        if kept is not None:
-            settle = kept.settling(settle)
-        links = kept.links if kept is not None else None
-        runs, asked = find_runs(
-            self.targets, files, root=self.root, scripts=True, contained=contained, settle=settle, kept=links
-        )
+        files, asked = self._find(texts, kept, contained)
         excluded = {id(file) for file in files.all() if self.excluded(file)} if self.settings.exclude else set()
-        self.empty = _empty(self.targets, runs)
-        if any(run.spec is not None for run in runs):
-            from zerocfg.resolve.facts import with_facts
-
-            runs = with_facts(runs, files, contained)
-        self.runs = runs
+        runs = self.runs
         result = lint_runs(
             runs,
             self.selection,
@@ -109,6 +96,38 @@ class Job:
             disk.real(file.path) for file in files.all() if file.path and id(file) in asked - excluded
         )
         return without_known(result, self.known.entries, self.known.folder, looked_at)
+
+    def find(self, texts: Mapping[str, str]) -> None:
+        """Link and settle the runs with these texts, by real path, in place of those on disk, and ask no rule."""
+        self._find(texts, None, Containment())
+
+    def _find(
+        self, texts: Mapping[str, str] | None, kept: Kept | None, contained: Containment
+    ) -> tuple[Files, set[int]]:
+        """The files, and by id those that the targets name; leaves `runs` and `empty` behind."""
+        changed = {**self.stdin, **(texts or {})}
+        if self.files is None:
+            files = self.files = Files(changed)
+        else:
+            files = self.files.with_texts(changed)
+        settle, links = self._settling(), None
+        if kept is not None:
+            if kept is self.kept:
+                held = {disk.real(file.path) for run in self.runs for file in run.files if file.path is not None}
+                if not held.issuperset(texts or {}):
+                    kept.forget()  # what a run follows from may be a file that it does not name: its requirements
+                kept.begin(files)
+            settle, links = kept.settling(settle), kept.links
+        runs, asked = find_runs(
+            self.targets, files, root=self.root, scripts=True, contained=contained, settle=settle, kept=links
+        )
+        self.empty = _empty(self.targets, runs)
+        if any(run.spec is not None for run in runs):
+            from zerocfg.resolve.facts import with_facts
+
+            runs = with_facts(runs, files, contained)
+        self.runs = runs
+        return files, asked
 
     @property
     def included(self) -> list[Run]:

@@ -21,6 +21,7 @@ from zerocfg.cli.terminal import clear, colour, columns, tell, write_coloured, w
 from zerocfg.cli.usage import usage_error
 from zerocfg.internal_errors import REPORT
 from zerocfg.linter.engine import Result
+from zerocfg.linter.kept import Kept
 from zerocfg.record import record
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
@@ -98,7 +99,10 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
             lambda: Job(targets, settings, selection, options.consumer, known, notes=notes), targets, reports, options
         )
     job = Job(
-        targets, settings, selection, options.consumer, known, stdin, notes=notes, skip_unknown=options.skip_unknown
+        *(targets, settings, selection, options.consumer, known, stdin),
+        notes=notes,
+        skip_unknown=options.skip_unknown,
+        kept=Kept() if options.fix or options.diff else None,
     )
     began = time.monotonic()
     with _progress("" if options.quiet else "linting", job), _uncollected():

@@ -42,7 +42,7 @@ def read_dockerfile(source: SourceText) -> Read:
 
 def read_installs(source: SourceText) -> Read:
     """What a shell script, the fenced commands of a page or the cells of a notebook (`!pip install`) install."""
-    return _installed(source.text, commands_of(source))
+    return _installed(source.text, commands_of(source, " install"))
 
 
 def commands_of_image(source: SourceText) -> list[list[Word]]:
@@ -50,8 +50,9 @@ def commands_of_image(source: SourceText) -> list[list[Word]]:
     return read_commands(source, Chars(_as_shell(source.text), range(len(source.text))))
 
 
-def commands_of(source: SourceText) -> Iterator[list[Word]]:
-    """The commands of a shell script, a Markdown page or a notebook, by its name."""
+def commands_of(source: SourceText, having: str = "") -> Iterator[list[Word]]:
+    """The commands of a shell script, a Markdown page or a notebook, by its name. ``having``: of a page or a notebook
+    only those blocks and cells that hold this text."""
     if source.name.endswith(".ipynb"):
         from zerocfg.source.launch.notebook import shell_of
 
@@ -63,7 +64,8 @@ def commands_of(source: SourceText) -> Iterator[list[Word]]:
     else:
         texts = (Chars(source.text, range(len(source.text))),)
     for text in texts:
-        yield from read_commands(source, text)
+        if having in text.text:
+            yield from read_commands(source, text)
 
 
 def _as_shell(text: str) -> str:
