@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from zerocfg.catalog.schema import load_schema
 Row = dict[str, Any]
 FOLDER = Path(__file__).with_name("recorded")
 TRIPLES, LAUNCHES, ENGINES = "triples", "launches", "engines"
-GENERATED = 150
+GENERATED = 400
 _OF_A_LAUNCH = ("phase", "error", "world", "environment", "config", "parsed")
 
 ACCELERATE_BASES: list[generated.Tree] = [
@@ -34,6 +35,56 @@ ACCELERATE_BASES: list[generated.Tree] = [
     {"distributed_type": "NO"},
 ]
 DEEPSPEED_BASE: generated.Tree = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
+_MISTAKEN_LAUNCHES: list[generated.Tree] = [
+    {
+        "distributed_type": kind,
+        "num_processes": 4,
+        "num_machines": machines,
+        "machine_rank": 0,
+        "main_process_ip": "10.0.0.1",
+        "main_process_port": 29513,
+        "mixed_precision": precision,
+        "use_cpu": False,
+        "debug": True,
+        "gpu_ids": "0,1",
+        **sections,
+    }
+    for kind, machines, precision, sections in (
+        ("DEEPSPEED", 1, "bf16", {"deepspeed_config": {"zero_stage": 3, "offload_optimizer_device": "cpu"}}),
+        ("FSDP", 2, "fp8", {"fsdp_config": {"fsdp_version": 2}, "fp8_config": {"backend": "TE", "margin": 1}}),
+        (
+            "FSDP",
+            1,
+            "bf16",
+            {"fsdp_config": {"fsdp_version": 2}, "parallelism_config": {"parallelism_config_cp_size": 2}},
+        ),
+        ("MEGATRON_LM", 1, "fp16", {"megatron_lm_config": {"megatron_lm_tp_degree": 2}}),
+        ("NO", 2, "no", {"dynamo_config": {"dynamo_backend": "INDUCTOR", "dynamo_mode": "default"}}),
+        ("MULTI_GPU", 2, "fp16", {"dynamo_config": {"dynamo_backend": "INDUCTOR"}}),
+    )
+]
+_MISTAKEN_ENGINES: list[generated.Tree] = [
+    {
+        **batches,
+        "gradient_clipping": 1.0,
+        precision: {"enabled": True},
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.001}},
+        "zero_optimization": {
+            "stage": stage,
+            "overlap_comm": True,
+            "reduce_bucket_size": 1000,
+            "stage3_param_persistence_threshold": 10,
+            "offload_optimizer": {"device": "cpu", "pin_memory": True},
+        },
+    }
+    for stage, precision, batches in (
+        (2, "bf16", {"train_batch_size": 16, "train_micro_batch_size_per_gpu": 2}),
+        (3, "fp16", {"train_batch_size": 16, "gradient_accumulation_steps": 2}),
+        (1, "bf16", {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2}),
+        (0, "fp16", {"train_batch_size": 16, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2}),
+    )
+]
+"""What mistakes are made in."""
 
 
 def triples(chosen: Iterable[Case], played: Iterable[Mapping[str, Any]]) -> list[Row]:
@@ -54,7 +105,8 @@ def launches() -> list[Row]:
         return None if real.here else {"text": text, "error": error, "values": real.values}
 
     schema = load_schema("accelerate")
-    return _played(st.sampled_from(ACCELERATE_BASES).flatmap(lambda base: generated.typed(schema, base)), play)
+    typed = st.sampled_from(ACCELERATE_BASES).flatmap(lambda base: generated.typed(schema, base))
+    return _played(typed | generated.mistaken(_MISTAKEN_LAUNCHES), play)
 
 
 def engines() -> list[Row]:
@@ -65,7 +117,8 @@ def engines() -> list[Row]:
         real = real_deepspeed(text, world)
         return None if real.here else {"text": text, "world": world, "error": real.error, "values": real.values}
 
-    return _played(st.tuples(generated.typed(load_schema("deepspeed"), DEEPSPEED_BASE), st.sampled_from([1, 2, 8])), play)
+    typed = generated.typed(load_schema("deepspeed"), DEEPSPEED_BASE)
+    return _played(st.tuples(typed | generated.mistaken(_MISTAKEN_ENGINES), st.sampled_from([1, 2, 8])), play)
 
 
 def _played(drawn: st.SearchStrategy[Any], play: Callable[[Any], Row | None]) -> list[Row]:
@@ -89,26 +142,26 @@ def _played(drawn: st.SearchStrategy[Any], play: Callable[[Any], Row | None]) ->
 
 
 def write(name: str, rows: Iterable[Row]) -> None:
-    """One line a row. Of the values that a parser gives hundreds of, a row has those that its first row has not."""
+    """The usual values, then one line a row without them: a parser gives hundreds."""
     rows = json.loads(json.dumps(list(rows), default=str))
-    usual = next(filter(None, map(_values, rows)))
-    lines = []
-    for row in rows:
+    full = [values for values in map(_values, rows) if values]
+    shared = set.intersection(*map(set, full))
+    texts = {key: Counter(json.dumps(values[key]) for values in full) for key in sorted(shared)}
+    usual = {key: json.loads(found.most_common(1)[0][0]) for key, found in texts.items()}
+    for row in filter(_values, rows):
         values = _values(row)
-        if values is not usual and values.keys() >= usual.keys():
-            for key in [key for key in usual if json.dumps(values[key]) == json.dumps(usual[key])]:
-                del values[key]
-            row["as first"] = True
-        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+        for key in [key for key in usual if json.dumps(values[key]) == json.dumps(usual[key])]:
+            del values[key]
+        row["and usual"] = True
     FOLDER.mkdir(exist_ok=True)
+    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in (usual, *rows))
     (FOLDER / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
 def read(name: str) -> list[Row]:
-    rows = [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
-    usual = next(filter(None, map(_values, rows)))
+    usual, *rows = map(json.loads, (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())
     for row in rows:
-        if row.pop("as first", False):
+        if row.pop("and usual", False):
             values = _values(row)
             values.update({**usual, **values})
     return rows
@@ -126,7 +179,11 @@ def differences(name: str, rows: Iterable[Row]) -> list[str]:
     for row in (*played, *kept):
         real = row.get("real", row)
         real["error"] = real["error"] and real["error"].partition(":")[0]
-    wrong = [f"kept {old}\n  played {new}" for old, new in zip(kept, played) if json.dumps(old) != json.dumps(new)]
+    wrong = [
+        f"kept {old}\n  played {new}"
+        for old, new in zip(kept, played, strict=False)
+        if json.dumps(old) != json.dumps(new)
+    ]
     return wrong if len(kept) == len(played) else [f"{len(kept)} rows are kept, {len(played)} were played", *wrong]
 
 

@@ -36,7 +36,9 @@ def test_what_the_launcher_exports(part: int) -> None:
             continue
         assert not failures, row
         world = row["values"].pop("world")
-        assert environment_differs(effective, {"environment": row["values"], "world": world}) == [], row["text"]
+        wrong = environment_differs(effective, {"environment": row["values"], "world": world})
+        # where the counts are no plain numbers it is not told how many processes there are
+        assert [one for one in wrong if "world: predicted UNKNOWN" not in one] == [], row["text"]
 
 
 @pytest.mark.parametrize("part", range(PARTS))
