@@ -126,11 +126,11 @@ def test_parity(played: list[tuple[Case, Any]], count: Callable[[str, int], None
     assert not wrong, f"{len(wrong)} of {compared} differ\n" + "\n".join(wrong[:40])
 
 
-@pytest.mark.skipif("ZEROCFG_PARITY" in os.environ, reason="other cases than those of the record")
 def test_the_record_is_what_the_libraries_do(played: list[tuple[Case, Any]]) -> None:
     from tests.parity import record
 
-    assert record.differences(record.TRIPLES, record.triples(*zip(*played, strict=True))) == []
+    if "ZEROCFG_PARITY" not in os.environ:  # else other cases were played
+        assert record.differences(record.TRIPLES, record.triples(*zip(*played, strict=True))) == []
 
 
 def predicted_of(case: Case) -> Effective:
