@@ -179,11 +179,8 @@ def differences(name: str, rows: Iterable[Row]) -> list[str]:
     for row in (*played, *kept):
         real = row.get("real", row)
         real["error"] = real["error"] and real["error"].partition(":")[0]
-    wrong = [
-        f"kept {old}\n  played {new}"
-        for old, new in zip(kept, played, strict=False)
-        if json.dumps(old) != json.dumps(new)
-    ]
+    texts = [[json.dumps(row, sort_keys=True) for row in rows] for rows in (kept, played)]
+    wrong = [f"kept {old}\n  played {new}" for old, new in zip(*texts, strict=False) if old != new]
     return wrong if len(kept) == len(played) else [f"{len(kept)} rows are kept, {len(played)} were played", *wrong]
 
 
