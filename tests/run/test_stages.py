@@ -4,17 +4,21 @@ accelerate 1.15, transformers 5.23 and DeepSpeed 0.19.8 do."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.run.test_effective import ACCELERATE, ignored, kinds, run
+from tests.run.test_effective import ACCELERATE, file, ignored, kinds, run
+from tests.run.test_reader import TRAIN
 from tests.run.test_settings_at_releases import launched
 from zerocfg.run.config import Config
-from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting
+from zerocfg.run.frameworks import FRAMEWORKS, with_framework
+from zerocfg.run.model import UNKNOWN, Call, Effective, FromLine, Origin, Run, Script, Setting
 from zerocfg.run.resolve_settings import resolve_settings
+from zerocfg.run.script import accelerator
 from zerocfg.run.stages.admitted import AdmittedKeys, admitted_keys
-from zerocfg.run.stages.arguments import _nearly, arguments_of, recipe_untold
+from zerocfg.run.stages.arguments import _nearly, arguments_of, recipe_environment, recipe_untold
 from zerocfg.run.stages.engine import number, truth
 from zerocfg.run.stages.fsdp import plugin_settings
 from zerocfg.run.stages.options import options_at
@@ -433,3 +437,165 @@ def test_numbers_and_switches_as_pydantic_reads_them() -> None:
 def test_older_spellings(text: str, names: dict[str, object]) -> None:
     found = parsed(f'{{"train_batch_size": 8, {text}}}')
     assert {name: found.value(name) for name in names} == names
+
+
+# --- what the files leave open ----------------------------------------------------------------------------------------
+
+
+def accelerator_call(*, complete: bool = True, **arguments: Any) -> Run:
+    """A run whose script calls `Accelerator()` so."""
+    given = {name: Setting(value, HERE) for name, value in arguments.items()}
+    call = Call("accelerate.Accelerator", given, TRAIN, Span(0, 1), complete)
+    options = {"steps": Setting("8", HERE)}
+    return Run("a", consumer="accelerate", script=Script(TRAIN, "accelerate", calls=(call,)), arguments=options)
+
+
+@pytest.mark.parametrize(
+    ("run_", "steps"),
+    [
+        (Run("a"), UNKNOWN),
+        (accelerator_call(), 1),
+        (accelerator_call(complete=False), UNKNOWN),
+        (accelerator_call(gradient_accumulation_steps=4), 4),
+        (accelerator_call(gradient_accumulation_steps="4"), 4),
+        (accelerator_call(gradient_accumulation_steps="four"), UNKNOWN),
+        (accelerator_call(gradient_accumulation_steps=None), UNKNOWN),
+        (accelerator_call(gradient_accumulation_steps=UNKNOWN), UNKNOWN),
+        (accelerator_call(gradient_accumulation_steps=FromLine("steps", 1)), 8),
+        (accelerator_call(gradient_accumulation_steps=FromLine("other", 2)), 2),
+        (accelerator_call(gradient_accumulation_steps=4, gradient_accumulation_plugin=UNKNOWN), UNKNOWN),
+    ],
+)
+def test_steps_that_an_accelerator_is_given(run_: Run, steps: object) -> None:
+    assert accelerator.accumulation(run_).value == steps
+
+
+def test_what_else_an_accelerator_is_given() -> None:
+    assert not accelerator.makes_accelerator(Run("a")) and accelerator.makes_accelerator(accelerator_call())
+    assert not accelerator.own_plugin(Run("a")) and not accelerator.own_plugin(accelerator_call(deepspeed_plugin=None))
+    assert accelerator.own_plugin(accelerator_call(deepspeed_plugin=UNKNOWN))
+    assert accelerator.own_plugin(accelerator_call(deepspeed_plugins=UNKNOWN))
+    asked = accelerator_call(mixed_precision=FromLine("other", "no"), x=FromLine("steps", 1))
+    assert accelerator.is_open_option(asked, "mixed_precision") and not accelerator.is_open_option(asked, "x")
+    assert not accelerator.is_open_option(asked, "y")
+    exported = Setting("fp16", HERE)
+    for run_, found in (
+        (accelerator_call(), ["fp16"]),
+        (accelerator_call(mixed_precision="bf16"), ["bf16", "fp16"]),
+        (accelerator_call(mixed_precision=None), ["fp16"]),
+        (Run("a"), ["fp16"]),
+    ):
+        setting = accelerator.precision(run_, exported)
+        assert [one.value for one in (setting, *setting.overridden)] == found
+    assert accelerator.precision(Run("a"), None).value is UNKNOWN
+    two = accelerator_call(mixed_precision="bf16")
+    assert two.script is not None
+    calls = (*two.script.calls, *(accelerator_call().script or two.script).calls)
+    either = replace(two, script=replace(two.script, calls=calls))
+    assert accelerator.precision(either, None).value is UNKNOWN, "which of the two it is"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value", "failed"),
+    [
+        ("learning_rate", "1e-4", 0.0001, []),
+        ("learning_rate", "fast", UNKNOWN, ["argument-type"]),
+        ("learning_rate", "<lr>", UNKNOWN, []),
+        ("learning_rate", "$LR", UNKNOWN, []),
+        ("gradient_accumulation_steps", "4", 4, []),
+        ("gradient_accumulation_steps", "4.0", UNKNOWN, ["argument-type"]),
+        ("bf16", "yes", True, []),
+        ("bf16", "maybe", UNKNOWN, ["argument-type"]),
+        ("bf16", None, True, []),
+        ("max_steps", None, UNKNOWN, []),
+    ],
+)
+def test_texts_of_a_command_line(name: str, text: str | None, value: object, failed: list[str]) -> None:
+    found = given(**{name: text})
+    assert (found.get(name), [one.kind for one in found.failures]) == (value, failed)
+
+
+def test_literals_of_the_code_are_not_converted() -> None:
+    def literal(name: str, value: object) -> object:
+        arguments = {name: Setting(value, Origin("file", file=TRAIN))}
+        run_ = Run("a", consumer="transformers", arguments_whole=True, arguments=arguments)
+        return arguments_of(run_).get(name)
+
+    assert literal("learning_rate", "1e-4") is UNKNOWN and literal("learning_rate", 0.1) == 0.1
+    assert literal("optim", "adamw_torch") == "adamw_torch" and literal("bf16", None) is None
+
+
+def test_the_environment_of_a_recipe() -> None:
+    """TrlParser puts `env:` into the environment, and wins over launcher and shell."""
+    text = "output_dir: o\nenv: {A: 1, ACCELERATE_MIXED_PRECISION: fp16}\n"
+    found = recipe_environment(run(consumer="trl", recipe=text))
+    assert {name: (one.value, one.origin.path) for name, one in found.items()} == {
+        "A": ("1", ("env", "A")),
+        "ACCELERATE_MIXED_PRECISION": ("fp16", ("env", "ACCELERATE_MIXED_PRECISION")),
+    }
+    assert recipe_environment(run(consumer="transformers", recipe=text)) == {}
+    assert recipe_environment(run(consumer="trl", recipe="env: [A]\n")) == {}
+    parts: dict[str, Any] = {"accelerate": f"{ACCELERATE}mixed_precision: bf16\n", "recipe": f"{text}bf16: false\n"}
+    assert resolve_settings(run(consumer="trl", **parts)).value("mixed_precision") == "fp16"
+
+
+def test_a_trainer_whose_launcher_turned_deepspeed_off() -> None:
+    recipe = "output_dir: o\nbf16: false\nper_device_train_batch_size: 3\ngradient_accumulation_steps: 2\n"
+    parts: dict[str, Any] = {"consumer": "transformers", "accelerate": ACCELERATE, "recipe": recipe}
+    found = resolve_settings(run(environment={"ACCELERATE_USE_CPU": "true"}, **parts))
+    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+    assert [found.value(name) for name in ("engine", *names)] == ["ddp", 24, 3, 2, 1.0]
+    assert "zero_optimization.stage" not in found.settings
+    plain = {**parts, "accelerate": ACCELERATE.replace("DEEPSPEED", "MULTI_GPU")}
+    assert [resolve_settings(run(**plain)).value(name) for name in ("engine", *names)] == ["ddp", 24, 3, 2, 1.0]
+
+
+def test_a_config_file_that_is_not_here() -> None:
+    """What the launcher names and nobody can read says nothing: no plugin's value stands in its place."""
+    named = f"{ACCELERATE}  deepspeed_config_file: elsewhere.json\n"
+    consumers: tuple[Any, ...] = (None, "accelerate", "transformers")
+    for consumer in consumers:
+        found = resolve_settings(run(consumer=consumer, accelerate=named, arguments={"output_dir": "o"}))
+        assert found.value("engine") == "deepspeed"
+        assert [name for name in found.settings if name.startswith("zero_optimization")] == []
+        there = resolve_settings(run(consumer=consumer, accelerate=ACCELERATE, arguments={"output_dir": "o"}))
+        assert there.value("zero_optimization.stage") == 3
+
+
+def test_a_config_of_which_nobody_knows_how_it_gets_there() -> None:
+    """Without a route a Trainer may be given it, unless the launcher names a file by itself."""
+    config = '{"zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": "auto"}'
+    parts: dict[str, Any] = {"consumer": "transformers", "deepspeed": config, "arguments": {"output_dir": "o"}}
+    assert resolve_settings(run(**parts)).value("zero_optimization.stage") == 1
+    parts["environment"] = {
+        "ACCELERATE_DEEPSPEED_CONFIG_FILE": "x.json",
+        "ACCELERATE_USE_DEEPSPEED": "true",
+    }
+    parts["arguments"] = {"output_dir": "o"}
+    elsewhere = resolve_settings(run(**parts))
+    assert elsewhere.settings["engine"].origin.note == "the DeepSpeed launcher"
+
+
+def test_settings_that_a_framework_keeps_for_itself() -> None:
+    """LLaMA-Factory sets `remove_unused_columns` by itself (hparams/parser.py); axolotl and ms-swift name others."""
+    recipe = file("neighbour", "stage: sft\nmodel_name_or_path: m\ntemplate: t\nlearning_rate: 1.0e-4\nfp8: true\n")
+    found = with_framework(Run("a"), "llamafactory", recipe)
+    assert found.consumer == "llamafactory" and found.framework_recipe is recipe
+    assert "learning_rate" in found.arguments and "fp8" not in found.arguments
+    own = FRAMEWORKS["llamafactory"].own
+    assert {"remove_unused_columns", "label_names", "report_to", "fp8"} <= own and "learning_rate" not in own
+
+
+def test_the_processes_of_each_launcher() -> None:
+    def found(launcher: Any, **flags: Any) -> list[object]:
+        line = LaunchLine(launcher, (), None, (), (), {}, Span(0, 0))
+        effective = resolve_settings(run(launch=line, flags=flags))
+        return [effective.value(name) for name in ("num_processes", "num_machines")]
+
+    assert found("torchrun") == [1, 1] and found("torchrun", nproc_per_node="2") == [2, 1]
+    assert found("torchrun", nnodes="2") == [2, 2] and found("torchrun", nnodes="1:4") == [UNKNOWN, UNKNOWN]
+    assert found("deepspeed") == [UNKNOWN, 1] and found("deepspeed", hostfile="h") == [UNKNOWN, UNKNOWN]
+    assert found("deepspeed", num_gpus="4") == [4, 1] and found("deepspeed", num_gpus="4", num_nodes="2") == [8, 2]
+    assert found("deepspeed", num_gpus="4", hostfile="h") == [UNKNOWN, UNKNOWN]
+    assert found("deepspeed", include="a:0,1@b:2") == [3, 2] and found("deepspeed", include="a@b:2") == [UNKNOWN, 1]
+    assert found("deepspeed", include="") == [UNKNOWN, 1] and found("python") == [1, 1]
