@@ -83,10 +83,9 @@ SAYS = {
 """Kind of failure -> what the library says. A kind that is missing here fails the test."""
 
 
-@pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Case, Any]]:
-    folder = tmp_path_factory.mktemp("parity")
-    chosen = cases(int(os.environ["ZEROCFG_PARITY"]) // 5 if "ZEROCFG_PARITY" in os.environ else COUNT)
+def play(folder: Path, number: int = COUNT) -> tuple[list[Case], list[Any]]:
+    """Launches, and what the real libraries made of them."""
+    chosen = cases(number)
     (folder / "cases.json").write_text(json.dumps(chosen))
     environment = {
         **{name: os.environ[name] for name in ("PATH", "HOME", "LANG", "VIRTUAL_ENV") if name in os.environ},
@@ -100,7 +99,13 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Case, Any]]:
     with (folder / "log").open("w") as log:
         done = subprocess.run(command, cwd=folder, env=environment, stdout=log, stderr=log, check=False, timeout=3600)
     assert done.returncode == 0, (folder / "log").read_text()[-3000:]
-    return list(zip(chosen, json.loads((folder / "results.json").read_text()), strict=True))
+    return chosen, json.loads((folder / "results.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Case, Any]]:
+    number = int(os.environ["ZEROCFG_PARITY"]) // 5 if "ZEROCFG_PARITY" in os.environ else COUNT
+    return list(zip(*play(tmp_path_factory.mktemp("parity"), number), strict=True))
 
 
 def test_parity(played: list[tuple[Case, Any]], count: Callable[[str, int], None]) -> None:
@@ -108,15 +113,10 @@ def test_parity(played: list[tuple[Case, Any]], count: Callable[[str, int], None
     ends: Counter[str] = Counter()
     compared = 0
     for index, (case, real) in enumerate(played):
-        predicted = resolve_settings(run_of(case))
-        if case["consumer"] is None:  # only the launcher was played
-            at_launch = tuple(failure for failure in predicted.failures if failure.phase == "launch")
-            predicted = replace(predicted, failures=at_launch)
+        predicted = predicted_of(case)
         compared += 1
         ends[ending(predicted.failures, real)] += 1
-        problems = [*failures_differ(predicted, real), *environment_differs(predicted, real)]
-        if not problems:
-            problems = settings_differ(predicted, case["consumer"], real)
+        problems = differs(predicted, case, real)
         if problems:
             wrong.append(f"case {index}: {json.dumps(case)}\n  " + "\n  ".join(problems))
     count("triples of configs compared with the real libraries", compared)
@@ -124,6 +124,26 @@ def test_parity(played: list[tuple[Case, Any]], count: Callable[[str, int], None
         count(f"of the triples: {end}", number)
     assert compared == len(played) > 0
     assert not wrong, f"{len(wrong)} of {compared} differ\n" + "\n".join(wrong[:40])
+
+
+def test_the_record_is_what_the_libraries_do(played: list[tuple[Case, Any]]) -> None:
+    from tests.parity import record
+
+    if "ZEROCFG_PARITY" not in os.environ:  # else other cases were played
+        assert record.differences(record.TRIPLES, record.triples(*zip(*played, strict=True))) == []
+
+
+def predicted_of(case: Case) -> Effective:
+    predicted = resolve_settings(run_of(case))
+    if case["consumer"] is None:  # only the launcher was played
+        at_launch = tuple(failure for failure in predicted.failures if failure.phase == "launch")
+        predicted = replace(predicted, failures=at_launch)
+    return predicted
+
+
+def differs(predicted: Effective, case: Case, real: Any) -> list[str]:
+    problems = [*failures_differ(predicted, real), *environment_differs(predicted, real)]
+    return problems or settings_differ(predicted, case["consumer"], real)
 
 
 def run_of(case: Case) -> Run:

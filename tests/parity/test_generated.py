@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import texts_of_corpus
 from tests.parity import generated
+from tests.parity.record import ACCELERATE_BASES, DEEPSPEED_BASE
 from tests.parity.test_effective import SAYS, environment_differs
 from tests.parity.verdicts import (
     BY_KEY,
@@ -34,6 +35,7 @@ from tests.parity.verdicts import (
     phases,
     real_accelerate,
     real_deepspeed,
+    values_differ,
 )
 from zerocfg.catalog.schema import load_schema
 from zerocfg.linter.engine import Diagnostic
@@ -69,14 +71,6 @@ BY_INITIALIZE = ("ZC243",)
 """Rules of what deepspeed.initialize stops at before it parses the config."""
 BY_RUNNER = ("ZC728",)
 """Rules of what DeepSpeed's own runner stops at, which accelerate has started by then."""
-
-DEEPSPEED_BASE: dict[str, Any] = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
-ACCELERATE_BASES: list[dict[str, Any]] = [
-    {"distributed_type": "DEEPSPEED", "num_processes": 2, "deepspeed_config": {"zero_stage": 2}},
-    {"distributed_type": "FSDP", "num_processes": 2, "fsdp_config": {}},
-    {"distributed_type": "MULTI_GPU", "num_processes": 2},
-    {"distributed_type": "NO"},
-]
 
 
 @cache
@@ -159,17 +153,6 @@ def deepspeed_differs(run: Run, tree: dict[str, Any], real: Real) -> list[str]:
     if sure:
         return [f"accepted, but {d.code}: {d.message}" for d in sure]
     return [*values_differ(run, real), *dropped_differs(tree, diagnostics, real)]
-
-
-def values_differ(run: Run, real: Real) -> list[str]:
-    wrong = []
-    for name, value in real.values.items():
-        known = run.effective.get(name) or run.effective.get(name.replace("optimization.", "optimization.stage3_"))
-        if known is None or not known.known or value is None or (isinstance(value, float) and value != value):
-            continue
-        if known.value != value:
-            wrong.append(f"{name}: effective value {known.value!r}, really {value!r}")
-    return wrong
 
 
 # --- accelerate launch ------------------------------------------------------------------------------------------------

@@ -190,6 +190,17 @@ def flatten(prefix: str, value: Any, into: dict[str, Any]) -> None:
         into[prefix] = str(value) if isinstance(value, Path) else value
 
 
+def values_differ(run: Run, real: Real) -> list[str]:
+    wrong = []
+    for name, value in real.values.items():
+        known = run.effective.get(name) or run.effective.get(name.replace("optimization.", "optimization.stage3_"))
+        if known is None or not known.known or value is None or (isinstance(value, float) and value != value):
+            continue
+        if known.value != value:
+            wrong.append(f"{name}: effective value {known.value!r}, really {value!r}")
+    return wrong
+
+
 def dropped_differs(tree: Any, diagnostics: list[Diagnostic], real: Real) -> list[str]:
     """Keys that DeepSpeed never looks at, against those of which zerocfg says so.
 

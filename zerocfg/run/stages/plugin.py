@@ -112,9 +112,7 @@ def _from_variables(plugin: Plugin, values: dict[str, Setting]) -> None:
 
     def put(name: str, setting: Setting) -> None:
         config.set(name, setting.value, setting.origin)
-        changed = config.setting(name)
-        if changed is not None and setting.overridden:
-            config.remember(name, setting.overridden)
+        config.remember(name, setting.overridden)
 
     put("gradient_accumulation_steps", values["gradient_accumulation_steps"])
     put(STAGE, values[STAGE])

@@ -277,8 +277,6 @@ class _Shell:
             self.scope.export_all = self.scope.export_all or words[1].value in ("-a", "-o")
         elif name == "eval":
             self._nested(joined(words[1:]), span, nesting)
-        elif name == "function":
-            return
         else:
             before = len(self.lines)
             self._start(words, prefix, span, nesting)

@@ -1,0 +1,603 @@
+"""The steps of a lint by themselves: what is reported once, what silences it, which fixes go together and which hold,
+what the next lint may use again. Made findings and made runs; the expected values are worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zerocfg.linter.add_ignores import ignores_for
+from zerocfg.linter.applicability import Asked, within
+from zerocfg.linter.baseline import baseline_text, entry_of, read_baseline, without_known
+from zerocfg.linter.engine import Diagnostic, Result, _Lint, diagnose, without_notes
+from zerocfg.linter.fix_outcome import ALONE, IN_ITS_RUNS, TOGETHER, Groups, Identities, Reach, Try, _come, _same
+from zerocfg.linter.fix_outcome import Readers as FileReaders
+from zerocfg.linter.fixed_texts import edited_together
+from zerocfg.linter.fixing import _next
+from zerocfg.linter.ignores import directives
+from zerocfg.linter.independent import Independence, Offer, _Ranges, offers
+from zerocfg.linter.kept import Kept
+from zerocfg.linter.reader_agreement import Readers, possible
+from zerocfg.linter.release_ranges import with_release_ranges
+from zerocfg.linter.selection import Selection, covers, fits
+from zerocfg.rules.api import Finding, Fix, Intent, Location, Rule, Severity
+from zerocfg.run.discover import Files
+from zerocfg.run.model import Effective, Origin, Run, Setting, SourceFile
+from zerocfg.run.resolve_settings import with_settings
+from zerocfg.source.edit import Edit
+from zerocfg.source.launch.files import read_launch_lines
+from zerocfg.source.load import load_as
+from zerocfg.source.text import SourceText, Span
+
+JSON = '{"a": 1, "b": {"c": 2, "d": 3},\n "e": 4, "f": 5}\n'
+
+
+def made(name: str, text: str, kind: Any = "deepspeed", folder: Path | None = None) -> SourceFile:
+    source = SourceText(name, text)
+    form: Any = None if kind == "launch" else "yaml" if name.endswith(".yaml") else "json"
+    document = load_as(source, form) if form else None
+    return SourceFile(name, kind, source, document, folder / name if folder else None)
+
+
+def rule(code: str = "ZC901", severity: Severity = Severity.ERROR, **more: Any) -> Rule:
+    return Rule(code, f"rule-{code}", severity, lambda run: iter(()), **more)
+
+
+def finding(file: SourceFile, *path: str, message: str = "m", fix: Fix | None = None, **more: Any) -> Finding:
+    return Finding(Location(file, path), message, "h", fix=fix, **more)
+
+
+def found(file: SourceFile, *path: str, code: str = "ZC901", run: str = "one", **more: Any) -> Diagnostic:
+    told = diagnose(rule(code), finding(file, *path, **more), Run(run))
+    return replace(told, met_in=frozenset({run}))
+
+
+def lint(asked: set[int] | None = None, excluded: frozenset[int] = frozenset(), **more: Any) -> _Lint:
+    settings = {"contained": None, "notes": True, "fixes": True, "kept": None, **more}
+    selection = settings.pop("selection", Selection())
+    return _Lint(selection, asked, excluded, **settings)
+
+
+def cut(file: SourceFile, text: str, new: str = "") -> tuple[SourceFile, Edit]:
+    start = file.source.text.index(text)
+    return file, Edit(Span(start, start + len(text)), new)
+
+
+# --- reported once ----------------------------------------------------------------------------------------------------
+
+
+def test_what_several_runs_have_in_common_is_told_once() -> None:
+    file, one = made("ds.json", JSON), lint()
+    for run, message in (("one", "m"), ("two", "m"), ("three", "other"), ("one", "m"), ("two", "m")):
+        one.take(rule(), finding(file, "a", message=message), Run(run))
+    one.take(rule(), finding(file, "e"), Run("two"))
+    one.take(rule("ZC902"), finding(file, "a"), Run("two"))
+    told = [one.everywhere(each) for each in one.result.diagnostics]
+    assert [(each.code, each.span.path, each.run) for each in told] == [
+        ("ZC901", "a", "one"),
+        ("ZC901", "e", "two"),
+        ("ZC902", "a", "two"),
+    ]
+    assert told[0].also_in == ("two",) and told[0].met_in == {"one", "two", "three"}
+    assert told[0].full_message == "m (and in 1 more run)" and told[1].full_message == "m"
+
+
+def test_a_finding_is_met_where_the_same_edits_mend() -> None:
+    file, one = made("ds.json", JSON), lint()
+    fix = Fix("f", (cut(file, '"a": 1, '),))
+    one.take(rule(), finding(file, "a", fix=fix), Run("one"))
+    one.take(rule(), finding(file, "e", fix=fix), Run("two"))
+    one.take(rule(), finding(file, "f"), Run("three"))
+    assert [one.everywhere(each).met_in for each in one.result.diagnostics] == [
+        {"one", "two"},
+        {"one", "two"},
+        {"three"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "excluded", "place", "related", "told"),
+    [
+        (None, "", "a", "", True),
+        ("a", "", "a", "", True),
+        ("b", "", "a", "", False),
+        ("b", "", "a", "b", True),
+        (None, "a", "a", "", False),
+        (None, "b", "a", "", True),
+        (None, "a", "a", "b", True),
+        (None, "ab", "a", "b", False),
+    ],
+)
+def test_files_that_somebody_asked_for(asked: str | None, excluded: str, place: str, related: str, told: bool) -> None:
+    files = {name: made(f"{name}.json", JSON) for name in "ab"}
+    one = lint(None if asked is None else {id(files[asked])}, frozenset(id(files[name]) for name in excluded))
+    one.take(rule(), finding(files[place], "a", related=[Location(files[name]) for name in related]), Run("one"))
+    assert bool(one.result.diagnostics) is told
+
+
+@pytest.mark.parametrize("by", ["comments", "settings", ""])
+def test_what_silences_a_finding(by: str) -> None:
+    comment = {"comments": " # zerocfg: ignore[ZC901] why", "settings": "", "": " # zerocfg: ignore[ZC902]"}[by]
+    file = made("a.yaml", f"a: 1{comment}\nb: 2\n", "accelerate")
+    per_file = (("a.yaml:a" if by == "settings" else "a.yaml:b", ("ZC901",)),)
+    one = lint(selection=Selection(per_file=per_file))
+    one.take(rule(), finding(file, "a"), Run("one"))
+    reason = "why" if by == "comments" else ""
+    assert [(each.by, each.reason) for each in one.result.suppressed] == ([(by, reason)] if by else [])
+    assert len(one.result.diagnostics) == (not by)
+
+
+class Agreeing:
+    def __init__(self, answer: bool) -> None:
+        self.answer = answer
+
+    def agree(self, *about: object) -> bool:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "notes", "severity", "offered"),
+    [
+        (True, True, Severity.ERROR, True),
+        (False, True, Severity.ERROR, False),
+        (True, True, Severity.NOTE, True),
+        (True, False, Severity.NOTE, False),
+        (True, False, Severity.ERROR, True),
+    ],
+)
+def test_a_fix_that_is_right_for_everybody(answer: bool, notes: bool, severity: Severity, offered: bool) -> None:
+    file = made("ds.json", JSON)
+    told = found(file, "a", code="ZC101", fix=Fix("f", (cut(file, '"a": 1, '),)), severity=severity)
+    readers: Any = Agreeing(answer)
+    kept = lint(notes=notes).agreed(told, readers)
+    assert (kept.fix is not None) is offered and replace(kept, fix=told.fix) == told
+
+
+def test_notes_that_nobody_asked_for_are_counted() -> None:
+    file = made("ds.json", JSON)
+    note = found(file, "a", severity=Severity.NOTE)
+    result = Result([note, found(file, "e", code="ZC902")])
+    assert [one.code for one in without_notes(result, Selection()).diagnostics] == ["ZC902"]
+    assert without_notes(result, Selection()).notes == 1
+    for word, shown in (("ZC901", 2), ("rule-ZC901", 2), ("ZC9", 1)):
+        left = without_notes(result, Selection(select=(word,)))
+        assert (len(left.diagnostics), left.notes) == (shown, 2 - shown)
+
+
+# --- comments ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.yaml", "a: 1 # zerocfg: ignore\n", ["ignore"]),
+        ("a.yaml", "a: '1 # zerocfg: ignore'\n", []),
+        ("a.yaml", "'a # zerocfg: ignore': 1\n", []),
+        ("a.yaml", "a: |\n  x # zerocfg: ignore\n", []),
+        ("a.yaml", "a: [1, # zerocfg: ignore\n  2]\n", ["ignore"]),
+        ("a.yaml", "a: 1 // zerocfg: ignore\n", []),
+        ("a.json", '{"a": 1} // zerocfg: ignore\n', ["ignore"]),
+        ("a.json", '{"a": "1 // zerocfg: ignore"}\n', []),
+        ("a.json", '{"a": 1, "b": "x"} # zerocfg: ignore-file[ZC1]\n', ["ignore-file"]),
+        ("a.yaml", "a: 1# zerocfg: ignore\n", []),
+        ("a.yaml", "\ufeff# zerocfg: ignore\na: 1\n", ["ignore"]),
+    ],
+)
+def test_what_is_a_comment(name: str, text: str, words: list[str]) -> None:
+    assert [one.word for one in directives(made(name, text, "other"))] == words
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a: 1\n", "# zerocfg: ignore[ZC901, ZC902] TODO\na: 1\n"),
+        ("a: 1  # zerocfg: ignore[ZC1] x\n", "a: 1  # zerocfg: ignore[ZC1, ZC901, ZC902] x\n"),
+        ("# zerocfg: ignore[ZC1]\na: 1\n", "# zerocfg: ignore[ZC1, ZC901, ZC902]\na: 1\n"),
+        (
+            "b: 1  # zerocfg: ignore[ZC1]\na: 1\n",
+            "b: 1  # zerocfg: ignore[ZC1]\n# zerocfg: ignore[ZC901, ZC902] TODO\na: 1\n",
+        ),
+        ("a: 1  # zerocfg: ignore[]\n", "# zerocfg: ignore[ZC901, ZC902] TODO\na: 1  # zerocfg: ignore[]\n"),
+        ("a: 1  # zerocfg: ignore[ZC1\n", "# zerocfg: ignore[ZC901, ZC902] TODO\na: 1  # zerocfg: ignore[ZC1\n"),
+        ("a: 1  # zerocfg: ignored[ZC1]\n", "# zerocfg: ignore[ZC901, ZC902] TODO\na: 1  # zerocfg: ignored[ZC1]\n"),
+        (
+            "# zerocfg: ignore-file[ZC1]\nb: 1\na: 1\n",
+            "# zerocfg: ignore-file[ZC1]\nb: 1\n# zerocfg: ignore[ZC901, ZC902] TODO\na: 1\n",
+        ),
+    ],
+)
+def test_a_comment_that_is_added(before: str, after: str) -> None:
+    file = made("a.yaml", before, "accelerate")
+    told = [found(file, "a", code=code) for code in ("ZC902", "ZC901", "ZC902")]
+    added = ignores_for([*told, found(file, "a", code="ZC010")])
+    assert (added.texts, added.patterns, added.count) == ({"a.yaml": after}, [], 3)
+
+
+def test_a_file_that_takes_no_comment() -> None:
+    files = [made("ds.json", JSON), made("README.md", "```bash\ntorchrun a.py\n```\n", "launch")]
+    files.append(replace(made("x.yaml", "a: 1\n"), reread_of=files[0]))
+    for file in files:
+        added = ignores_for([found(file, "a"), found(file, "a", code="ZC902")])
+        assert added.texts == {} and added.patterns == [(file, "a", "ZC901"), (file, "a", "ZC902")]
+
+
+# --- which fixes go together ------------------------------------------------------------------------------------------
+
+
+def offer(file: SourceFile, text: str, *path: str, new: str = "", run: str = "one", gives: Any = ()) -> Offer:
+    fix = Fix("f", (cut(file, text, new),), gives=gives)
+    return offers([found(file, *path, run=run, fix=fix)])[0]
+
+
+def test_findings_with_the_same_edits_are_one_offer() -> None:
+    file = made("ds.json", JSON)
+    fix = Fix("f", (cut(file, '"a": 1, '),))
+    other = replace(fix, edits=(cut(file, "4", "5"),))
+    told = [found(file, path, fix=one) for path, one in (("a", fix), ("e", None), ("f", fix), ("e", other))]
+    assert [[one.span.path for one in each.findings] for each in offers(told)] == [["a", "f"], ["e"]]
+
+
+def test_a_mapping_keeps_one_of_its_keys() -> None:
+    """One that loses all of them is written in another way, so the last has to wait."""
+    file = made("ds.json", JSON)
+
+    def added(*which: tuple[str, str]) -> list[bool]:
+        together = Independence()
+        return [together.add(offer(file, text, *path.split(".")), chosen=True, any_place=False) for text, path in which]
+
+    assert added(('"c": 2, ', "b.c"), ('"d": 3', "b.d")) == [True, False]
+    assert added(('"a": 1, ', "a"), ('"e": 4, ', "e")) == [True, True]
+    assert added(('"d": 3', "b.d"), ('"a": 1, ', "a")) == [True, True]
+    alone = made("ds.json", '{"b": {"c": 2}, "a": 1}')
+    assert Independence().add(offer(alone, '"c": 2', "b", "c"), chosen=True, any_place=False)
+
+
+def test_fixes_that_depend_on_each_other() -> None:
+    file, other = made("ds.json", JSON), made("other.json", JSON)
+    gives = (Intent("x", 1),)
+
+    def second(first: Offer, then: Offer, any_place: bool = False, chosen: bool = True) -> bool:
+        together = Independence()
+        assert together.add(first, chosen=chosen, any_place=False) is chosen
+        return together.add(then, chosen=True, any_place=any_place)
+
+    a, e = offer(file, "1", "a", new="7"), offer(file, "4", "e", new="7")
+    assert second(a, e) and not second(a, offer(file, "5", "a", new="7")), "the same key"
+    assert second(a, offer(file, "5", "a", new="7"), any_place=True)
+    assert not second(offer(file, "2", "b", "c", new="7"), offer(file, "5", "b", new="7")), "the section around it"
+    assert not second(offer(file, "5", "b", new="7"), offer(file, "2", "b", "c", new="7"))
+    assert second(offer(file, "2", "b", "c", new="7"), offer(file, "3", "b", "d", new="7"))
+    assert not second(a, offer(file, ": 1", "e", new="7"), any_place=True), "edits that meet"
+    assert second(a, offer(file, ": 1", "e", new="7"), chosen=False, any_place=True)
+    assert second(a, offer(other, "1", "a", new="7"))
+    sets = offer(file, "1", "a", new="7", gives=gives)
+    assert not second(sets, offer(file, "4", "e", new="7", gives=gives)), "both set the same"
+    assert second(sets, offer(file, "4", "e", new="7", gives=gives, run="two"))
+    assert second(sets, offer(file, "4", "e", new="7", gives=(Intent("x", 1, "argument"),)))
+
+
+def test_ranges_of_one_text() -> None:
+    ranges = _Ranges()
+    for span in (Span(10, 20), Span(30, 40), Span(20, 25)):
+        ranges.add(span)
+    meeting = [(0, 9), (0, 10), (26, 29), (25, 26), (29, 30), (40, 50), (41, 50)]
+    assert [ranges.meets(Span(*one)) for one in meeting] == [False, True, False, True, True, True, False]
+    ranges.add(Span(25, 30))
+    assert ranges._joined == [Span(10, 40)]
+
+
+def tried(file: SourceFile, text: str, *path: str, level: int = TOGETHER, runs: str = "one") -> Try:
+    return Try(offer(file, text, *path, new="7"), level, set(runs.split()))
+
+
+@pytest.mark.parametrize(
+    ("tries", "chosen"),
+    [
+        ([(TOGETHER, "x"), (TOGETHER, "x")], [0, 1]),
+        ([(IN_ITS_RUNS, "x"), (IN_ITS_RUNS, "x")], [0]),
+        ([(IN_ITS_RUNS, "x"), (IN_ITS_RUNS, "y")], [0, 1]),
+        ([(TOGETHER, "x"), (IN_ITS_RUNS, "x")], [0]),
+        ([(TOGETHER, "x"), (IN_ITS_RUNS, "y")], [0, 1]),
+        ([(IN_ITS_RUNS, "x"), (TOGETHER, "x")], [0]),
+        ([(IN_ITS_RUNS, "x"), (TOGETHER, "y")], [0, 1]),
+        ([(ALONE, "x"), (TOGETHER, "y")], [0]),
+        ([(TOGETHER, "x"), (ALONE, "y")], [0]),
+        ([(ALONE, "x"), (ALONE, "y")], [0]),
+        ([(IN_ITS_RUNS, "x y"), (IN_ITS_RUNS, "y z"), (TOGETHER, "z")], [0]),
+        ([(IN_ITS_RUNS, "x"), (IN_ITS_RUNS, "x z"), (TOGETHER, "w")], [0, 2]),
+    ],
+)
+def test_what_is_tried_next(tries: list[tuple[int, str]], chosen: list[int]) -> None:
+    """In one file: all together, one for each run, or one alone. Nothing overtakes what waits."""
+    file = made("ds.json", JSON)
+    places = [("1", "a"), ("4", "e"), ("5", "f")]
+    every = [tried(file, *place, level=level, runs=runs) for place, (level, runs) in zip(places, tries, strict=False)]
+    assert [every.index(one) for one in _next(Result(), every)] == chosen
+
+
+def test_one_alone_in_each_group_of_files() -> None:
+    files = [made(f"{name}.json", JSON) for name in "ab"]
+    every = [tried(file, "1", "a", level=ALONE, runs=name) for file, name in zip(files, "xy", strict=True)]
+    assert _next(Result(), every) == every
+    joined = Result(together=[frozenset({"a.json", "b.json"})], runs=[Run("x")])
+    assert _next(joined, every) == every[:1]
+
+
+def test_texts_of_offers_that_fit(tmp_path: Path) -> None:
+    file = made("ds.json", JSON, folder=tmp_path)
+    name = str(tmp_path / "ds.json")
+    one, two, over = offer(file, "1", "a", new="7"), offer(file, "4", "e", new="8"), offer(file, ": 1", "a", new=": 9")
+    fitting, texts = edited_together([one, two], [])
+    assert (fitting, texts) == ([one, two], {name: JSON.replace("1", "7").replace("4", "8")})
+    assert edited_together([one, over], []) == ([one], {name: JSON.replace("1", "7")})
+    nowhere = made("ds.json", JSON)
+    assert edited_together([offer(nowhere, "1", "a", new="7")], []) == ([], {})
+
+
+# --- which fixes hold -------------------------------------------------------------------------------------------------
+
+
+def test_files_that_bear_on_each_other() -> None:
+    files = {name: made(f"{name}.json", JSON) for name in "abcd"}
+    result = Result(
+        [replace(found(files["c"], "a"), met_in=frozenset({"two"}))],
+        together=[frozenset({"a.json", "b.json"}), frozenset({"d.json"})],
+        runs=[Run("one"), Run("two")],
+    )
+    group = Groups(result)
+    by_file = {name: group(found(file)) for name, file in files.items()}
+    assert by_file["a"] == by_file["b"] != by_file["c"] == by_file["d"]
+    assert group.of({"b.json"}) == by_file["a"] and group.of(()) == ""
+
+
+def test_the_runs_that_a_fix_bears_on() -> None:
+    text = "torchrun a.py\ntorchrun b.py\n"
+    script, config = made("run.sh", text, "launch"), made("ds.json", JSON)
+    lines = read_launch_lines(script.source).lines
+    runs = [
+        Run(name, launch=line, launch_file=script, deepspeed=config) for name, line in zip("xy", lines, strict=True)
+    ]
+    result = Result(
+        runs=[*runs, Run("z", deepspeed=config)],
+        together=[frozenset({"run.sh", "ds.json"})] * 2 + [frozenset({"ds.json"})],
+    )
+    reach = Reach(result)
+    assert reach(offer(script, "b.py", new="c.py", run="y")) == {"y"}
+    assert reach(offer(script, "a.py", new="c.py", run="w")) == {"w", "x"}
+    assert reach(offer(config, "1", "a", new="7", run="w")) == {"w", "x", "y", "z"}
+    assert FileReaders(result).of(["run.sh"]) == [0, 1] and FileReaders(result).of(["other"]) == []
+    numbers = Identities(result)
+    assert numbers(found(script, run="y"))[3] == 1 and numbers(found(script, run="x"))[3] == 0
+    assert numbers(found(script, run="w"))[3] == -1 and numbers(found(config, "a", run="y"))[3] == -1
+
+
+@pytest.mark.parametrize(
+    ("values", "of", "come"),
+    [
+        ([], "setting", True),
+        ([[3]], "setting", True),
+        ([[3], [3]], "setting", True),
+        ([[3], [2]], "setting", False),
+        ([[True]], "setting", False),
+        ([[2, 3]], "setting", False),
+    ],
+)
+def test_a_fix_gives_what_it_means_to(values: list[list[Any]], of: Any, come: bool) -> None:
+    here = Origin("flag")
+    runs = []
+    for newest, *older in values:
+        setting = Setting(newest, here, tuple(Setting(value, here) for value in older))
+        runs.append(Run("a", effective=Effective(settings={"x": setting})))
+    assert _come(Intent("x", 3, of), [*runs, Run("has none")]) is come
+
+
+def test_an_option_of_the_launcher_that_a_line_beats() -> None:
+    """Of two runs that read the file one has the new value, and the launch line of the other says something else."""
+    file = made("acc.yaml", "distributed_type: DEEPSPEED\nnum_processes: 4\n", "accelerate")
+    line = read_launch_lines(SourceText("run.sh", "accelerate launch --num_processes 2 t.py\n")).lines[0]
+    flags = {"num_processes": Setting("2", Origin("flag"))}
+    plain, beaten = Run("a", accelerate=file), Run("b", accelerate=file, launch=line, flags=flags)
+    intent = Intent("num_processes", 4, "option")
+    assert _come(intent, [plain, beaten]) and _come(intent, [plain])
+    assert not _come(intent, [beaten]) and not _come(Intent("num_processes", 5, "option"), [plain, beaten])
+    assert _same(1, 1.0) and not _same(True, 1) and not _same(0, False) and _same(False, False)
+
+
+# --- what the next lint uses again ------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_for_the_next_lint() -> None:
+    kept, settled = Kept(), []
+
+    def settle(run: Run) -> Run:
+        settled.append(run.name)
+        return replace(run, parts=True)
+
+    file, call = made("ds.json", JSON), kept.settling(settle)
+    linked = Run("one", deepspeed=file)
+    kept.begin(Files())
+    first = call(linked)
+    rules = [rule()]
+    assert kept.findings(first, rules) is None
+    kept.keep(first, rules, [])
+    kept.begin(Files())
+    again = call(replace(linked))
+    assert again is first and kept.findings(again, rules) == [] and (kept.settled, kept.checked) == (1, 1)
+    assert kept.findings(again, [rule("ZC902")]) is None and kept.findings(replace(first), rules) is None
+    kept.begin(Files())
+    assert call(linked) is first and kept.findings(first, rules) == [], "what was used is kept once more"
+    assert call(Run("one", deepspeed=made("ds.json", JSON))) is not first and settled == ["one", "one"]
+    kept.begin(Files())
+    kept.begin(Files())
+    assert call(linked) is not first, "a lint that does not use it forgets it"
+    assert kept.findings(first, rules) is None
+    kept.keep(first, rules, [])
+    kept.begin(Files())
+    kept.forget()
+    assert kept.findings(first, rules) is None and (kept.settled, kept.checked) == (3, 2)
+
+
+# --- baselines, selections --------------------------------------------------------------------------------------------
+
+
+def test_entries_of_a_baseline(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    file = made("ds.json", JSON, folder=tmp_path / "in")
+    told = [found(file, "a"), found(file, "e"), found(file, "b")]
+    root = tmp_path.resolve()
+    entries = [entry_of(one, root) for one in told]
+    # the first twelve digits of the SHA-256 of the values' JSON
+    assert entries == [
+        ("ZC901", "in/ds.json", "a", "6b86b273ff34"),
+        ("ZC901", "in/ds.json", "e", "4b227777d4dd"),
+        ("ZC901", "in/ds.json", "b", ""),
+    ]
+    known = read_baseline(baseline_text(Result([*told, told[0]]), root))
+    assert known == {entries[0]: 2, entries[1]: 1, entries[2]: 1}
+    looked_at = frozenset({str(root / "in/ds.json")})
+    known = {("ZC101", *entry[1:]): count for entry, count in known.items()}
+    here = [found(file, "a", code="ZC101"), found(file, "f", code="ZC101")]
+    left = without_known(Result(here), known, root, looked_at)
+    assert ([one.span.path for one in left.diagnostics], left.stale) == (["f"], 3)
+    assert [(one.diagnostic.span.path, one.by) for one in left.suppressed] == [("a", "baseline")]
+    assert without_known(Result(here), known, root, frozenset()).stale == 0
+    assert without_known(Result(here, selection=Selection(select=("ZC2",))), known, root, looked_at).stale == 0
+
+
+@pytest.mark.parametrize(
+    ("entry", "count"),
+    [
+        ({}, 1),
+        ({"count": 2}, 2),
+        ({"count": 0}, None),
+        ({"count": 1.0}, None),
+        ({"path": 1}, None),
+        ({"code": None}, None),
+    ],
+)
+def test_counts_of_a_baseline(entry: dict[str, Any], count: int | None) -> None:
+    text = json.dumps({"version": 1, "findings": [{"code": "a", "file": "b", "path": "c", "value": "d"} | entry]})
+    if count is None:
+        with pytest.raises(ValueError, match="entry"):
+            read_baseline(text)
+    else:
+        assert read_baseline(text) == {("a", "b", "c", "d"): count}
+
+
+@pytest.mark.parametrize(
+    ("select", "ignore", "preview", "wanted"),
+    [
+        ("", "", False, "ZC101 ZC102 ZC201"),
+        ("", "", True, "ZC101 ZC102 ZC201 ZC202"),
+        ("ZC2", "", False, "ZC201"),
+        ("ZC2", "", True, "ZC201 ZC202"),
+        ("ZC202", "", False, "ZC202"),
+        ("rule-ZC202", "", False, "ZC202"),
+        ("", "ZC1", False, "ZC201"),
+        ("ZC101", "ZC1", False, "ZC101"),
+        ("ZC1", "ZC101", False, "ZC102"),
+        ("ZC101", "ZC101", False, "ZC101"),
+        ("ALL", "ZC1", False, "ZC201"),
+        ("ZC1", "ALL", False, "ZC101 ZC102"),
+        ("ZC101", "rule-ZC101", False, ""),
+        ("ZC3", "", False, ""),
+    ],
+)
+def test_rules_that_are_selected(select: str, ignore: str, preview: bool, wanted: str) -> None:
+    rules = [
+        rule(code, status="preview" if code == "ZC202" else "stable") for code in "ZC101 ZC102 ZC201 ZC202".split()
+    ]
+    chosen = Selection(tuple(select.split()), tuple(ignore.split()), preview=preview).among(rules)
+    assert [one.code for one in chosen] == wanted.split()
+
+
+def test_patterns_of_the_settings(tmp_path: Path) -> None:
+    assert fits("*.json", "a/ds.json") and fits("ds.json", "a/ds.json") and not fits("s.json", "a/ds.json")
+    assert covers(["ZC1"], "ZC101", "x") and covers(["x"], "ZC101", "x") and covers(["ALL"], "ZC101", "x")
+    assert not covers(["ZC2", "y"], "ZC101", "x")
+    root = tmp_path.resolve()
+    file = replace(made("shown.json", JSON, folder=root / "in"), name="shown.json")
+    one = Selection(per_file=(("in/*.json:b.*", ("ZC1",)),), root=root)
+    assert one.ignores("ZC101", "x", file, "b.c") and not one.ignores("ZC101", "x", file, "a")
+    assert not one.ignores("ZC201", "x", file, "b.c")
+    assert not replace(one, root=root / "else").ignores("ZC101", "x", file, "b.c")
+
+
+# --- readers and releases ---------------------------------------------------------------------------------------------
+
+
+def test_who_may_read_a_run() -> None:
+    assert possible(Run("a")) == ("deepspeed", "accelerate", "transformers", "trl")
+    assert possible(Run("a", deepspeed_route="accelerate")) == ("accelerate", "transformers", "trl")
+
+
+def test_a_fix_for_every_reader() -> None:
+    file = made("ds.json", '{"train_micro_batch_size_per_gpu": 1, "mine": 1}')
+    fix = Fix("f", (cut(file, ', "mine": 1'),))
+    asked: list[str | None] = []
+
+    def offering(*consumers: str, severity: Severity = Severity.ERROR, **more: Any) -> Rule:
+        def check(run: Run) -> Any:
+            asked.append(run.consumer)
+            if run.consumer in consumers:
+                yield finding(file, "mine", fix=fix, severity=severity)
+
+        return replace(rule(**more), check=check)
+
+    run = with_settings(Run("a", deepspeed=file))
+    every = "deepspeed accelerate transformers trl".split()
+    assert Readers([run]).agree(offering(*every), Severity.ERROR, fix) and asked == every
+    assert not Readers([run]).agree(offering(*every[1:]), Severity.ERROR, fix)
+    assert not Readers([run]).agree(offering(*every, severity=Severity.WARNING), Severity.ERROR, fix)
+    assert Readers([run]).agree(offering(*every), Severity.WARNING, fix)
+    assert not Readers([run]).agree(offering(*every, consumers=frozenset({"trl"})), Severity.ERROR, fix)
+    assert Readers([replace(run, consumer="trl")]).agree(offering(), Severity.ERROR, fix), "its reader is known"
+    elsewhere = made("other.json", JSON)
+    assert Readers([run]).agree(offering(), Severity.ERROR, Fix("f", (cut(elsewhere, "1"),)))
+    assert Readers([run]).agree(offering(code="ZC010"), Severity.ERROR, fix), "a comment to zerocfg"
+    asked.clear()
+    known = offering(*every)
+    before = Readers([run])
+    assert before.agree(known, Severity.ERROR, fix) and before.agree(known, Severity.ERROR, fix)
+    assert Readers([run], before).agree(known, Severity.ERROR, fix) and len(asked) == 4, "asked once"
+    assert Readers([replace(run)], before).agree(known, Severity.ERROR, fix) and len(asked) == 8
+
+
+def test_a_key_that_no_admitted_release_has() -> None:
+    """DeepSpeed 0.14.5 knew no `zenflow`; `gradient_clipping` was always there."""
+    file = made("ds.json", '{"zero_optimization": {"stage": 2, "zenflow": {}}, "gradient_clipping": 1.0}')
+
+    def told(declared: str, *path: str, **more: Any) -> str | None:
+        run = Run("a", deepspeed=file, versions={"deepspeed": declared} if declared else {})
+        one = within(run, rule(**more), finding(file, *path), "")
+        return None if one is None else one.message
+
+    zenflow = ("zero_optimization", "zenflow")
+    assert told("", *zenflow) == told("==0.19.8", *zenflow) == "m"
+    assert told("==0.14.5", *zenflow) is None
+    assert told("==0.14.5", "gradient_clipping") == "m" and told("==0.14.5") == "m"
+    assert told("==0.14.5", *zenflow, needs=frozenset({"versions"})) == "m"
+    between = told(">=0.14", *zenflow)
+    assert between is not None and between != "m" and "DeepSpeed" in between
+
+
+def test_versions_that_a_rule_asks_for() -> None:
+    asked = Asked({"deepspeed": "==0.19.8"})
+    assert asked.get("deepspeed") == "==0.19.8" and asked.missing == set()
+    assert asked.get("trl", "none") == "none" and asked.missing == {"trl"}
+
+
+def test_two_keys_of_one_rule_hold_in_their_own_releases() -> None:
+    """`loss_scale` of `bf16` is refused since that section is typed; a key that nobody reads was never read."""
+    text = '{"train_batch_size": 1, "bf16": {"enabled": true, "loss_scale": 0}, "zero_optimization": {"stag": 1}}'
+    file = made("ds.json", text)
+    run = with_settings(Run("a", consumer="deepspeed", deepspeed_route="engine", deepspeed=file))
+    told = [
+        found(file, *path.split("."), code="ZC101", run="a") for path in ("bf16.loss_scale", "zero_optimization.stag")
+    ]
+    words = [one.releases.words if one.releases else None for one in with_release_ranges(told, [run])]
+    assert words == ["DeepSpeed 0.17.1 and later", "all known releases of DeepSpeed, 0.10.0 to 0.19.8"]
