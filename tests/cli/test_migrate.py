@@ -70,6 +70,31 @@ def left(zerocfg: Cli, *words: str) -> list[tuple[str, str]]:
             "group_by_length: true\ntrain_sampling_strategy: group_by_length\n",
             "train_sampling_strategy: group_by_length\n",
         ),
+        ("warmup_ratio: 0.1\nwarmup_steps: 1\n", "warmup_steps: 1\n"),  # one step wins over the ratio
+        ("warmup_ratio: 1.0e-6\nwarmup_steps: 0\n", "warmup_steps: 1.0e-06\n"),  # YAML 1.1 takes 1e-06 for a text
+        ("warmup_ratio: 0\nwarmup_steps: 0\n", "warmup_steps: 0.0\n"),
+        ("warmup_ratio: true\n", None),
+        ("split_batches: true\naccelerator_config: {split_batches: false}\n", None),
+        (
+            "split_batches: true\naccelerator_config: {even_batches: false}\n",
+            "accelerator_config: {even_batches: false, split_batches: true}\n",
+        ),
+        ("split_batches: true\naccelerator_config: accelerator.json\n", None),
+        ("half_precision_backend: auto\nfp16_backend: apex\n", None),
+        ("fp16_opt_level: O1\n", ""),
+        ("fp16_opt_level: O1\nhalf_precision_backend: apex\n", None),
+        ("include_inputs_for_metrics: true\ninclude_for_metrics: [loss]\n", None),
+        ("use_legacy_prediction_loop: false\n", ""),
+        ("use_legacy_prediction_loop: true\n", None),
+        ("mp_parameters: ''\n", ""),
+        ("ray_scope: last\n", ""),
+        ("ray_scope: all\n", None),
+        ("past_index: 0\n", None),
+        ("torchdynamo: inductor\n", "torch_compile_backend: inductor\n"),
+        ("sharded_ddp: simple\n", None),
+        ("logging_dir: logs\nreport_to: all\n", None),
+        ("logging_dir: logs\nreport_to: [wandb, all]\n", None),
+        ("logging_dir: logs\nreport_to: [wandb, mlflow]\n", "report_to: [wandb, mlflow]\n"),
         ("eval_strategy: epoch\n", "eval_strategy: epoch\n"),
         ("my_own_name: 1\n", "my_own_name: 1\n"),
     ],
@@ -149,6 +174,101 @@ def test_a_variable_keeps_its_place_and_what_depends_on_it_is_left(zerocfg: Cli,
     assert [place for place, _ in left(zerocfg)] == ["run.sh:1"]
 
 
+@pytest.mark.parametrize(
+    ("options", "after", "why"),
+    [
+        ("--adafactor=True", "--optim=adafactor", None),
+        ("--adafactor --tf32 True", "--optim adafactor --tf32 True", None),
+        ("--include_inputs_for_metrics", "--include_for_metrics inputs", None),
+        ("--past_index -1 --tf32 True", "--tf32 True", None),
+        ("--past_index 3", None, "nothing reads it any more"),
+        ("--split_batches True", None, "write `accelerator_config.split_batches`"),
+        ("--warmup_ratio=0.1 --warmup_steps 0", None, "write `warmup_steps: 0.1`"),
+        ("--warmup_ratio 0.1 --warmup_steps $N", None, "`warmup_steps`, whose value the files do not tell"),
+        ("--half_precision_backend apex", None, "Apex is gone"),
+        ("--per_gpu_eval_batch_size 2 --per_device_eval_batch_size 2", "--per_device_eval_batch_size 2", None),
+        (
+            "--per_gpu_eval_batch_size 2 --per_device_eval_batch_size 4",
+            None,
+            "`per_device_eval_batch_size` says 4 beside it",
+        ),
+    ],
+)
+def test_an_option(zerocfg: Cli, tmp_path: Path, options: str, after: str | None, why: str | None) -> None:
+    line = "torchrun train.py --output_dir o --bf16 True %s\n"
+    files = {"run.sh": line % options, "train.py": SCRIPT}
+    assert migrated(zerocfg, tmp_path, files) == {**files, "run.sh": line % (after or options)}
+    told = left(zerocfg)
+    assert [place for place, _ in told] == ["run.sh:1"] * (after is None)
+    assert all(why is not None and why in one for _, one in told)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        (
+            "run.sh",
+            f"cat > recipe.yaml <<EOF\n{RECIPE}warmup_ratio: 0.1\noverwrite_output_dir: true\ngroup_by_length: true\n"
+            "EOF\naccelerate launch train.py --config recipe.yaml\n",
+            [
+                ("run.sh:6", "write `warmup_steps`, where the recipe is made"),
+                ("run.sh:7", "leave it out (the Trainer writes to an existing folder in every release), where the"),
+                ("run.sh:8", "write `train_sampling_strategy: group_by_length`, where the recipe is made"),
+            ],
+        ),
+        (
+            "run.sh",
+            "torchrun train.py --output_dir o --bf16 True --num_train_epochs 1 --learning_rate 1e-5 \\\n"
+            "  --per_device_train_batch_size 1 --warmup_ratio 0.1 --overwrite_output_dir\n",
+            [
+                ("run.sh:2", "leave it out (the Trainer writes to an existing folder in every release), if the script"),
+                ("run.sh:2", "write `warmup_steps`, if the script gives its options to the Trainer"),
+            ],
+        ),
+        (
+            "zerocfg.yaml",
+            "version: 1\nruns:\n  sft:\n    script: train.py\n    consumer: transformers\n"
+            "    arguments: [--output_dir, o, --warmup_ratio, '0.1']\n",
+            [("zerocfg.yaml:6", "write `warmup_steps`; the option is put together elsewhere")],
+        ),
+    ],
+)
+def test_what_is_made_elsewhere_comes_with_the_advice(
+    zerocfg: Cli, tmp_path: Path, name: str, text: str, says: list[tuple[str, str]]
+) -> None:
+    assert migrated(zerocfg, tmp_path, {name: text}) == {name: text}
+    found = sorted(left(zerocfg))
+    assert [place for place, _ in found] == [place for place, _ in says]
+    assert [said in why for (_, why), (_, said) in zip(found, says, strict=True)] == [True] * len(says), found
+
+
+def test_runs_that_need_different_values_of_one_recipe(zerocfg: Cli, tmp_path: Path) -> None:
+    """One of them gives the steps on its line, which win over the ratio."""
+    files = {
+        "recipe.yaml": RECIPE + "warmup_ratio: 0.1\n",
+        "a.sh": "accelerate launch train.py --config recipe.yaml\n",
+        "b.sh": "accelerate launch train.py --config recipe.yaml --warmup_steps 5\n",
+        "train.py": "from trl import SFTConfig, SFTTrainer, TrlParser\n"
+        "(args,) = TrlParser((SFTConfig,)).parse_args_and_config()\nSFTTrainer(m, args=args).train()\n",
+    }
+    assert migrated(zerocfg, tmp_path, files) == files
+    assert [(place, why.rpartition("; ")[2]) for place, why in left(zerocfg)] == [
+        ("recipe.yaml:5", "the runs that read it need different values")
+    ]
+    (tmp_path / "b.sh").unlink()
+    del files["b.sh"]
+    assert migrated(zerocfg, tmp_path, files)["recipe.yaml"] == RECIPE + "warmup_steps: 0.1\n"
+    assert left(zerocfg) == []
+
+
+def test_options_that_several_lines_share(zerocfg: Cli, tmp_path: Path) -> None:
+    text = 'SHARED="--output_dir o --warmup_ratio 0.1"\n'
+    text += "torchrun train.py $SHARED --bf16 True\ntorchrun train.py $SHARED --fp16 True\n"
+    after = migrated(zerocfg, tmp_path, {"run.sh": text, "train.py": SCRIPT})["run.sh"]
+    assert after == text.replace("warmup_ratio", "warmup_steps")
+    assert left(zerocfg) == []
+
+
 def test_an_option_that_is_put_together_elsewhere_is_left(zerocfg: Cli, tmp_path: Path) -> None:
     line = 'RATIO="--warmup_ratio 0.1"\ntorchrun train.py --output_dir o $RATIO --bf16 True\n'
     after = migrated(zerocfg, tmp_path, {"run.sh": line, "train.py": SCRIPT})
@@ -190,6 +310,74 @@ def test_keywords_of_calls(zerocfg: Cli, tmp_path: Path) -> None:
         "    save_strategy='no')\n"
         "Trainer(model, args).train()\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "after"),
+    [
+        ("'o', warmup_ratio=0.1, warmup_steps=0", None),
+        ("'o', split_batches=True", None),  # `accelerator_config` would have to hold it
+        ("'o', group_by_length=True, train_sampling_strategy='random'", None),
+        ("'o', warmup_ratio=ratio", None),
+        ("'o', include_inputs_for_metrics=True", "'o', include_for_metrics=[\"inputs\"]"),
+        ("'o', push_to_hub_model_id='m', hub_model_id='m'", "'o', hub_model_id='m'"),
+        ("'o', past_index=-1, bf16=True", "'o', bf16=True"),
+    ],
+)
+def test_a_keyword(zerocfg: Cli, tmp_path: Path, arguments: str, after: str | None) -> None:
+    script = "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(%s)\nTrainer(m, args)\n"
+    files = {"train.py": script % arguments}
+    assert migrated(zerocfg, tmp_path, files)["train.py"] == script % (after or arguments)
+    assert [place for place, _ in left(zerocfg)] == ["train.py:2"] * (after is None)
+
+
+def test_keywords_of_another_call_do_not_count(zerocfg: Cli, tmp_path: Path) -> None:
+    """The second call's steps win over no ratio of the first."""
+    script = "from transformers import Trainer, TrainingArguments\n"
+    script += "one = TrainingArguments('o', warmup_ratio=0.1)\ntwo = TrainingArguments('o', warmup_steps=5)\n"
+    script += "Trainer(m, one).train()\nTrainer(m, two).train()\n"
+    after = migrated(zerocfg, tmp_path, {"train.py": script})["train.py"]
+    assert after == script.replace("warmup_ratio", "warmup_steps")
+    assert left(zerocfg) == []
+
+
+def test_arguments_that_trainers_of_trl_handed_to_their_configs(zerocfg: Cli, tmp_path: Path) -> None:
+    script = "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig('o', max_seq_length=5)\n"
+    script += "SFTTrainer(m, args=args, dataset_text_field='t', processing_class=p, tokenizer=t)\n"
+    after = migrated(zerocfg, tmp_path, {"train.py": script})["train.py"]
+    assert after == script.replace("max_seq_length", "max_length")
+    told = left(zerocfg)
+    assert [place for place, _ in told] == ["train.py:3"] * 2
+    assert told[0][1] == "TRL 1.16.0 has no `dataset_text_field` of SFTTrainer: it belongs to SFTConfig"
+    assert "removed `tokenizer` from SFTTrainer()" in told[1][1], "it has its successor already"
+
+
+@pytest.mark.parametrize(("old", "new"), [("label_pad_token_id: -100\n", ""), ("label_pad_token_id: -99\n", None)])
+def test_a_default_of_trl_that_every_later_release_has(zerocfg: Cli, tmp_path: Path, old: str, new: str | None) -> None:
+    recipe = f"{RECIPE}desirable_weight: 1.0\n"
+    after = migrated(zerocfg, tmp_path, {"recipe.yaml": recipe + old})["recipe.yaml"]
+    assert after == recipe + (old if new is None else new)
+    assert [place for place, _ in left(zerocfg)] == ["recipe.yaml:6"] * (new is None)
+
+
+@pytest.mark.parametrize(
+    ("stated", "holder"),
+    [("", "gradient_checkpointing_kwargs"), ("activation_checkpointing: full\n", "activation_checkpointing_kwargs")],
+)
+def test_an_argument_of_a_script_of_trl_goes_into_a_section(
+    zerocfg: Cli, tmp_path: Path, stated: str, holder: str
+) -> None:
+    """TRL 0.27 has no `gradient_checkpointing_use_reentrant` of ScriptArguments; the Trainer takes the keyword."""
+    script = "from trl import ScriptArguments, SFTConfig, SFTTrainer, TrlParser\n"
+    script += "own, args = TrlParser((ScriptArguments, SFTConfig)).parse_args_and_config()\n"
+    script += "SFTTrainer(m, args=args).train()\n"
+    files = {
+        "run.sh": "accelerate launch train.py --config recipe.yaml\n",
+        "train.py": script,
+        "recipe.yaml": f"{RECIPE}{stated}gradient_checkpointing_use_reentrant: true\n",
+    }
+    after = migrated(zerocfg, tmp_path, files)["recipe.yaml"]
+    assert after == f'{RECIPE}{stated}{holder}: {{"use_reentrant": true}}\n'
 
 
 def test_what_trainers_are_given(zerocfg: Cli, tmp_path: Path) -> None:

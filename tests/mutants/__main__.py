@@ -37,7 +37,9 @@ PACKAGES = {
     ),
     "smoke": ("tests/smoke",),
     "memory": ("tests/memory", "tests/rules/test_told_memory.py"),
-    "migrate": tuple(f"tests/cli/test_{name}.py" for name in ("migrate", "migrate_programs", "diff_releases")),
+    "migrate": tuple(
+        f"tests/cli/test_{name}.py" for name in ("migrate", "migrate_parts", "migrate_programs", "diff_releases")
+    ),
     "convert": ("tests/convert",),
     "source": ("tests/source", "tests/run"),
     "emit": tuple(f"tests/build/test_{name}.py" for name in EMIT.split()),
