@@ -181,6 +181,7 @@ def test_a_variable_keeps_its_place_and_what_depends_on_it_is_left(zerocfg: Cli,
         ("--adafactor --tf32 True", "--optim adafactor --tf32 True", None),
         ("--include_inputs_for_metrics", "--include_for_metrics inputs", None),
         ("--past_index -1 --tf32 True", "--tf32 True", None),
+        ("--group_by_length $GROUP", None, "write train_sampling_strategy: group_by_length"),
         ("--past_index 3", None, "nothing reads it any more"),
         ("--split_batches True", None, "write `accelerator_config.split_batches`"),
         ("--warmup_ratio=0.1 --warmup_steps 0", None, "write `warmup_steps: 0.1`"),
@@ -319,6 +320,7 @@ def test_keywords_of_calls(zerocfg: Cli, tmp_path: Path) -> None:
         ("'o', split_batches=True", None),  # `accelerator_config` would have to hold it
         ("'o', group_by_length=True, train_sampling_strategy='random'", None),
         ("'o', warmup_ratio=ratio", None),
+        ("'o', group_by_length=grouped", None),
         ("'o', include_inputs_for_metrics=True", "'o', include_for_metrics=[\"inputs\"]"),
         ("'o', push_to_hub_model_id='m', hub_model_id='m'", "'o', hub_model_id='m'"),
         ("'o', past_index=-1, bf16=True", "'o', bf16=True"),
@@ -630,6 +632,102 @@ def test_keys_that_deepspeed_refuses_today(zerocfg: Cli, tmp_path: Path, old: st
         assert after == (text.replace(before, instead) if new else text.replace(old, ""))
 
 
+OFFLOAD = '"stage": 3, "offload_optimizer": {%s}'
+QUIET = DS.replace('"enabled": true', '"enabled": true, "check_grad_overflow": true, "immediate_grad_update": true')
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"stage": 3, "mics_shard_size": -1', '"stage": 3'),
+        ('"stage": 3, "mics_shard_size": 2', None),
+        ('"stage": 3, "mics_hierarchical_params_gather": false', '"stage": 3'),
+        ('"stage": 3, "mics_hierarchical_params_gather": true', None),
+        (OFFLOAD % '"device": "cpu"', OFFLOAD % '"device": "cpu", "pin_memory": false'),
+        (OFFLOAD % '"device": "none"', OFFLOAD % '"device": "none"'),
+        (OFFLOAD % "", OFFLOAD % ""),
+        (OFFLOAD % '"device": "cpu", "pin_memory": true', OFFLOAD % '"device": "cpu", "pin_memory": true'),
+        ('"stage": 2}, "elasticity": null, "aio": {', '"stage": 2}, "aio": {'),
+        ('"stage": 2}, "elasticity": {}, "aio": {', '"stage": 2}, "aio": {'),
+        ('"stage": 2}, "sparse_gradients": false, "aio": {', '"stage": 2}, "aio": {'),
+        ('"stage": 2}, "sparse_gradients": true, "aio": {', None),
+        ('"stage": 2}, "nebula": {"enabled": false, "persistent_time_interval": 5}, "aio": {', '"stage": 2}, "aio": {'),
+        ('"stage": 2}, "aio": {"thread_count": 1', None),
+        (
+            '"stage": 2}, "scheduler": {"type": "WarmupLR", "params": {}',
+            '"stage": 2}, "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.001}',
+        ),
+        ('"stage": 2}, "scheduler": {"type": "OneCycle", "params": {}',) * 2,
+    ],
+)
+def test_a_key_of_deepspeed(zerocfg: Cli, tmp_path: Path, old: str, new: str | None) -> None:
+    """From DeepSpeed 0.16.9 to 0.19.8."""
+    files = {"train.py": LOOP, "run.sh": LINE}
+    text = QUIET % ', "gradient_clipping": 1.0'
+    before, after = (text.replace('"stage": 2', one) for one in (old, old if new is None else new))
+    since = ("--from", "deepspeed==0.16.9")
+    assert migrated(zerocfg, tmp_path, {**files, "ds.json": before}, *since) == {**files, "ds.json": after}
+    assert [place for place, _ in left(zerocfg, *since)] == ["ds.json:1"] * (new is None)
+
+
+REFUSED = "a Trainer, if one reads it, refuses a value that differs from its argument, so that nothing is written"
+PINNED = "zero_optimization.offload_optimizer.pin_memory"
+
+
+def test_what_is_said_of_a_default_of_deepspeed(zerocfg: Cli, tmp_path: Path) -> None:
+    text = DS.replace('"stage": 2', OFFLOAD % '"device": "cpu"').replace(", ", ",\n  ")
+    text = (text % "").replace('"train_micro_batch_size_per_gpu": 1', '"train_micro_batch_size_per_gpu": "auto"')
+    (tmp_path / "ds.json").write_text(text)
+    shown = json.loads(zerocfg("migrate", "--to", TODAY, "--from", "deepspeed==0.17.6", "--output-format", "json").out)
+    told = [(one["line"], one["column"], one["why"]) for one in (*shown["changes"], *shown["left"])]
+    assert sorted(told) == [
+        (
+            1,
+            1,
+            "the default of `gradient_clipping` is 1.0 from DeepSpeed 0.19.3 on and was 0.0; a Trainer, if one reads "
+            "it, refuses a value that differs from its argument, so that nothing is written",
+        ),
+        (2, 3, "the default of `bf16.check_grad_overflow` is true from DeepSpeed 0.19.3 on and was false"),
+        (
+            4,
+            3,
+            "the default of `zero_optimization.offload_optimizer.pin_memory` is true from DeepSpeed 0.19.5 on and "
+            "was false",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ipex_config: null\n", ""),
+        ("ipex_config:\n  ipex: false\n  use_xpu: 'no'\n", ""),
+        ("ipex_config:\n  ipex: false\n  use_xpu: true\n", None),
+        ("tp_config:\n  tp_size: 2\n", None),
+        ("parallelism_config: {}\n", "parallelism_config: {}\n"),  # has come, and stays
+        ("fsdp_config:\n  fsdp_backward_prefetch_policy: null\n  a: 1\n", "fsdp_config:\n  a: 1\n"),
+        ("fsdp_config:\n  fsdp_backward_prefetch_policy: BACKWARD_PRE\n", None),
+    ],
+)
+def test_an_option_of_accelerate(zerocfg: Cli, tmp_path: Path, old: str, new: str | None) -> None:
+    text = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\n"
+    after = migrated(zerocfg, tmp_path, {"accelerate.yaml": text + old})["accelerate.yaml"]
+    assert after == text + (old if new is None else new)
+    lines = [place for place, why in left(zerocfg) if "gone since" in why]
+    assert lines == [f"accelerate.yaml:{5 if 'policy' in old else 4}"] * (new is None)
+    cloud = text.replace("LOCAL_MACHINE", "AMAZON_SAGEMAKER") + old
+    assert migrated(zerocfg, tmp_path, {"accelerate.yaml": cloud})["accelerate.yaml"] == cloud
+
+
+def test_an_option_of_accelerate_that_is_still_to_come(zerocfg: Cli, tmp_path: Path) -> None:
+    text = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\n"
+    (tmp_path / "accelerate.yaml").write_text(text + "parallelism_config: {}\n")
+    shown = zerocfg("migrate", "--to", "accelerate==1.0.1")
+    assert (shown.code, shown.out) == (0, "Nothing to migrate.\n")
+    (tmp_path / "accelerate.yaml").write_text(text + "parallelism_config: {}\ntp_config: {}\n")
+    assert zerocfg("migrate", "--to", "accelerate==1.0.1").out == "Nothing to migrate.\n"
+
+
 def test_what_the_new_release_refuses_is_told_whatever_the_old_one_is(zerocfg: Cli, tmp_path: Path) -> None:
     """DeepSpeed 0.17.1 was the first to refuse unknown keys of `bf16`; every release refuses stage 7."""
     ds = DS.replace('"enabled": true', '"enabled": true, "loss_scale": 0') % ""
@@ -675,6 +773,18 @@ def test_what_holds_a_library_back_is_told_beside_its_pin(zerocfg: Cli, tmp_path
     shown = zerocfg("migrate", "--to", TODAY, "--pins").out
     assert "-transformers>=4.40\n+transformers==5.23.0\n tokenizers==0.19.1\n" in shown
     assert "tokenizers holds transformers back here; see that 5.23.0 can be installed" in shown
+
+
+def test_pins_that_no_edit_can_set(zerocfg: Cli, tmp_path: Path) -> None:
+    """A lock is made by its tool; of two requirements on a line the library's own is set."""
+    project = '[project]\nname = "p"\nversion = "1"\ndependencies = ["torch>=2.1", "deepspeed >= 0.16.9"]\n'
+    lock = 'version = 1\n[[package]]\nname = "transformers"\nversion = "4.51.3"\n'
+    files = {"recipe.yaml": RECIPE, "pyproject.toml": project, "uv.lock": lock}
+    after = migrated(zerocfg, tmp_path, files, "--pins")
+    assert after == {**files, "pyproject.toml": project.replace(">= 0.16.9", "==0.19.8")}
+    assert [(place, why) for place, why in left(zerocfg, "--pins") if "uv.lock" in place] == [
+        ("uv.lock:4", "the project states transformers here; 5.23.0 is what the files are for now")
+    ]
 
 
 def test_only_write_writes(zerocfg: Cli, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from zerocfg.compare.effective_diff import Difference
 from zerocfg.compare.sides import Value
 from zerocfg.linter.engine import Diagnostic, file_span
 from zerocfg.migrate import argument_history, configs, dicts, impact, outcome
-from zerocfg.migrate.argument_history import absent_argument, changed_default, has_argument, since
+from zerocfg.migrate.argument_history import Absent, absent_argument, changed_default, has_argument, since
 from zerocfg.migrate.migration import migrate
 from zerocfg.migrate.program import Program, literal, program_of
 from zerocfg.migrate.releases import (
@@ -29,6 +29,7 @@ from zerocfg.migrate.releases import (
     pinned_releases,
 )
 from zerocfg.migrate.steps import Drop, Put
+from zerocfg.migrate.successors import Becomes, Gone, Unclear, successor
 from zerocfg.rules.api import Location, Severity
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
@@ -300,6 +301,71 @@ def test_defaults_of_the_schedule_that_a_config_names() -> None:
     assert found({"rate": 0, "scheduler": {"type": "One", "params": {}}}) == [("scheduler.params.rate", 1, 2)]
     assert found({"rate": 0, "scheduler": {"type": "One"}}) == [] == found({"rate": 0, "scheduler": {"params": {}}})
     assert found({"rate": 0, "scheduler": {"type": "One", "params": {"rate": 1}}}) == []
+
+
+SUCCESSORS: list[tuple[str, object, dict[str, object], object]] = [
+    ("warmup_ratio", 0.1, {}, Becomes(("warmup_steps",))),
+    ("warmup_ratio", 0, {}, Becomes(("warmup_steps",))),
+    ("warmup_ratio", 0.1, {"warmup_steps": 0}, Becomes(("warmup_steps",), 0.1)),
+    ("warmup_ratio", 0.1, {"warmup_steps": 1}, "`warmup_steps` is 1 and wins over it"),
+    ("warmup_ratio", 0.1, {"warmup_steps": UNKNOWN}, None),
+    ("warmup_ratio", 1, {}, None),
+    ("warmup_ratio", -0.1, {}, None),
+    ("warmup_ratio", True, {}, None),
+    ("warmup_ratio", "0.1", {}, None),
+    ("adafactor", True, {}, Becomes(("optim",), "adafactor")),
+    ("adafactor", True, {"optim": "adafactor"}, "`optim` says so already"),
+    ("adafactor", True, {"optim": "sgd"}, None),
+    ("adafactor", None, {"optim": "sgd"}, "it is switched off"),
+    ("adafactor", UNKNOWN, {}, None),
+    ("fp16_opt_level", "O1", {}, "without Apex it changes nothing"),
+    ("fp16_opt_level", "O1", {"fp16_backend": "apex"}, None),
+    ("fp16_opt_level", "O1", {"half_precision_backend": "apex"}, None),
+    ("fp16_backend", "apex", {}, None),
+    ("fp16_backend", UNKNOWN, {}, None),
+    ("logging_dir", "logs", {"report_to": "wandb"}, "only TensorBoard uses it, and `report_to` does not ask for that"),
+    ("logging_dir", "logs", {"report_to": ["wandb", "all"]}, None),
+    ("logging_dir", "logs", {"report_to": UNKNOWN}, None),
+    ("logging_dir", "logs", {}, None),
+    ("logging_dir", None, {}, "nothing is asked for"),
+    ("ray_scope", "last", {"report_to": "wandb"}, "it was the default, and says what every later release does"),
+    ("ray_scope", "all", {}, None),
+    ("past_index", -1, {}, "it was the default, and says what every later release does"),
+    ("save_safetensors", False, {}, None),
+    ("push_to_hub_model_id", "m", {}, Becomes(("hub_model_id",))),
+    ("push_to_hub_model_id", "m", {"push_to_hub_organization": "o"}, None),
+    ("per_gpu_eval_batch_size", 2, {"push_to_hub_organization": "o"}, Becomes(("per_device_eval_batch_size",))),
+    ("per_gpu_eval_batch_size", 2, {"per_device_eval_batch_size": 2}, "`per_device_eval_batch_size` says so already"),
+    ("per_gpu_eval_batch_size", 2, {"per_device_eval_batch_size": 3}, None),
+    ("per_gpu_eval_batch_size", UNKNOWN, {"per_device_eval_batch_size": UNKNOWN}, None),
+    ("per_gpu_eval_batch_size", UNKNOWN, {}, Becomes(("per_device_eval_batch_size",))),
+    ("push_to_hub_organization", "o", {}, None),
+    ("push_to_hub_organization", None, {}, "nothing is asked for"),
+    ("tpu_num_cores", 8, {}, "the launcher decides it"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "others", "expected"), SUCCESSORS)
+def test_what_becomes_of_an_argument(name: str, value: object, others: dict[str, object], expected: object) -> None:
+    """A text: it can go, for this reason; None: a person has to look."""
+    absent = absent_argument(name, {"transformers": release("5.23.0")}, frozenset())
+    assert absent is not None
+    found = successor(name, value, others, absent)
+    if expected is None:
+        assert isinstance(found, Unclear)
+    else:
+        assert found == (Gone(expected) if isinstance(expected, str) else expected)
+
+
+def test_a_default_that_asked_for_something_stays() -> None:
+    """TRL cut prompts at 512 tokens, and does not any more; so it does where nobody asks for a length."""
+    absent = Absent("trl", "1.0.0", "", None, True, 512)
+    assert isinstance(successor("max_prompt_length", 512, {}, absent), Unclear)
+    assert isinstance(successor("past_index", 512, {}, absent), Unclear), "another default than the one that stays"
+    for off in (False, "", None):
+        assert isinstance(successor("some", off, {}, Absent("trl", "1.0.0", "", None, True, off)), Gone)
+    assert isinstance(successor("some", None, {}, absent), Unclear), "None was not the default"
+    assert isinstance(successor("some", None, {}, Absent("trl", "1.0.0", "", None)), Gone)
 
 
 # -- releases --------------------------------------------------------------------------------------------------------
@@ -625,7 +691,8 @@ def test_a_change_names_the_arguments_whose_default_it_is_about(tmp_path: Path) 
         runs = runs_of(tmp_path, {"run.sh": f"{start}{rest}\n"})
         found = migrate(runs, {"transformers": "5.23.0"}, {"transformers": "4.53.0"})
         assert [one.names for one in found.done] == [names] and found.left == ()
-    call = "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(output_dir='o', report_to='none'%s)\n"
+    call = "from transformers import Trainer, TrainingArguments\n"
+    call += "args = TrainingArguments(output_dir='o', report_to='none'%s)\n"
     (tmp_path / "run.sh").unlink()
     for rest, done in {"": True, ", **more": False}.items():
         runs = runs_of(tmp_path, {"train.py": call % rest + "Trainer(m, args).train()\n"})
