@@ -15,9 +15,10 @@ from zerocfg.catalog.versions import Release, release
 from zerocfg.compare.effective_diff import Difference
 from zerocfg.compare.sides import Value
 from zerocfg.linter.engine import Diagnostic, file_span
-from zerocfg.migrate import argument_history, configs, dicts, impact, outcome
+from zerocfg.migrate import argument_history, configs, dicts, impact, kept, migration, outcome
 from zerocfg.migrate.argument_history import Absent, absent_argument, changed_default, has_argument, since
 from zerocfg.migrate.migration import migrate
+from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.program import Program, literal, program_of
 from zerocfg.migrate.releases import (
     ReleasesError,
@@ -28,13 +29,13 @@ from zerocfg.migrate.releases import (
     pinned_release,
     pinned_releases,
 )
-from zerocfg.migrate.steps import Drop, Put
+from zerocfg.migrate.steps import Drop, Left, Put, Step
 from zerocfg.migrate.successors import Becomes, Gone, Unclear, successor
 from zerocfg.rules.api import Location, Severity
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import UNKNOWN, Origin, Run, SourceFile
-from zerocfg.source.edit import apply_edits
+from zerocfg.run.model import UNKNOWN, Origin, Run, Script, SourceFile
+from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 
@@ -301,6 +302,91 @@ def test_defaults_of_the_schedule_that_a_config_names() -> None:
     assert found({"rate": 0, "scheduler": {"type": "One", "params": {}}}) == [("scheduler.params.rate", 1, 2)]
     assert found({"rate": 0, "scheduler": {"type": "One"}}) == [] == found({"rate": 0, "scheduler": {"params": {}}})
     assert found({"rate": 0, "scheduler": {"type": "One", "params": {"rate": 1}}}) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "at", "expected"),
+    [
+        ("off", False, "5.0", "drop"),
+        ("off", None, "9.0", "drop"),
+        ("off", True, "5.0", "left"),
+        ("off", 0, "5.0", "left"),
+        ("off", {}, "5.0", "drop"),
+        ("off", {"enabled": False, "x": 1}, "5.0", "drop"),
+        ("off", {"enabled": True}, "5.0", "left"),
+        ("off", False, "4.0", None),
+        ("size", -1, "5.0", "drop"),  # a size that is not used
+        ("size", 1, "5.0", "left"),
+        ("number", -1, "5.0", "left"),  # no default of it, whatever it says
+        ("number", 7, "5.0", "left"),
+        ("section.inner", False, "5.0", None),  # the section goes as a whole
+        ("stays.inner", False, "5.0", "drop"),
+        ("came", False, "1.0", None),
+        ("came", False, "2.0", "drop"),  # it is gone again
+        ("stays.unheard", 1, "5.0", "drop"),  # passed over up to 4.0, refused from 5.0 on
+        ("stays.unheard", 1, "4.0", None),
+        ("loose.unheard", 1, "5.0", None),
+        ("off.unheard", 1, "5.0", None),
+        ("unheard", 1, "5.0", "drop"),
+    ],
+)
+def test_a_key_that_a_release_has_no_more(path: str, value: object, at: str, expected: str | None) -> None:
+    known = history(
+        off=[("1.0", {"default": False}), ("5.0", None)],
+        size=[("1.0", {"default": -1}), ("5.0", {"removed": "stops"})],
+        number=[("1.0", {"default": 7}), ("5.0", None)],
+        section=[("1.0", {}), ("5.0", None)],
+        section__inner=[("1.0", {}), ("5.0", None)],
+        stays=[("1.0", {})],
+        stays__inner=[("1.0", {}), ("5.0", None)],
+        stays___all=[("1.0", {"unknown": "ignored"}), ("5.0", {"unknown": "error"})],
+        loose=[("1.0", {})],
+        loose___all=[("1.0", {"unknown": "ignored"})],
+        came=[("1.0", None), ("1.5", {}), ("2.0", None)],
+        _all=[("1.0", {"unknown": "ignored"}), ("5.0", {"unknown": "error"})],
+    )
+    names = tuple(path.split("."))
+    data: object = value
+    for name in reversed(names):
+        data = {name: data}
+    plan = Plan({"deepspeed": at}, {"deepspeed": "1.0"})
+    step = configs._removed(known, config(json.dumps(data)), names, value, plan, release("1.0"), release(at))
+    assert {None: None, Step: "drop", Left: "left"}[type(step) if step else None] == expected
+    if isinstance(step, Step):
+        assert step.operations == (Drop(names),)
+        assert (step.at.path, step.at.at) == (names, "key")
+
+
+def test_what_states_the_arguments_of_a_run() -> None:
+    """The recipe before the line, the line before the script, the script before the spec."""
+    recipe, code, spec = (replace(config("{}"), name=name) for name in ("recipe.json", "train.py", "zerocfg.yaml"))
+    run = Run("r", recipe=recipe, script=Script(code), spec=spec)
+    assert kept._place(run) == Location(recipe)
+    assert kept._place(replace(run, recipe=None)) == Location(code)
+    assert kept._place(replace(run, recipe=None, launch_file=code)) == Location(code)
+    assert kept._place(replace(run, recipe=None, script=None)) == Location(spec, ("runs",))
+
+
+def test_steps_of_runs_that_share_a_file() -> None:
+    """What all want is done once, for the lines of all; where they differ nothing is."""
+    file = replace(config('{"a": 1, "b": 2}'), path=Path("ds.json"))
+    one, two = frozenset((Span(0, 1),)), frozenset((Span(2, 3),))
+    first = Step(Location(file, ("a",)), "why", (Put(("a",), 2),), lines=one)
+    same, other = replace(first, lines=two), replace(first, operations=(Put(("a",), 3),))
+    elsewhere = Step(Location(file, ("b",)), "why", (Put(("b",), 2),))
+    agreed, left = migration._agreed([first, elsewhere, same])
+    assert [(step.operations, step.lines) for step in agreed[file]] == [
+        ((Put(("a",), 2),), one | two),
+        ((Put(("b",), 2),), frozenset()),
+    ]
+    assert left == []
+    agreed, left = migration._agreed([first, elsewhere, other])
+    assert agreed == {file: [elsewhere]}
+    assert [entry.why for entry in left] == ["why; the runs that read it need different values"]
+    edit, longer = Edit(Span(0, 1), "x"), Edit(Span(0, 2), "x")
+    words = [Step(Location(file), "why", edits=(each,)) for each in (edit, longer, Edit(Span(0, 1), "y"))]
+    agreed, left = migration._agreed(words)
+    assert agreed == {file: [words[1]]} and len(left) == 1
 
 
 SUCCESSORS: list[tuple[str, object, dict[str, object], object]] = [
