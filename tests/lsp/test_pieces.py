@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lsprotocol import types as lsp
 from lsprotocol.types import CompletionItemKind, DiagnosticSeverity, Position, Range
 from lsprotocol.types import Diagnostic as Shown
+from pygls.workspace import Workspace
 
+from tests.lsp import inside
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.lsp import actions, answers
 from zerocfg.lsp.actions import Writer
@@ -23,6 +26,7 @@ from zerocfg.lsp.hover import describe, effective, kinds, origins
 from zerocfg.lsp.links import links
 from zerocfg.lsp.positions import Lines
 from zerocfg.lsp.schedule import Schedule
+from zerocfg.lsp.server import make_server
 from zerocfg.lsp.session import Session
 
 DEEPSPEED = load_schema("deepspeed")
@@ -507,3 +511,98 @@ def test_looks_follow_changes() -> None:
         assert len(looks) == 6, "who waits does not wait for the pause"
 
     asyncio.run(play())
+
+
+def test_a_text_that_does_not_parse_is_what_it_was(tmp_path: Path) -> None:
+    """Its kind and what it held last: whoever types breaks it at each letter."""
+    session = Session(lambda *published: None, lambda trouble: None)
+    uri = file_uri(tmp_path / "some.json")
+
+    def read(text: str) -> tuple[str, str, object]:
+        document = session.documents.put(uri, text, 1)
+        reading = session.reading(document, None)
+        assert reading is not None and (reading.tree is None) == text.endswith(": ")
+        return reading.kind, reading.form, reading.data
+
+    assert read('{"zero_optimization": {"stage": 2}}') == ("deepspeed", "json", {"zero_optimization": {"stage": 2}})
+    assert read('{"zero_optimization": ') == ("deepspeed", "json", {"zero_optimization": {"stage": 2}})
+    assert read('{"a": 1}') == ("deepspeed", "json", {"a": 1}), "it holds too little to be something else"
+    other = session.documents.put(file_uri(tmp_path / "run.sh"), "deepspeed train.py", 1)
+    assert session.reading(other, None) is None
+    spec = session.documents.put(file_uri(tmp_path / "zerocfg.yaml"), "version: [", 1)
+    reading = session.reading(spec, None)
+    assert reading is not None and (reading.kind, reading.form, reading.data) == ("spec", "yaml", None)
+    session.stop()
+
+
+# -- the messages ------------------------------------------------------------------------------------------------------
+
+
+def test_a_conversation(tmp_path: Path) -> None:
+    """Two folders are open; the edit of a chosen action comes when it is chosen, with the version that it is for."""
+    texts = {
+        "a/ds.json": '{\n  "gradient_cliping": 1.0,\n  "train_micro_batch_size_per_gpu": 1\n}\n',
+        "b/ds.json": '{"train_batch_size": 1}\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    support = lsp.ClientCapabilities(
+        workspace=lsp.WorkspaceClientCapabilities(
+            workspace_edit=lsp.WorkspaceEditClientCapabilities(document_changes=True)
+        ),
+        text_document=lsp.TextDocumentClientCapabilities(
+            code_action=lsp.CodeActionClientCapabilities(resolve_support=lsp.ClientCodeActionResolveOptions(["edit"]))
+        ),
+    )
+
+    async def talk() -> None:
+        async with inside.editor(tmp_path, support) as editor:
+            client = editor.client
+            editor.open("a/ds.json")
+            await editor.until(lambda: editor.codes("a/ds.json") != [])
+            assert editor.codes("a/ds.json") == ["ZC102"]
+            where = lsp.Range(Position(1, 4), Position(1, 4))
+
+            async def asked(only: list[str] | None) -> list[lsp.CodeAction]:
+                context = lsp.CodeActionContext([], only=only)  # type: ignore[arg-type]
+                params = lsp.CodeActionParams(editor.id("a/ds.json"), where, context)
+                return list(await client.text_document_code_action_async(params) or [])  # type: ignore[arg-type]
+
+            (fix_all,) = await asked([actions.FIX_ALL])
+            assert fix_all.kind == actions.FIX_ALL and fix_all.edit is None
+            resolved = await client.code_action_resolve_async(fix_all)
+            (change,) = resolved.edit.document_changes  # type: ignore[union-attr, misc]
+            assert change.text_document.version == 1  # type: ignore[union-attr]
+            assert {one.kind for one in await asked(["quickfix"])} == {"quickfix"}
+            assert {str(one.kind) for one in await asked(None)} == {"quickfix", actions.FIX_ALL}
+            assert await asked(["refactor"]) == []
+            editor.replace("a/ds.json", "gradient_cliping", "gradient_clipping")
+            await editor.until(lambda: editor.codes("a/ds.json") == [])
+            assert not [one for one in await asked(None) if one.kind == actions.FIX_ALL]
+            gone = lsp.WorkspaceFolder((tmp_path / "a").as_uri(), "a")
+            come = lsp.WorkspaceFolder((tmp_path / "b").as_uri(), "b")
+            event = lsp.WorkspaceFoldersChangeEvent(
+                added=[come, lsp.WorkspaceFolder("untitled:x", "x")], removed=[gone]
+            )
+            client.workspace_did_change_workspace_folders(lsp.DidChangeWorkspaceFoldersParams(event))
+            hover = await client.text_document_hover_async(lsp.HoverParams(editor.id("a/ds.json"), Position(2, 5)))
+            assert hover is not None and "train_micro_batch_size_per_gpu" in hover.contents.value  # type: ignore[union-attr]
+
+    asyncio.run(talk())
+
+
+def test_the_folders_that_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no folder is none; names of files count from the first."""
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    server = make_server()
+    handlers = server.protocol.fm.features
+    server.protocol._workspace = Workspace(None)
+    first = [lsp.WorkspaceFolder((tmp_path / name).as_uri(), name) for name in ("b", "file", "a")]
+    handlers[lsp.INITIALIZE](lsp.InitializeParams(lsp.ClientCapabilities(), workspace_folders=first))
+    real = os.path.realpath(tmp_path)
+    assert server.session.documents.folders == [f"{real}/b", f"{real}/a"] and os.getcwd() == f"{real}/b"  # noqa: PTH109
+    server.session.stop()
