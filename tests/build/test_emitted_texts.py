@@ -17,11 +17,12 @@ from zerocfg.emit import write as writing
 from zerocfg.emit.files import Emitted, relative
 from zerocfg.emit.lock import Choice, Lock, LockError, Source, Weighed
 from zerocfg.emit.values import json_value, one_line, yaml_value
-from zerocfg.emit.verify import _same
+from zerocfg.emit.verify import _same, differences, unexplained
 from zerocfg.hardware.catalogue import parse_hardware
 from zerocfg.models.spec import JobSet, Slurm
 from zerocfg.resolve.plan import Considered, Decision, Plan
-from zerocfg.source.text import Where
+from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
+from zerocfg.source.text import SourceText, Where
 
 
 def plan(**facts: Any) -> Plan:
@@ -618,3 +619,114 @@ def test_what_is_written(tmp_path: Path) -> None:
 def test_one_folder_as_seen_from_another(tmp_path: Path) -> None:
     assert relative(tmp_path, tmp_path / "out" / "run") == "../.."
     assert relative(tmp_path / "out" / "run", tmp_path) == "out/run" and relative(tmp_path, tmp_path) == "."
+
+
+# -- reading back ------------------------------------------------------------------------------------------------------
+
+
+def ran(settings: dict[str, Any], environment: dict[str, Any] | None = None, kind: Any = "file") -> Run:
+    """A run with these effective settings, all of them written by its author."""
+    origin = Origin(kind)
+    made = [{name: Setting(value, origin) for name, value in each.items()} for each in (settings, environment or {})]
+    return Run("run", effective=Effective(settings=made[0], environment=made[1]))
+
+
+STAGE = "zero_optimization.stage"
+PREFETCH = "zero_optimization.stage3_prefetch_bucket_size"
+
+
+@pytest.mark.parametrize(
+    ("sources", "emitted", "facts", "lost"),
+    [
+        ({"a": 1}, {"a": 1}, {}, []),
+        ({"a": 1}, {"a": 2}, {}, ["a"]),
+        ({"a": 1}, {}, {"settings": {"a": Decision(1)}}, ["a"]),
+        ({"a": 1}, {}, {"deepspeed": ["a"]}, ["a"]),
+        ({"a": 1}, {}, {}, []),  # what DeepSpeed itself reads no more
+        ({"a": 1}, {}, {"engine": "ddp"}, ["a"]),
+        ({"a": 1}, {"a": 2}, {"dropped": ["a"]}, []),
+        ({"a": 1}, {"a": 2}, {"settings": {"a": Decision(2, "", "chosen")}}, []),
+        ({"a": 1}, {"a": 2}, {"settings": {"a": Decision(2, "", "file")}}, ["a"]),
+        ({"a": 1}, {"a": 2}, {"changes": {"a": Decision(2, "", "hardware")}}, []),
+        ({"a": UNKNOWN}, {"a": 2}, {}, []),
+        ({"engine": "deepspeed", "a": 1}, {"a": 2}, {}, ["a"]),
+        ({"engine": "fsdp", "a": 1}, {"a": 2}, {}, []),  # another engine than the sources'
+        ({"engine": "single", "a": 1}, {"engine": "ddp", "a": 2}, {"engine": "ddp"}, ["engine", "a"]),
+        ({"mixed_precision": "bf16"}, {"mixed_precision": "no"}, {}, []),
+        ({"mixed_precision": "fp8"}, {"mixed_precision": "no"}, {}, ["mixed_precision"]),
+        ({"mixed_precision": "bf16"}, {"mixed_precision": "no"}, {"engine": "ddp"}, ["mixed_precision"]),
+        ({"a": "bf16"}, {"a": "no"}, {}, ["a"]),
+        ({STAGE: 2, PREFETCH: 1}, {STAGE: 2, PREFETCH: 2}, {}, []),  # of stage 3 alone
+        ({STAGE: 3, PREFETCH: 1}, {STAGE: 3, PREFETCH: 2}, {}, [PREFETCH]),
+        ({STAGE: 2, "a": 1}, {STAGE: 2, "a": 2}, {}, ["a"]),
+        (
+            {"zero_optimization.prefetch_bucket_size": 1},
+            {},
+            {"deepspeed": ["zero_optimization.prefetch_bucket_size"]},
+            [],
+        ),
+    ],
+)
+def test_what_the_sources_say_and_the_files_do_not(
+    sources: dict[str, Any], emitted: dict[str, Any], facts: dict[str, Any], lost: list[str]
+) -> None:
+    one = Emitted(plan(**facts), Path("/out"), {})
+    assert [found.key for found in unexplained(one, ran(sources), ran(emitted))] == lost
+    assert unexplained(one, ran(sources, kind="default"), ran(emitted)) == [], "what nobody wrote is not lost"
+    for found in unexplained(one, ran(sources), ran(emitted)):
+        gives = f"give {emitted[found.key]!r}" if found.key in emitted else "do not give it"
+        assert found.message.endswith(
+            f"the sources give {sources[found.key]!r}, the files that would be emitted {gives}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "lost"),
+    [
+        ("ACCELERATE_DYNAMO_BACKEND", "inductor", "INDUCTOR", False),
+        ("ACCELERATE_DYNAMO_BACKEND", "inductor", "eager", True),
+        ("ACCELERATE_DYNAMO_BACKEND", "inductor", None, True),
+        ("ACCELERATE_DYNAMO_BACKEND", UNKNOWN, None, False),
+        ("PARALLELISM_CONFIG_TP_SIZE", "2", "1", True),
+        ("SOMETHING_ELSE", "2", "1", False),
+        ("ACCELERATE_MIXED_PRECISION", "bf16", "no", False),
+    ],
+)
+def test_variables_that_the_files_lose(name: str, before: Any, after: Any, lost: bool) -> None:
+    """Those of accelerate's launcher, where it starts the job without DeepSpeed."""
+    source = ran({"engine": "ddp"}, {name: before})
+    run = ran({"engine": "ddp"}, {} if after is None else {name: after})
+    made = [Emitted(plan(engine="ddp", launcher=launcher), Path("/out"), {}) for launcher in ("accelerate", "torchrun")]
+    assert [one.key for one in unexplained(made[0], source, run)] == [name] * lost
+    assert unexplained(made[1], source, run) == []
+    deepspeed = Emitted(plan(), Path("/out"), {})
+    assert unexplained(deepspeed, ran({"engine": "deepspeed"}, {name: before}), run) == (
+        unexplained(deepspeed, ran({"engine": "deepspeed"}), run)
+    )
+
+
+def test_what_the_files_give_otherwise_than_planned() -> None:
+    given = {"num_processes": 8, "num_machines": 1, "engine": "deepspeed", STAGE: 2, "train_batch_size": 16}
+    planned = {STAGE: Decision(2), "train_batch_size": Decision(16), "fsdp_config.x": Decision(True)}
+    one = Emitted(plan(settings=planned, deepspeed=[STAGE]), Path("/out"), {})
+    recipe = SourceFile("r.yaml", "recipe", SourceText("r.yaml", ""))
+
+    def keys(one: Emitted = one, **changes: Any) -> list[str]:
+        run = ran({name: value for name, value in (given | changes).items() if value is not None})
+        return [found.key for found in differences(one, replace(run, recipe=recipe))]
+
+    assert keys() == []
+    assert keys(**{STAGE: 3}) == [STAGE] and keys(**{STAGE: None}) == [STAGE]
+    assert keys(train_batch_size=8) == ["train_batch_size"] and keys(num_processes=4) == ["num_processes"]
+    assert keys(num_machines=2) == ["num_machines"] and keys(engine="ddp") == ["engine"] == keys(engine=None)
+    bare = ran({name: value for name, value in given.items() if name != "engine"})
+    assert differences(one, bare) == [], "the script makes its own arguments"
+    fsdp = Emitted(plan(settings=planned, accelerate={"fsdp_config.x": Decision(True)}), Path("/out"), {})
+    assert (
+        keys(fsdp) == ["fsdp_config.x"] == keys(fsdp, **{"fsdp_config.x": 1})
+        and keys(fsdp, **{"fsdp_config.x": True}) == []
+    )
+    alone = Emitted(plan(engine="ddp", num_processes=1), Path("/out"), {})
+    assert keys(alone, engine="single", num_processes=1) == [] and keys(alone, engine="ddp", num_processes=1) == [
+        "engine"
+    ]
