@@ -115,6 +115,14 @@ def test_what_is_no_lock_says_why(content: str, says: str) -> None:
     assert str(error.value).endswith("build the run again") is not says.startswith("has version 3")
 
 
+def test_a_lock_as_large_as_no_lock_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = b'{"version": 2, "files": {}}'
+    monkeypatch.setattr(lock, "FILE_BYTES", len(content))
+    assert lock.parse(content, Path("/b/zerocfg.lock")).files == {}
+    with pytest.raises(LockError, match=r"is larger than 0 MiB; no lock is\Z"):
+        lock.parse(content + b" ", Path("/b/zerocfg.lock"))
+
+
 def test_locks_of_the_versions_that_can_be_read() -> None:
     for version in (1, 2):
         assert lock.parse(b'{"version": %d, "files": {}}' % version, Path("/b/zerocfg.lock")).version == version
@@ -657,6 +665,8 @@ PREFETCH = "zero_optimization.stage3_prefetch_bucket_size"
         ({"mixed_precision": "bf16"}, {"mixed_precision": "no"}, {"engine": "ddp"}, ["mixed_precision"]),
         ({"a": "bf16"}, {"a": "no"}, {}, ["a"]),
         ({STAGE: 2, PREFETCH: 1}, {STAGE: 2, PREFETCH: 2}, {}, []),  # of stage 3 alone
+        ({STAGE: 1, PREFETCH: 1}, {STAGE: 1, PREFETCH: 2}, {}, []),
+        ({STAGE: 0, PREFETCH: 1}, {STAGE: 0, PREFETCH: 2}, {}, []),
         ({STAGE: 3, PREFETCH: 1}, {STAGE: 3, PREFETCH: 2}, {}, [PREFETCH]),
         ({STAGE: 2, "a": 1}, {STAGE: 2, "a": 2}, {}, ["a"]),
         (
