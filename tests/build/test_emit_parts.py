@@ -42,7 +42,11 @@ def test_folders_that_stay_empty_go_again(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_held_is_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleep(seconds: float) -> None:
+        raise AssertionError("it has no patience")
+
     monkeypatch.setattr(folders, "PATIENCE", 0.0)
+    monkeypatch.setattr(folders.time, "sleep", sleep)
     before = descriptors()
     with folders.exclusive([tmp_path]):
         busy = pytest.raises(folders.BusyError, match="another build of this folder is running")
@@ -95,7 +99,8 @@ def test_a_file_that_says_something_else_would_be_noticed(
     name: str, old: str, new: str, key: str, workplace: Workplace
 ) -> None:
     one, run = made(workplace)
-    assert differences(one, emitted_run(one, run)) == []
+    read = emitted_run(one, run)
+    assert differences(one, read) == [] and read.spec is None and run.spec is not None
     text = one.files[name].decode()
     assert old in text
     one.files[name] = text.replace(old, new, 1).encode()

@@ -70,6 +70,31 @@ def left(zerocfg: Cli, *words: str) -> list[tuple[str, str]]:
             "group_by_length: true\ntrain_sampling_strategy: group_by_length\n",
             "train_sampling_strategy: group_by_length\n",
         ),
+        ("warmup_ratio: 0.1\nwarmup_steps: 1\n", "warmup_steps: 1\n"),  # one step wins over the ratio
+        ("warmup_ratio: 1.0e-6\nwarmup_steps: 0\n", "warmup_steps: 1.0e-06\n"),  # YAML 1.1 takes 1e-06 for a text
+        ("warmup_ratio: 0\nwarmup_steps: 0\n", "warmup_steps: 0.0\n"),
+        ("warmup_ratio: true\n", None),
+        ("split_batches: true\naccelerator_config: {split_batches: false}\n", None),
+        (
+            "split_batches: true\naccelerator_config: {even_batches: false}\n",
+            "accelerator_config: {even_batches: false, split_batches: true}\n",
+        ),
+        ("split_batches: true\naccelerator_config: accelerator.json\n", None),
+        ("half_precision_backend: auto\nfp16_backend: apex\n", None),
+        ("fp16_opt_level: O1\n", ""),
+        ("fp16_opt_level: O1\nhalf_precision_backend: apex\n", None),
+        ("include_inputs_for_metrics: true\ninclude_for_metrics: [loss]\n", None),
+        ("use_legacy_prediction_loop: false\n", ""),
+        ("use_legacy_prediction_loop: true\n", None),
+        ("mp_parameters: ''\n", ""),
+        ("ray_scope: last\n", ""),
+        ("ray_scope: all\n", None),
+        ("past_index: 0\n", None),
+        ("torchdynamo: inductor\n", "torch_compile_backend: inductor\n"),
+        ("sharded_ddp: simple\n", None),
+        ("logging_dir: logs\nreport_to: all\n", None),
+        ("logging_dir: logs\nreport_to: [wandb, all]\n", None),
+        ("logging_dir: logs\nreport_to: [wandb, mlflow]\n", "report_to: [wandb, mlflow]\n"),
         ("eval_strategy: epoch\n", "eval_strategy: epoch\n"),
         ("my_own_name: 1\n", "my_own_name: 1\n"),
     ],
@@ -149,6 +174,102 @@ def test_a_variable_keeps_its_place_and_what_depends_on_it_is_left(zerocfg: Cli,
     assert [place for place, _ in left(zerocfg)] == ["run.sh:1"]
 
 
+@pytest.mark.parametrize(
+    ("options", "after", "why"),
+    [
+        ("--adafactor=True", "--optim=adafactor", None),
+        ("--adafactor --tf32 True", "--optim adafactor --tf32 True", None),
+        ("--include_inputs_for_metrics", "--include_for_metrics inputs", None),
+        ("--past_index -1 --tf32 True", "--tf32 True", None),
+        ("--group_by_length $GROUP", None, "write train_sampling_strategy: group_by_length"),
+        ("--past_index 3", None, "nothing reads it any more"),
+        ("--split_batches True", None, "write `accelerator_config.split_batches`"),
+        ("--warmup_ratio=0.1 --warmup_steps 0", None, "write `warmup_steps: 0.1`"),
+        ("--warmup_ratio 0.1 --warmup_steps $N", None, "`warmup_steps`, whose value the files do not tell"),
+        ("--half_precision_backend apex", None, "Apex is gone"),
+        ("--per_gpu_eval_batch_size 2 --per_device_eval_batch_size 2", "--per_device_eval_batch_size 2", None),
+        (
+            "--per_gpu_eval_batch_size 2 --per_device_eval_batch_size 4",
+            None,
+            "`per_device_eval_batch_size` says 4 beside it",
+        ),
+    ],
+)
+def test_an_option(zerocfg: Cli, tmp_path: Path, options: str, after: str | None, why: str | None) -> None:
+    line = "torchrun train.py --output_dir o --bf16 True %s\n"
+    files = {"run.sh": line % options, "train.py": SCRIPT}
+    assert migrated(zerocfg, tmp_path, files) == {**files, "run.sh": line % (after or options)}
+    told = left(zerocfg)
+    assert [place for place, _ in told] == ["run.sh:1"] * (after is None)
+    assert all(why is not None and why in one for _, one in told)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        (
+            "run.sh",
+            f"cat > recipe.yaml <<EOF\n{RECIPE}warmup_ratio: 0.1\noverwrite_output_dir: true\ngroup_by_length: true\n"
+            "EOF\naccelerate launch train.py --config recipe.yaml\n",
+            [
+                ("run.sh:6", "write `warmup_steps`, where the recipe is made"),
+                ("run.sh:7", "leave it out (the Trainer writes to an existing folder in every release), where the"),
+                ("run.sh:8", "write `train_sampling_strategy: group_by_length`, where the recipe is made"),
+            ],
+        ),
+        (
+            "run.sh",
+            "torchrun train.py --output_dir o --bf16 True --num_train_epochs 1 --learning_rate 1e-5 \\\n"
+            "  --per_device_train_batch_size 1 --warmup_ratio 0.1 --overwrite_output_dir\n",
+            [
+                ("run.sh:2", "leave it out (the Trainer writes to an existing folder in every release), if the script"),
+                ("run.sh:2", "write `warmup_steps`, if the script gives its options to the Trainer"),
+            ],
+        ),
+        (
+            "zerocfg.yaml",
+            "version: 1\nruns:\n  sft:\n    script: train.py\n    consumer: transformers\n"
+            "    arguments: [--output_dir, o, --warmup_ratio, '0.1']\n",
+            [("zerocfg.yaml:6", "write `warmup_steps`; the option is put together elsewhere")],
+        ),
+    ],
+)
+def test_what_is_made_elsewhere_comes_with_the_advice(
+    zerocfg: Cli, tmp_path: Path, name: str, text: str, says: list[tuple[str, str]]
+) -> None:
+    assert migrated(zerocfg, tmp_path, {name: text}) == {name: text}
+    found = sorted(left(zerocfg))
+    assert [place for place, _ in found] == [place for place, _ in says]
+    assert [said in why for (_, why), (_, said) in zip(found, says, strict=True)] == [True] * len(says), found
+
+
+def test_runs_that_need_different_values_of_one_recipe(zerocfg: Cli, tmp_path: Path) -> None:
+    """One of them gives the steps on its line, which win over the ratio."""
+    files = {
+        "recipe.yaml": RECIPE + "warmup_ratio: 0.1\n",
+        "a.sh": "accelerate launch train.py --config recipe.yaml\n",
+        "b.sh": "accelerate launch train.py --config recipe.yaml --warmup_steps 5\n",
+        "train.py": "from trl import SFTConfig, SFTTrainer, TrlParser\n"
+        "(args,) = TrlParser((SFTConfig,)).parse_args_and_config()\nSFTTrainer(m, args=args).train()\n",
+    }
+    assert migrated(zerocfg, tmp_path, files) == files
+    assert [(place, why.rpartition("; ")[2]) for place, why in left(zerocfg)] == [
+        ("recipe.yaml:5", "the runs that read it need different values")
+    ]
+    (tmp_path / "b.sh").unlink()
+    del files["b.sh"]
+    assert migrated(zerocfg, tmp_path, files)["recipe.yaml"] == RECIPE + "warmup_steps: 0.1\n"
+    assert left(zerocfg) == []
+
+
+def test_options_that_several_lines_share(zerocfg: Cli, tmp_path: Path) -> None:
+    text = 'SHARED="--output_dir o --warmup_ratio 0.1"\n'
+    text += "torchrun train.py $SHARED --bf16 True\ntorchrun train.py $SHARED --fp16 True\n"
+    after = migrated(zerocfg, tmp_path, {"run.sh": text, "train.py": SCRIPT})["run.sh"]
+    assert after == text.replace("warmup_ratio", "warmup_steps")
+    assert left(zerocfg) == []
+
+
 def test_an_option_that_is_put_together_elsewhere_is_left(zerocfg: Cli, tmp_path: Path) -> None:
     line = 'RATIO="--warmup_ratio 0.1"\ntorchrun train.py --output_dir o $RATIO --bf16 True\n'
     after = migrated(zerocfg, tmp_path, {"run.sh": line, "train.py": SCRIPT})
@@ -190,6 +311,75 @@ def test_keywords_of_calls(zerocfg: Cli, tmp_path: Path) -> None:
         "    save_strategy='no')\n"
         "Trainer(model, args).train()\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "after"),
+    [
+        ("'o', warmup_ratio=0.1, warmup_steps=0", None),
+        ("'o', split_batches=True", None),  # `accelerator_config` would have to hold it
+        ("'o', group_by_length=True, train_sampling_strategy='random'", None),
+        ("'o', warmup_ratio=ratio", None),
+        ("'o', group_by_length=grouped", None),
+        ("'o', include_inputs_for_metrics=True", "'o', include_for_metrics=[\"inputs\"]"),
+        ("'o', push_to_hub_model_id='m', hub_model_id='m'", "'o', hub_model_id='m'"),
+        ("'o', past_index=-1, bf16=True", "'o', bf16=True"),
+    ],
+)
+def test_a_keyword(zerocfg: Cli, tmp_path: Path, arguments: str, after: str | None) -> None:
+    script = "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(%s)\nTrainer(m, args)\n"
+    files = {"train.py": script % arguments}
+    assert migrated(zerocfg, tmp_path, files)["train.py"] == script % (after or arguments)
+    assert [place for place, _ in left(zerocfg)] == ["train.py:2"] * (after is None)
+
+
+def test_keywords_of_another_call_do_not_count(zerocfg: Cli, tmp_path: Path) -> None:
+    """The second call's steps win over no ratio of the first."""
+    script = "from transformers import Trainer, TrainingArguments\n"
+    script += "one = TrainingArguments('o', warmup_ratio=0.1)\ntwo = TrainingArguments('o', warmup_steps=5)\n"
+    script += "Trainer(m, one).train()\nTrainer(m, two).train()\n"
+    after = migrated(zerocfg, tmp_path, {"train.py": script})["train.py"]
+    assert after == script.replace("warmup_ratio", "warmup_steps")
+    assert left(zerocfg) == []
+
+
+def test_arguments_that_trainers_of_trl_handed_to_their_configs(zerocfg: Cli, tmp_path: Path) -> None:
+    script = "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig('o', max_seq_length=5)\n"
+    script += "SFTTrainer(m, args=args, dataset_text_field='t', processing_class=p, tokenizer=t)\n"
+    after = migrated(zerocfg, tmp_path, {"train.py": script})["train.py"]
+    assert after == script.replace("max_seq_length", "max_length")
+    told = left(zerocfg)
+    assert [place for place, _ in told] == ["train.py:3"] * 2
+    assert told[0][1] == "TRL 1.16.0 has no `dataset_text_field` of SFTTrainer: it belongs to SFTConfig"
+    assert "removed `tokenizer` from SFTTrainer()" in told[1][1], "it has its successor already"
+
+
+@pytest.mark.parametrize(("old", "new"), [("label_pad_token_id: -100\n", ""), ("label_pad_token_id: -99\n", None)])
+def test_a_default_of_trl_that_every_later_release_has(zerocfg: Cli, tmp_path: Path, old: str, new: str | None) -> None:
+    recipe = f"{RECIPE}desirable_weight: 1.0\n"
+    after = migrated(zerocfg, tmp_path, {"recipe.yaml": recipe + old})["recipe.yaml"]
+    assert after == recipe + (old if new is None else new)
+    assert [place for place, _ in left(zerocfg)] == ["recipe.yaml:6"] * (new is None)
+
+
+@pytest.mark.parametrize(
+    ("stated", "holder"),
+    [("", "gradient_checkpointing_kwargs"), ("activation_checkpointing: full\n", "activation_checkpointing_kwargs")],
+)
+def test_an_argument_of_a_script_of_trl_goes_into_a_section(
+    zerocfg: Cli, tmp_path: Path, stated: str, holder: str
+) -> None:
+    """TRL 0.27 has no `gradient_checkpointing_use_reentrant` of ScriptArguments; the Trainer takes the keyword."""
+    script = "from trl import ScriptArguments, SFTConfig, SFTTrainer, TrlParser\n"
+    script += "own, args = TrlParser((ScriptArguments, SFTConfig)).parse_args_and_config()\n"
+    script += "SFTTrainer(m, args=args).train()\n"
+    files = {
+        "run.sh": "accelerate launch train.py --config recipe.yaml\n",
+        "train.py": script,
+        "recipe.yaml": f"{RECIPE}{stated}gradient_checkpointing_use_reentrant: true\n",
+    }
+    after = migrated(zerocfg, tmp_path, files)["recipe.yaml"]
+    assert after == f'{RECIPE}{stated}{holder}: {{"use_reentrant": true}}\n'
 
 
 def test_what_trainers_are_given(zerocfg: Cli, tmp_path: Path) -> None:
@@ -442,6 +632,102 @@ def test_keys_that_deepspeed_refuses_today(zerocfg: Cli, tmp_path: Path, old: st
         assert after == (text.replace(before, instead) if new else text.replace(old, ""))
 
 
+OFFLOAD = '"stage": 3, "offload_optimizer": {%s}'
+QUIET = DS.replace('"enabled": true', '"enabled": true, "check_grad_overflow": true, "immediate_grad_update": true')
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"stage": 3, "mics_shard_size": -1', '"stage": 3'),
+        ('"stage": 3, "mics_shard_size": 2', None),
+        ('"stage": 3, "mics_hierarchical_params_gather": false', '"stage": 3'),
+        ('"stage": 3, "mics_hierarchical_params_gather": true', None),
+        (OFFLOAD % '"device": "cpu"', OFFLOAD % '"device": "cpu", "pin_memory": false'),
+        (OFFLOAD % '"device": "none"', OFFLOAD % '"device": "none"'),
+        (OFFLOAD % "", OFFLOAD % ""),
+        (OFFLOAD % '"device": "cpu", "pin_memory": true', OFFLOAD % '"device": "cpu", "pin_memory": true'),
+        ('"stage": 2}, "elasticity": null, "aio": {', '"stage": 2}, "aio": {'),
+        ('"stage": 2}, "elasticity": {}, "aio": {', '"stage": 2}, "aio": {'),
+        ('"stage": 2}, "sparse_gradients": false, "aio": {', '"stage": 2}, "aio": {'),
+        ('"stage": 2}, "sparse_gradients": true, "aio": {', None),
+        ('"stage": 2}, "nebula": {"enabled": false, "persistent_time_interval": 5}, "aio": {', '"stage": 2}, "aio": {'),
+        ('"stage": 2}, "aio": {"thread_count": 1', None),
+        (
+            '"stage": 2}, "scheduler": {"type": "WarmupLR", "params": {}',
+            '"stage": 2}, "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.001}',
+        ),
+        ('"stage": 2}, "scheduler": {"type": "OneCycle", "params": {}',) * 2,
+    ],
+)
+def test_a_key_of_deepspeed(zerocfg: Cli, tmp_path: Path, old: str, new: str | None) -> None:
+    """From DeepSpeed 0.16.9 to 0.19.8."""
+    files = {"train.py": LOOP, "run.sh": LINE}
+    text = QUIET % ', "gradient_clipping": 1.0'
+    before, after = (text.replace('"stage": 2', one) for one in (old, old if new is None else new))
+    since = ("--from", "deepspeed==0.16.9")
+    assert migrated(zerocfg, tmp_path, {**files, "ds.json": before}, *since) == {**files, "ds.json": after}
+    assert [place for place, _ in left(zerocfg, *since)] == ["ds.json:1"] * (new is None)
+
+
+REFUSED = "a Trainer, if one reads it, refuses a value that differs from its argument, so that nothing is written"
+PINNED = "zero_optimization.offload_optimizer.pin_memory"
+
+
+def test_what_is_said_of_a_default_of_deepspeed(zerocfg: Cli, tmp_path: Path) -> None:
+    text = DS.replace('"stage": 2', OFFLOAD % '"device": "cpu"').replace(", ", ",\n  ")
+    text = (text % "").replace('"train_micro_batch_size_per_gpu": 1', '"train_micro_batch_size_per_gpu": "auto"')
+    (tmp_path / "ds.json").write_text(text)
+    shown = json.loads(zerocfg("migrate", "--to", TODAY, "--from", "deepspeed==0.17.6", "--output-format", "json").out)
+    told = [(one["line"], one["column"], one["why"]) for one in (*shown["changes"], *shown["left"])]
+    assert sorted(told) == [
+        (
+            1,
+            1,
+            "the default of `gradient_clipping` is 1.0 from DeepSpeed 0.19.3 on and was 0.0; a Trainer, if one reads "
+            "it, refuses a value that differs from its argument, so that nothing is written",
+        ),
+        (2, 3, "the default of `bf16.check_grad_overflow` is true from DeepSpeed 0.19.3 on and was false"),
+        (
+            4,
+            3,
+            "the default of `zero_optimization.offload_optimizer.pin_memory` is true from DeepSpeed 0.19.5 on and "
+            "was false",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ipex_config: null\n", ""),
+        ("ipex_config:\n  ipex: false\n  use_xpu: 'no'\n", ""),
+        ("ipex_config:\n  ipex: false\n  use_xpu: true\n", None),
+        ("tp_config:\n  tp_size: 2\n", None),
+        ("parallelism_config: {}\n", "parallelism_config: {}\n"),  # has come, and stays
+        ("fsdp_config:\n  fsdp_backward_prefetch_policy: null\n  a: 1\n", "fsdp_config:\n  a: 1\n"),
+        ("fsdp_config:\n  fsdp_backward_prefetch_policy: BACKWARD_PRE\n", None),
+    ],
+)
+def test_an_option_of_accelerate(zerocfg: Cli, tmp_path: Path, old: str, new: str | None) -> None:
+    text = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\n"
+    after = migrated(zerocfg, tmp_path, {"accelerate.yaml": text + old})["accelerate.yaml"]
+    assert after == text + (old if new is None else new)
+    lines = [place for place, why in left(zerocfg) if "gone since" in why]
+    assert lines == [f"accelerate.yaml:{5 if 'policy' in old else 4}"] * (new is None)
+    cloud = text.replace("LOCAL_MACHINE", "AMAZON_SAGEMAKER") + old
+    assert migrated(zerocfg, tmp_path, {"accelerate.yaml": cloud})["accelerate.yaml"] == cloud
+
+
+def test_an_option_of_accelerate_that_is_still_to_come(zerocfg: Cli, tmp_path: Path) -> None:
+    text = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\n"
+    (tmp_path / "accelerate.yaml").write_text(text + "parallelism_config: {}\n")
+    shown = zerocfg("migrate", "--to", "accelerate==1.0.1")
+    assert (shown.code, shown.out) == (0, "Nothing to migrate.\n")
+    (tmp_path / "accelerate.yaml").write_text(text + "parallelism_config: {}\ntp_config: {}\n")
+    assert zerocfg("migrate", "--to", "accelerate==1.0.1").out == "Nothing to migrate.\n"
+
+
 def test_what_the_new_release_refuses_is_told_whatever_the_old_one_is(zerocfg: Cli, tmp_path: Path) -> None:
     """DeepSpeed 0.17.1 was the first to refuse unknown keys of `bf16`; every release refuses stage 7."""
     ds = DS.replace('"enabled": true', '"enabled": true, "loss_scale": 0') % ""
@@ -487,6 +773,18 @@ def test_what_holds_a_library_back_is_told_beside_its_pin(zerocfg: Cli, tmp_path
     shown = zerocfg("migrate", "--to", TODAY, "--pins").out
     assert "-transformers>=4.40\n+transformers==5.23.0\n tokenizers==0.19.1\n" in shown
     assert "tokenizers holds transformers back here; see that 5.23.0 can be installed" in shown
+
+
+def test_pins_that_no_edit_can_set(zerocfg: Cli, tmp_path: Path) -> None:
+    """A lock is made by its tool; of two requirements on a line the library's own is set."""
+    project = '[project]\nname = "p"\nversion = "1"\ndependencies = ["torch>=2.1", "deepspeed >= 0.16.9"]\n'
+    lock = 'version = 1\n[[package]]\nname = "transformers"\nversion = "4.51.3"\n'
+    files = {"recipe.yaml": RECIPE, "pyproject.toml": project, "uv.lock": lock}
+    after = migrated(zerocfg, tmp_path, files, "--pins")
+    assert after == {**files, "pyproject.toml": project.replace(">= 0.16.9", "==0.19.8")}
+    assert [(place, why) for place, why in left(zerocfg, "--pins") if "uv.lock" in place] == [
+        ("uv.lock:4", "the project states transformers here; 5.23.0 is what the files are for now")
+    ]
 
 
 def test_only_write_writes(zerocfg: Cli, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ BUILD = (
     "refused_values register resolve road_limits search setup spec wrong_specs"
 )
 LINTER = "all_releases contained fixing lint suppression"
-EMIT = "check emit_parts examples launch launchers lock names releases resolve targets typed write"
+EMIT = "check emit_parts emitted_texts examples launch launchers lock names releases resolve targets typed write"
 PACKAGES = {
     "rules": ("tests/rules",),
     "linter": ("tests/rules", *(f"tests/cli/test_{name}.py" for name in LINTER.split())),
@@ -37,7 +37,9 @@ PACKAGES = {
     ),
     "smoke": ("tests/smoke",),
     "memory": ("tests/memory", "tests/rules/test_told_memory.py"),
-    "migrate": tuple(f"tests/cli/test_{name}.py" for name in ("migrate", "migrate_programs", "diff_releases")),
+    "migrate": tuple(
+        f"tests/cli/test_{name}.py" for name in ("migrate", "migrate_parts", "migrate_programs", "diff_releases")
+    ),
     "convert": ("tests/convert",),
     "source": ("tests/source", "tests/run"),
     "emit": tuple(f"tests/build/test_{name}.py" for name in EMIT.split()),

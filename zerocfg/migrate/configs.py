@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zerocfg.catalog.history import Histories, State, histories, name_in
-from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, release
 from zerocfg.migrate.argument_history import changed_default, since
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.program import program_of
-from zerocfg.migrate.steps import Drop, Left, Operation, Put, Rename, Step, editable
+from zerocfg.migrate.steps import Drop, Left, Operation, Put, Step, editable
 from zerocfg.rules.api import Location
 from zerocfg.rules.effects import changed_before
 from zerocfg.run.frameworks import FRAMEWORKS
@@ -189,7 +188,7 @@ def accelerate(run: Run, plan: Plan) -> Iterator[Step | Left]:
     if data.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
         return
     for path, value in written_keys(data):
-        step = _dropped_option(known, file, data, path, value, plan, new) if len(path) <= 2 else None
+        step = _dropped_option(known, file, path, value, plan, new) if len(path) <= 2 else None
         if step is not None:
             yield step
     if old is not None:
@@ -200,7 +199,7 @@ def accelerate(run: Run, plan: Plan) -> Iterator[Step | Left]:
 
 
 def _dropped_option(
-    known: Histories, file: SourceFile, data: Mapping[str, Any], path: Names, value: Any, plan: Plan, new: Release
+    known: Histories, file: SourceFile, path: Names, value: Any, plan: Plan, new: Release
 ) -> Step | Left | None:
     key = name_in("accelerate", path)
     entries = known.raw.get(key, ())
@@ -213,20 +212,9 @@ def _dropped_option(
         return None  # it came later
     at = Location(file, path, "key")
     why = f"{plan.called('accelerate')} has no `{dotted(path)}` (gone since {since(known, key, new)})"
-    own = load_schema("accelerate").find(path)
-    renamed = str(own.facts.get("renamed_to", "")) if own is not None else ""
-    if renamed.isidentifier() and _beside(data, path, renamed) is None:
-        return _document_step(file, at, f"{why}; `{renamed}` takes its place", (Rename(path, renamed),))
     if _nothing(value):
         return _document_step(file, at, f"{why}; it asks for nothing", (Drop(path),))
     return Left(at, why)
-
-
-def _beside(data: Mapping[str, Any], path: Names, name: str) -> Any:
-    holder: Any = data
-    for part in path[:-1]:
-        holder = holder.get(part, {})
-    return holder.get(name) if isinstance(holder, dict) else None
 
 
 def _nothing(value: Any) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 
 from zerocfg.migrate.program import Program, literal, program_of
-from zerocfg.migrate.steps import Drop, Operation, Put, Rename
+from zerocfg.migrate.steps import Drop, Operation, Put
 from zerocfg.run.model import SourceFile, original
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Document, Mapping, Path
@@ -38,15 +38,13 @@ def _edits(program: Program, document: Document, one: Operation, gone: Collectio
     if found is None:
         raise ValueError("the program does not write it out")
     key, value = program.span(found[0]), program.span(found[1])
-    if isinstance(one, Rename):
-        return program.replaced(key, literal(one.new))
     if isinstance(one, Put):
         if not isinstance(found[1], ast.Constant):
             raise ValueError("the program works its value out")
         return program.replaced(value, literal(one.value))
     if program.text[value.end :].lstrip()[:1] not in (",", "}", "#"):
         raise ValueError("its value stands in parentheses")
-    assert isinstance(one, Drop)
+    assert isinstance(one, Drop), "only arguments are renamed, and none is an entry of a config"
     return program.removed(key.start, value.end)
 
 

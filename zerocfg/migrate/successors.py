@@ -81,7 +81,9 @@ def successor(name: str, value: Any, others: Mapping[str, Any], absent: Absent) 
         return Becomes(
             ("activation_checkpointing_kwargs" if modern else "gradient_checkpointing_kwargs", "use_reentrant")
         )
-    if name in _SWITCHES and value is not UNKNOWN:
+    if name in _SWITCHES:
+        if value is UNKNOWN:  # under the new name it would be read as a word
+            return Unclear(absent.instead)
         new, word = _SWITCHES[name]
         if value in (False, None):
             return Gone("it is switched off")
