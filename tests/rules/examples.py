@@ -58,12 +58,12 @@ def lint(
     with inside(folder):
         for path, text in (texts or {}).items():
             files.open(folder / path, text)
-        runs, asked = find_runs([folder], files, root=folder, scripts=True)
+        runs, _ = find_runs([folder], files, root=folder, scripts=True)
         if consumer is not None:
             runs = assume_consumer(runs, consumer)
         known = [replace(run, **(facts or {})) for run in with_facts(runs, files)]
         known = [changed(run) for run in known] if changed is not None else known
-        return lint_runs(known, selection, asked, complete=True)
+        return lint_runs(known, selection, complete=True)
 
 
 def lint_example(example: Example, folder: Path, selection: Selection | None = None) -> Result:

@@ -20,12 +20,14 @@ State = dict[str, Any] | None
 
 
 class Histories:
-    """The histories of one library. ``releases``: all that were walked, oldest first."""
+    """The histories of one library. ``releases``: all that were walked, oldest first. ``mentioned``: names that some
+    release reads elsewhere, or without a schema; kept of axolotl alone."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
         self.names: list[str] = raw["releases"]
         self.releases: list[Release] = [release(name) for name in self.names]
         self.raw: dict[str, list[tuple[str, State]]] = raw["keys"]
+        self.mentioned: frozenset[str] = frozenset(raw.get("mentioned", ()))
         self._edges: dict[str, list[Release]] = {}
 
     def edges(self, key: str) -> list[Release]:
@@ -84,8 +86,8 @@ def name_in(library: str, path: Sequence[str]) -> str:
 
 @cache
 def histories(library: str) -> Histories:
-    """The histories of "deepspeed", "accelerate", "transformers" or "trl". Of accelerate these are its config file, its
-    options and its variables: half of what is known of it."""
+    """The histories of "deepspeed", "accelerate", "transformers", "trl" or "axolotl". Of accelerate these are its
+    config file, its options and its variables: half of what is known of it."""
     return Histories(_read(library))
 
 

@@ -320,6 +320,7 @@ class Run:
     ``recipe_reader``      who parses the recipe: TrlParser ("trl", converts strings) or HfArgumentParser ("hf", does
                            not)
     ``framework_recipe``   the recipe of a framework around the Trainer, with keys of its own (`zerocfg.run.frameworks`)
+    ``own_framework``      whether the repository holds that framework's package, which may have keys of its own
     ``entry_point``        the file that the run starts
     ``script``             what the code of the training script says
     ``options_elsewhere``  of configs by themselves: the options that scripts of the project have, which may read them
@@ -347,6 +348,7 @@ class Run:
     recipe: SourceFile | None = None
     recipe_reader: RecipeReader | None = None
     framework_recipe: SourceFile | None = None
+    own_framework: bool = False
     spec: SourceFile | None = None
     launch: LaunchLine | None = None
     launch_file: SourceFile | None = None

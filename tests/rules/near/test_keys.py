@@ -215,7 +215,28 @@ VALUES = (
     ).finds("error", "zerocfg.yaml:3:21: common"),
 )
 
-TABLE = (*NAMES, *PLACES, *VALUES)
+DROPPED = "config.yaml: sequence_length"
+RELEASES = ("0.5.0", "0.21.0")
+AXOLOTL = (
+    near("ZC120", "nothing near", ("sequence_length: 2048", "zigzag: 2048")),
+    near("ZC120", "the name that was meant is written too", ("sequence_length", "sequence_len: 2048\nsequence_length")),
+    near("ZC120", "a key that older releases had", ("sequence_length: 2048", "max_packed_sequence_len: 2048")),
+    near("ZC120", "a key of one of its plugins", ("sequence_length: 2048", "liger_rope: true")),
+    near(
+        "ZC120",
+        "a longer name that begins like a key",
+        ("sequence_length: 2048", "sample_packing_seq_len_multiplier: 2"),
+    ),
+    near("ZC120", "plugins of axolotl", ("output_dir", "plugins: [axolotl.integrations.liger.LigerPlugin]\noutput_dir"))
+    .finds("warning", DROPPED, *RELEASES)
+    .becomes("sequence_len: 2048\n"),
+    near("ZC120", "a plugin of somebody else", ("output_dir", "plugins: [mine.Plugin]\noutput_dir")),
+    near("ZC120", "axolotl's own source", files={"src/axolotl/__init__.py": ""}),
+    near("ZC120", "another package's source", files={"src/other/__init__.py": ""}).finds("warning", DROPPED, *RELEASES),
+    near("ZC120", "more than a fifth is unknown", ("output_dir", "trainer_name: mine\noutput_dir")),
+)
+
+TABLE = (*NAMES, *PLACES, *VALUES, *AXOLOTL)
 
 
 @pytest.mark.parametrize("row", rows(TABLE))

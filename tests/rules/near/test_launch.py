@@ -32,6 +32,11 @@ def accelerate(yaml: str, options: str = "", behind: str = "", before: str = "")
     return {"accelerate.yaml": yaml, "train.sh": line.replace("train.py", f"train.py{behind}")}
 
 
+def swift(line: str) -> dict[str, str]:
+    """A line of ms-swift, with a DeepSpeed config that it may name."""
+    return {"ds.json": DS, "train.sh": f"{line} --model org/name --dataset data --output_dir out\n"}
+
+
 def engine(line: str, ds: str = DS) -> dict[str, str]:
     """A script that hands its config to DeepSpeed."""
     return {"ds.json": ds, "train.sh": f"{line} train.py --deepspeed_config ds.json\n"}
@@ -877,6 +882,33 @@ TORCH = (
         "inference, perhaps",
         {"ds.json": DS, "train.sh": "python generate.py --deepspeed ds.json\n"},
         "transformers",
+    ),
+    of("ZC741", "by srun", engine("srun --ntasks=2 python")),
+    of("ZC741", "by srun, which has no say in the number", engine("srun --gres=gpu:1 python")),
+    of("ZC741", "one task of srun", engine("srun --ntasks=1 --gres=gpu:1 python")).finds("error", "train.sh: train.py"),
+    of("ZC741", "one task of srun, in short", engine("srun -n 1 python")).finds("error", "train.sh: train.py"),
+    of("ZC741", "ten tasks of srun", engine("srun --ntasks=10 python")),
+    of("ZC741", "one task of srun with MPI", engine("srun --ntasks=1 --mpi=pmix python")),
+    of("ZC741", "a preset of ms-swift", swift("python swift/cli/sft.py --deepspeed zero2")).finds(
+        "error", "train.sh: swift/cli/sft.py"
+    ),
+    of("ZC741", "a preset of ms-swift, as a module", swift("python -m swift.cli.pt --deepspeed zero3")).finds(
+        "error", "train.sh: swift.cli.pt"
+    ),
+    of("ZC741", "a file for ms-swift", swift("python swift/cli/sft.py --deepspeed ds.json")).finds(
+        "error", "train.sh: swift/cli/sft.py"
+    ),
+    of("ZC741", "ms-swift without DeepSpeed", swift("python swift/cli/sft.py")),
+    of("ZC741", "ms-swift's own program, which starts torchrun", swift("swift sft --deepspeed zero2")),
+    of("ZC741", "RLHF of ms-swift, which sets the variables", swift("python swift/cli/rlhf.py --deepspeed zero2")),
+    of(
+        "ZC741",
+        "axolotl sets the variables",
+        {
+            "ds.json": DS,
+            "config.yaml": "base_model: m\nmicro_batch_size: 1\nmax_steps: 2\ndatasets: []\ndeepspeed: ds.json\n",
+            "train.sh": "python -m axolotl.cli.train config.yaml\n",
+        },
     ),
     of("ZC741", "an option that keeps python open", engine("python -i")),
     of("ZC741", "unbuffered", engine("python3 -u")).finds("error", "train.sh: train.py"),

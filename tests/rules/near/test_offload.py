@@ -87,6 +87,17 @@ DEVICES = (
     near("ZC511", "an empty section", ("null", "{}")),
 )
 
+AUTO = 'ds.json: "device": "auto"'
+
+
+def launched(options: str) -> dict[str, str | None]:
+    """The files of ZC528's example with an accelerate line that has these options."""
+    line = (
+        f"accelerate launch --use_deepspeed --num_processes 1 {options} train.py --deepspeed ds.json --output_dir o\n"
+    )
+    return {"recipe.yaml": None, "train.sh": line}
+
+
 SUPER, CORES = '"super_offload": true', '"cpuadam_cores_perc": 0.5'
 SWAPPED = (
     '"offload_param": {"device": "cpu"',
@@ -133,6 +144,19 @@ KEYS = (
     near(
         "ZC520", "of the parameters", ('"cpu_offload"', '"cpu_offload_param"'), ("offload_optimizer", "offload_param")
     ).finds("error", 'ds.json: "cpu_offload_param": true', also=('ds.json: "offload_param": {"device": "cpu"}',)),
+    near("ZC528", "a device is written", ('"auto"}', '"none"}')),
+    near("ZC528", "stage 0 offloads nothing", ('"stage": 2', '"stage": 0')),
+    near("ZC528", "stage 1", ('"stage": 2', '"stage": 1')).finds("warning", AUTO),
+    near("ZC528", "parameters below stage 3", ("offload_optimizer", "offload_param")),
+    near("ZC528", "parameters at stage 3", ('"stage": 2', '"stage": 3'), ("offload_optimizer", "offload_param")).finds(
+        "warning", AUTO
+    ),
+    near("ZC528", "deepspeed.initialize fills nothing, which ZC415 says", consumer="deepspeed", files=ALONE),
+    near("ZC528", "the Trainer started DeepSpeed by itself", versions={"transformers": "<4.30"}),
+    near("ZC528", "releases on both sides", versions={"transformers": ">=4.29"}).finds("warning", AUTO),
+    near("ZC528", "the launcher gives the device", files=launched("--offload_optimizer_device cpu")),
+    near("ZC528", "the launcher gives nothing", files=launched("")).finds("warning", AUTO),
+    near("ZC528", "the launcher is told none", files=launched("--offload_optimizer_device none")),
     near("ZC521", "stage 0", STAGES[0]),
     near("ZC521", "stage 1", STAGES[1]).finds("error", 'ds.json: "offload_optimizer"'),
     near("ZC521", "stage 3", STAGES[3]).finds("error", 'ds.json: "offload_optimizer"'),

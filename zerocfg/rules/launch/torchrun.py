@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, started_by
+from zerocfg.run.frameworks import ships_config
 from zerocfg.run.linking.entry_point import handed_script
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import Edit
@@ -15,6 +16,8 @@ from zerocfg.source.text import Span
 
 _LAUNCH = pattern(r"python(?:3(?:\.\d+)?)?[ \t]+-m[ \t]+torch\.distributed\.launch(?=\s)")
 _TRAINING = frozenset(("output_dir", "per_device_train_batch_size", "num_train_epochs", "max_steps", "do_train"))
+_SWIFT = pattern(r"swift[./]cli[./](?:sft|pt)(?:\.py)?\Z")
+_ONE_TASK = pattern(r"(?:\s--ntasks[= ]|\s-n ?)1(?=\s)")
 _RANK_STARTERS = pattern(r"\b(?:mpirun|mpiexec|srun|jsrun|orterun|horovodrun)\b")
 
 
@@ -96,18 +99,16 @@ def old_torch_launcher(run: Run) -> Iterator[Finding]:
 
 @rule("ZC741", "deepspeed-without-launcher", Severity.ERROR)
 def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
-    if run.launch is None or run.launch_file is None or run.deepspeed is None or not started_by(run, "python"):
+    if run.launch is None or run.launch_file is None or not started_by(run, "python") or not _reads_deepspeed(run):
         return
-    if run.deepspeed_route not in ("trainer", "engine") or "RANK" in run.environment or run.launch.script is None:
+    if "RANK" in run.environment or run.launch.script is None:
         return
     if handed_script(run.launch) is not None:
         return  # the program may be a launcher
-    if run.deepspeed_route == "trainer" and run.recipe is None and not _TRAINING & set(run.arguments):
-        return  # a script that infers, perhaps: it may take the option and not use it
     text = run.launch_file.source.text
     start = text.rfind("\n", 0, run.launch.span.start) + 1
     head = text[start : max(run.launch.script.span.start, start)]
-    if _RANK_STARTERS.search(head) or any(option.plain not in ("u", "m") for option in run.launch.options):
+    if _starts_ranks(head) or any(option.plain not in ("u", "m") for option in run.launch.options):
         return
     fix = None
     words = re.search(r"python(?:3(?:\.\d+)?)?(?:[ \t]+-u)?[ \t]+$", head)
@@ -120,3 +121,33 @@ def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
         "start it with torchrun, deepspeed or accelerate launch",
         fix=fix,
     )
+
+
+def _reads_deepspeed(run: Run) -> bool:
+    """Whether the script certainly trains with a DeepSpeed config."""
+    if run.consumer == "axolotl":
+        return False  # it sets the variables of a job of one process by itself
+    if run.consumer == "swift":
+        named = run.arguments.get("deepspeed")
+        given = run.deepspeed is not None or (named is not None and ships_config("swift", named.value))
+        return given and _trains_by_swift(run)
+    if run.deepspeed is None or run.deepspeed_route not in ("trainer", "engine"):
+        return False
+    # a script that infers, perhaps, may take the option and not use it
+    return run.deepspeed_route == "engine" or run.recipe is not None or bool(_TRAINING & set(run.arguments))
+
+
+def _trains_by_swift(run: Run) -> bool:
+    """Whether the line starts ms-swift's SFT or pre-training; its RLHF sets the variables in some cases."""
+    shown = run.script.shown_by if run.script is not None else None
+    if shown is not None:
+        return shown.note in ("swift.sft_main", "swift.pt_main")
+    script = run.launch.script.value if run.launch is not None and run.launch.script is not None else None
+    return script is not None and _SWIFT.search(script) is not None
+
+
+def _starts_ranks(head: str) -> bool:
+    """Whether a program before `python` starts the processes of a job. srun starts a single task without a rank, unless
+    it is to set up MPI for it."""
+    one_task = _ONE_TASK.search(head) is not None and "--mpi" not in head
+    return any(word != "srun" or not one_task for word in _RANK_STARTERS.findall(head))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import OFF_WORDS
+from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import may_be_on
-from zerocfg.rules.effects import stage_of
-from zerocfg.rules.key import accelerate, deepspeed, delete_all
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, changed_before, stage_of
+from zerocfg.rules.key import accelerate, deepspeed, delete_all, setting
 from zerocfg.rules.offload.devices import PARTS, device, device_key, offload, on_host
 from zerocfg.run.model import Run
 
@@ -131,3 +132,29 @@ def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
         "offload the optimizer first",
         fix=key.set(text, "offload the optimizer too", safe=False),
     )
+
+
+@rule("ZC528", "offload-device-auto", Severity.WARNING, consumers=WITH_ACCELERATE)
+def offload_device_auto(run: Run) -> Iterator[Finding]:
+    if changed_before(run) or (run.consumer in TRAINERS and only_below(run.versions.get("transformers"), "4.30")):
+        return  # the Trainer before 4.30 started DeepSpeed without accelerate, so that "auto" reached it as it is
+    stage = stage_of(run)
+    devices = [
+        offload(run, part, "device")
+        for part, stages in (("offload_optimizer", (1, 2, 3)), ("offload_param", (3,)))
+        if stage in stages and _filled_with_none(run, part)
+    ]
+    if devices:
+        parts = " and ".join(f"`{key.path[-2]}`" for key in devices)
+        yield devices[0].finding(
+            f'the device of {parts} is "auto", which accelerate replaces by its default "none": nothing is offloaded',
+            'write "cpu" to offload, or "none"',
+            devices[1:],
+        )
+
+
+def _filled_with_none(run: Run, part: str) -> bool:
+    """Whether a written "auto" ends as "none", which nobody asked for."""
+    device = setting(run, f"zero_optimization.{part}.device")
+    by_default = device.value == "none" and device.origin.kind == "default"
+    return by_default and offload(run, part, "device").value == "auto"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zerocfg.rules.recipes import (
+    adapters,
     call_keywords,
     line_values,
     outdented,

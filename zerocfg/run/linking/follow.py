@@ -166,7 +166,15 @@ def with_framework_recipe(run: Run, starts: Consumer | None, recipe: SourceFile)
     """The run with a recipe of a framework, recognised by its program (``starts``) or else by the recipe's keys."""
     data = recipe.data()
     consumer = starts or (recognise(data) if isinstance(data, dict) else None)
-    return run if consumer is None else with_framework(run, consumer, recipe)
+    if consumer is None:
+        return run
+    return replace(with_framework(run, consumer, recipe), own_framework=_holds_package(recipe, consumer))
+
+
+def _holds_package(recipe: SourceFile, framework: Consumer) -> bool:
+    """Whether a folder above a recipe holds the source of its framework: a checkout, or a fork with keys of its own."""
+    above = disk.resolved(recipe.path).parents[:6] if recipe.path is not None else ()
+    return any(disk.is_dir(folder / "src" / framework) for folder in above)
 
 
 def _is_path(value: object) -> bool:

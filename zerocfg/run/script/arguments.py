@@ -67,11 +67,21 @@ def script_arguments(
     elif len(made) == 1:
         found = {**own, **{name: resolve_option(setting, line) for name, setting in made[0].arguments.items()}}
         whole = made[0].complete
+    elif not made and _by_default(script):
+        found, whole = own, True
     else:
         found, whole = {name: one for name, one in line.items() if name in own or (name in recipe and not made)}, False
     unknown = Setting(UNKNOWN, Origin("computed", "set in the script"))
     found |= {name: unknown for name in sorted(script.assigned & fields) if name in found or whole}
     return ScriptArguments(found, whole)
+
+
+def _by_default(script: Script) -> bool:
+    """Whether the script's trainer makes its arguments by itself, which are then the library's defaults."""
+    trainers = [call for call in script.calls if call.name.endswith("Trainer")]
+    return (
+        len(trainers) == 1 and trainers[0].complete and not trainers[0].derived and "args" not in trainers[0].arguments
+    )
 
 
 def _fields() -> frozenset[str]:
