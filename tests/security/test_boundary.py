@@ -7,6 +7,7 @@ opens; what it prints and writes is searched for the secret that all files outsi
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import subprocess
@@ -261,6 +262,19 @@ def test_one_file(what: str, place: Place) -> None:
     for route in ("relative", "link", "folder"):
         where = place.repository / f"{what} {route}".replace(" ", "-")
         assert came_through(place, *lines, where=where) == []
+
+
+SMOKED = list(zip(POINTERS, itertools.cycle(("relative", "link", "folder")), strict=False))
+
+
+@pytest.mark.libs
+@pytest.mark.parametrize(("what", "route"), SMOKED)
+def test_smoke(what: str, route: str, place: Place) -> None:
+    """Nothing outside is read to plan a run; where a file that a run needs lies there, no process is started."""
+    pytest.importorskip("torch")
+    where = place.repository / f"{what} {route}".replace(" ", "-")
+    line = ("smoke", "--device", "cpu", "--steps", "1", "--time-limit", "60", POINTERS[what][0])
+    assert came_through(place, line, where=where) == []
 
 
 def test_a_link_that_is_named(place: Place) -> None:
