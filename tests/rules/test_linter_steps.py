@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from zerocfg.catalog.history import histories
+from zerocfg.catalog.versions import text
 from zerocfg.linter.add_ignores import ignores_for
 from zerocfg.linter.applicability import Asked, within
 from zerocfg.linter.baseline import baseline_text, entry_of, read_baseline, without_known
-from zerocfg.linter.engine import Diagnostic, Result, _Lint, diagnose, without_notes
+from zerocfg.linter.engine import Diagnostic, Result, _Lint, diagnose, lint_runs, without_notes
 from zerocfg.linter.fix_outcome import ALONE, IN_ITS_RUNS, TOGETHER, Groups, Identities, Reach, Try, _come, _same
 from zerocfg.linter.fix_outcome import Readers as FileReaders
 from zerocfg.linter.fixed_texts import edited_together
@@ -22,7 +24,7 @@ from zerocfg.linter.ignores import directives
 from zerocfg.linter.independent import Independence, Offer, _Ranges, offers
 from zerocfg.linter.kept import Kept
 from zerocfg.linter.reader_agreement import Readers, possible
-from zerocfg.linter.release_ranges import with_release_ranges
+from zerocfg.linter.release_ranges import _with, with_release_ranges
 from zerocfg.linter.selection import Selection, covers, fits
 from zerocfg.rules.api import Finding, Fix, Intent, Location, Rule, Severity
 from zerocfg.run.discover import Files
@@ -601,3 +603,98 @@ def test_two_keys_of_one_rule_hold_in_their_own_releases() -> None:
     ]
     words = [one.releases.words if one.releases else None for one in with_release_ranges(told, [run])]
     assert words == ["DeepSpeed 0.17.1 and later", "all known releases of DeepSpeed, 0.10.0 to 0.19.8"]
+
+
+# --- edges ------------------------------------------------------------------------------------------------------------
+
+
+def test_rules_are_asked_once_for_a_run_that_stays_as_it_is() -> None:
+    kept = Kept()
+    run = with_settings(Run("a", consumer="deepspeed", deepspeed_route="engine", deepspeed=made("ds.json", JSON)))
+    told = []
+    for _ in range(2):
+        kept.begin(Files())
+        told.append([(one.code, one.span.path) for one in lint_runs([run], kept=kept).diagnostics])
+    assert told[0] == told[1] != [] and kept.checked == 1
+
+
+def test_a_block_keeps_one_of_its_keys() -> None:
+    file = made("a.yaml", "b:\n  c: 2\n  d: 3\n", "accelerate")
+    together = Independence()
+    cuts = [offer(file, "c: 2\n  ", "b", "c"), offer(file, "d: 3", "b", "d")]
+    assert [together.add(one, chosen=True, any_place=False) for one in cuts] == [True, False]
+
+
+def test_a_rule_that_also_finds_what_it_cannot_mend() -> None:
+    file = made("ds.json", JSON)
+    fix = Fix("f", (cut(file, '"a": 1, '),))
+
+    def check(run: Run) -> Any:
+        yield finding(file, "e")
+        yield finding(file, "a", fix=fix)
+
+    assert Readers([with_settings(Run("a", deepspeed=file))]).agree(replace(rule(), check=check), Severity.ERROR, fix)
+
+
+def test_edits_of_launch_lines(tmp_path: Path) -> None:
+    script = made("run.sh", "deepspeed --num_gpus 2 t.py # zerocfg: ignore\n", "launch", tmp_path)
+    name = str(tmp_path / "run.sh")
+    word = Fix("f", (cut(script, "2", "3"),))
+    comment = Fix("f", (cut(script, " # zerocfg: ignore"),))
+
+    def after(fix: Fix, code: str) -> str | None:
+        return edited_together(offers([found(script, fix=fix, code=code)]), [])[1].get(name)
+
+    assert after(word, "ZC901") == script.source.text.replace("2", "3")
+    assert after(word, "ZC010") is None, "about a comment, and changes a word"
+    assert after(comment, "ZC010") == "deepspeed --num_gpus 2 t.py\n"
+
+
+def test_findings_at_one_place_of_a_script() -> None:
+    script = made("run.sh", "deepspeed --num_gpus 2 t.py\ndeepspeed --num_gpus 4 u.py\n", "launch")
+
+    def at_span(start: int, end: int, text: str) -> Offer:
+        place = Location(script, span=Span(start, end))
+        told = diagnose(rule(), Finding(place, "m", fix=Fix("f", (cut(script, text, "7"),))), Run("one"))
+        return offers([told])[0]
+
+    def second(*which: tuple[int, int, str]) -> bool:
+        together = Independence()
+        return [together.add(at_span(*one), chosen=True, any_place=False) for one in which][-1]
+
+    assert not second((0, 22, "2"), (10, 22, "t.py")) and not second((10, 22, "2"), (22, 27, "t.py"))
+    assert second((10, 21, "2"), (23, 27, "t.py")) and second((10, 22, "2"), (38, 50, "4"))
+
+
+def test_no_fix_of_what_is_its_authors_to_change() -> None:
+    script = made("train.py", "a = 1\n", "launch")
+    for kind, editable, offered in (("launch", True, True), ("script", True, False), ("deepspeed", False, False)):
+        file = made("ds.json", JSON) if kind == "deepspeed" else replace(script, kind=kind)
+        if file.document is not None:
+            file = replace(file, document=replace(file.document, editable=editable))
+        assert (found(file, fix=Fix("f", (cut(file, "1", "2"),))).fix is not None) is offered, kind
+
+
+def test_a_comment_that_would_become_a_part_of_a_value() -> None:
+    file = made("a.yaml", "a: |\n  x\n  y\nb: 1\n", "accelerate")
+    inside = Location(file, span=Span(file.source.text.index("y"), file.source.text.index("y") + 1))
+    told = diagnose(rule(), Finding(inside, "m"), Run("one"))
+    added = ignores_for([told])
+    assert (added.texts, added.patterns) == ({}, [(file, "", "ZC901")])
+
+
+def test_releases_in_a_row_are_one_part() -> None:
+    known = histories("deepspeed").releases
+    names = [text(one) for one in known]
+    one = found(made("ds.json", JSON), "a", code="ZC101")
+
+    def parts(*at: int) -> tuple[tuple[str, str], ...]:
+        where = ("one", "ZC101", one.span.file.name, one.span.start, one.span.path)
+        told = _with(one, {where: {names[each] for each in at}})
+        assert told.releases is not None and told.releases.known == tuple(names)
+        return told.releases.parts
+
+    assert parts() == () and parts(-1) == ((names[-1], names[-1]),)
+    assert parts(-3, -2, -1) == ((names[-3], names[-1]),)
+    assert parts(-5, -4, -2, -1) == ((names[-5], names[-4]), (names[-2], names[-1]))
+    assert parts(-5, -3, -1) == tuple((names[each],) * 2 for each in (-5, -3, -1))
