@@ -65,6 +65,19 @@ SCRIPTS: dict[str, tuple[str, int]] = {
     "pushd": ("pushd a > /dev/null; torchrun t.py", 0),
     "cd and": ("cd a && torchrun t.py", 0),
     "cd to a variable": ("D=a/b; cd $D; torchrun t.py", 0),
+    "pushd and popd": ("pushd a > /dev/null; popd > /dev/null; torchrun t.py", 0),
+    "folders of paths": (
+        "torchrun t.py $(dirname a/b/c) $(dirname a) $(dirname a/b/) $(dirname /a) $(dirname -- x/y)",
+        0,
+    ),
+    "last parts of paths": (
+        "torchrun t.py $(basename a/b.sh) $(basename a/b.sh .sh) $(basename b/) $(basename sh sh)",
+        0,
+    ),
+    "whole paths": ("torchrun t.py $(realpath -m /a/../b) $(readlink -m /a/./b) $(realpath -m /a//b/)", 0),
+    "of several, and of options": ("torchrun t.py $(realpath -m /a /b) $(dirname a/b c/d) $(basename -a x/y)", 3),
+    "cut by a folder": ("A=a/b/c.sh; torchrun t.py ${A%/*} ${A##*/}", 0),
+    "products": ("torchrun t.py $((-7*2)) $((-8/-2)) $((-1/2)) $((1/-2)) $((-9%4)) $((9%4*-1)) $((0*-3)) $((-0/3))", 0),
     # compound commands
     "subshell": ("A=1; (A=2; torchrun t.py $A); torchrun t.py $A", 0),
     "group": ("A=1; { A=2; torchrun t.py $A; }; torchrun t.py $A", 0),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import yaml
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Theirs
 from packaging.utils import canonicalize_name
 
 from zerocfg.source.launch.markdown import named_blocks, shell_blocks
 from zerocfg.source.requirements.installs import read_dockerfile, read_installs
+from zerocfg.source.requirements.manifests import read_environment, read_lock, read_pyproject, read_setup_cfg
 from zerocfg.source.requirements.pip import Requirement, argument, parse_requirement, read_requirements
 from zerocfg.source.requirements.python import read_image, read_setup, read_version_file
 from zerocfg.source.requirements.setup_script import read_setup_script
@@ -253,3 +255,99 @@ def test_secrets_and_words_that_are_none() -> None:
         3: SecretWord("--api-key=", "API_KEY"),
         4: SecretWord("", "SECRET"),
     }
+
+
+@pytest.mark.parametrize(
+    ("poetry", "clauses"),
+    [
+        ("^1.2.3", ">=1.2.3,<2"),
+        ("^0.2.3", ">=0.2.3,<0.3"),
+        ("^0.0.3", ">=0.0.3,<0.0.4"),
+        ("^0.0", ">=0.0,<0.1"),
+        ("^1", ">=1,<2"),
+        ("~1.2.3", ">=1.2.3,<1.3"),
+        ("~1.2", ">=1.2,<1.3"),
+        ("~1", ">=1,<2"),
+        ("1.2", "==1.2"),
+        ("1.*", "==1.*"),
+        (">=1,<2", ">=1,<2"),
+        ("*", ""),
+        ("^1.2, !=1.5", ">=1.2,<2,!=1.5"),
+        ("^1 || ^2", None),
+    ],
+)
+def test_versions_of_poetry(poetry: str, clauses: str | None) -> None:
+    """The table of Poetry's own documentation on dependency specification."""
+    text = f'[tool.poetry.dependencies]\ntrl = "{poetry}"\n'
+    assert told(read_pyproject(text)[0]) == [("trl", clauses)]
+
+
+def test_the_tables_of_a_project() -> None:
+    text = (
+        '[project]\nname = "mine"\nversion = "2.0"\nrequires-python = ">=3.9"\ndependencies = ["trl>=1", "peft"]\n'
+        '[project.optional-dependencies]\na = ["deepspeed==1"]\n[dependency-groups]\nb = ["x>2"]\n'
+        '[tool.pdm.dev-dependencies]\nc = ["y<3"]\n[tool.uv]\ndev-dependencies = ["z"]\n'
+        'constraint-dependencies = ["w<1"]\noverride-dependencies = ["peft==4"]\n[tool.uv.sources]\nx = {path = "."}\n'
+        '[tool.setuptools.dynamic]\ndependencies = {file = ["r.txt"]}\n'
+    )
+    found, includes = read_pyproject(text)
+    assert {one.name: (one.versions, one.optional, one.own) for one in found} == {
+        "mine": ("==2.0", False, True),
+        "python": (">=3.9", False, False),
+        "trl": (">=1", False, False),
+        "deepspeed": ("==1", True, False),
+        "x": (None, True, False),
+        "y": ("<3", True, False),
+        "z": ("", True, False),
+        "w": ("<1", False, False),
+        "peft": ("==4", False, False),
+    }
+    assert includes == ["r.txt"]
+    places = {one.name: text[slice(*one.span)] for one in found}
+    assert (places["mine"], places["python"], places["trl"], places["w"]) == ("mine", '">=3.9"', "trl>=1", "w<1")
+
+
+def test_places_in_other_manifests() -> None:
+    text = (
+        "name: x\ndependencies:\n  - c::trl=1.2\n  - python>=3.9\n  - peft=2.0=py_0\n"
+        "  - pip:\n    - deepspeed<1\n    - -r r.txt\n"
+    )
+    data = yaml.safe_load(text)
+    found, includes = read_environment(text, data)
+    rows = [(one.name, one.versions, text[slice(*one.span)]) for one in found]
+    assert rows == [
+        ("trl", "==1.2.*", "c::trl=1.2"),
+        ("python", ">=3.9", "python>=3.9"),
+        ("peft", "==2.0", "peft=2.0=py_0"),
+        ("deepspeed", "<1", "deepspeed<1"),
+    ]
+    assert includes == ["r.txt"]
+    text = (
+        "[metadata]\nname = mine\nversion = 1.0\n[options]\npython_requires = >=3.8\ninstall_requires =\n    trl>=1\n"
+        "    peft\n[options.extras_require]\na =\n    deepspeed==2\n"
+    )
+    found, includes = read_setup_cfg(text)
+    rows2 = [(one.name, one.versions, one.optional, text[slice(*one.span)]) for one in found]
+    assert rows2 == [
+        ("mine", "==1.0", False, "mine"),
+        ("python", ">=3.8", False, ">=3.8"),
+        ("trl", ">=1", False, "trl>=1"),
+        ("peft", "", False, "peft"),
+        ("deepspeed", "==2", True, "deepspeed==2"),
+    ]
+    assert includes == []
+    listed = "[options]\ninstall_requires = file: a.txt, b.txt\n"
+    assert read_setup_cfg(listed) == ([], ["a.txt", "b.txt"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'name = "trl"\nversion = "1.0"\n\n[[package]]\nname = "peft"\nversion = "2.0"\n',
+        '{"default": {"trl": {"hashes": [], "version": "==1.0"}, "x": {"version": "==3"}}}',
+        "package:\n- name: trl\n  version: 1.0\n- name: x\n  version: 3\n",
+    ],
+)
+def test_locked_releases(text: str) -> None:
+    (found,) = read_lock(text, ["trl"])
+    assert (found.name, found.versions, text[slice(*found.span)]) == ("trl", "==1.0", "1.0")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from zerocfg.budgets import DEPTH, WORD_CHARACTERS
-from zerocfg.source import disk
+from zerocfg.source import boundary, disk
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, replace_value
 from zerocfg.source.foreign import one_line
 from zerocfg.source.launch.files import read_launch_lines
@@ -20,7 +20,8 @@ from zerocfg.source.launch.line import LaunchLine, Word
 from zerocfg.source.launch.makefile import recipes
 from zerocfg.source.launch.notebook import cell_at, environment_of, python_of, shell_of
 from zerocfg.source.launch.shell import read_commands, read_started
-from zerocfg.source.launch.shell_words import UNKNOWN, Chars
+from zerocfg.source.launch.shell_folders import path_for_program
+from zerocfg.source.launch.shell_words import START, UNKNOWN, Chars
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 from zerocfg.source.write import write_atomic
@@ -420,3 +421,89 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, mon
 
 def test_edits_at_one_place_keep_their_order() -> None:
     assert apply_edits("ab", [Edit(Span(1, 1), "x"), Edit(Span(1, 1), "y"), Edit(Span(2, 2), "z")]) == "axybz"
+
+
+@pytest.mark.parametrize(
+    ("path", "directory", "known", "told"),
+    [
+        ("a/b", "c", False, "a/b"),
+        (f"{START}/b", None, True, "b"),
+        (f"{START}/b", "a", True, "../b"),
+        (f"{START}/a/b", "a", True, "b"),
+        (f"{START}/a", "a", True, "."),
+        (f"{START}/a/b", "a/c/d", True, "../../b"),
+        (f"{START}/b", "a", False, "b"),
+        (f"{START}/b", "..", True, "b"),
+        (f"{START}/b", "/a", True, "b"),
+        (f"--x={START}/b", "a", True, "--x=../b"),
+        (f"x={START}/b", "a", True, None),
+        (f"{START}/b:{START}/c", "a", True, None),
+        (f"--x={START}b", "a", True, None),
+    ],
+)
+def test_a_path_as_a_program_sees_it(path: str, directory: str | None, known: bool, told: str | None) -> None:
+    assert path_for_program(path, directory, known) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("l:\n- a: 1\n  b: 2\n", "l:\n- b: 2\n"),
+        ("l:\n- a: 1\n  b: 2\n  c: 3\n- 4\n", "l:\n- b: 2\n  c: 3\n- 4\n"),
+        ("x: &x {q: 1}\nl:\n- a: 1\n  <<: *x\n", None),
+    ],
+)
+def test_an_entry_behind_a_dash_goes(text: str, after: str | None) -> None:
+    document = load_as(SourceText("a.yaml", text), "yaml")
+    if after is None:
+        with pytest.raises(ValueError, match="does not start a line"):
+            delete_entry(document, ("l", 0, "a"))
+    else:
+        assert apply_edits(text, delete_entry(document, ("l", 0, "a"))) == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: !!set {b, c}\n",
+        "a: !!omap [b: 1, c: 2]\n",
+        "a: !!pairs [b: 1, b: 2]\n",
+        "a: !!seq [1]\n",
+        "a: !!map {b: 1}\n",
+        "a: !!str 1\n",
+        "a: !!int '3'\n",
+        "a: !!binary aGk=\n",
+        "a: 2001-01-01\n",
+    ],
+)
+def test_tags_as_the_safe_loader_reads_them(text: str) -> None:
+    assert load_as(SourceText("a.yaml", text), "yaml").data() == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a: !mine 1\n", "a: !mine [1]\n", "a: !mine {b: 1}\n", "a: !!set [1]\n", "a: !!omap {b: 1}\n"]
+)
+def test_tags_that_the_safe_loader_refuses(text: str) -> None:
+    document = load_as(SourceText("a.yaml", text), "yaml")
+    with pytest.raises(yaml.YAMLError):
+        yaml.safe_load(text)
+    assert [one.fatal for one in document.problems] == [True] and document.root is None
+
+
+def test_characters_beyond_the_first_plane_in_a_notebook() -> None:
+    """JSON writes them as two halves."""
+    code = 'x = 1 # \U0001f600 \U00010400 \xe9 \\ / "'
+    text = json.dumps({"cells": [{"cell_type": "code", "source": code}]})
+    assert "\\ud83d\\ude00" in text and python_of(SourceText("a.ipynb", text)).text == f"{code}\n"
+
+
+def test_nothing_is_written_outside_of_the_boundary(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with boundary.reading([], exactly=[tmp_path / "in"]):
+        with pytest.raises(disk.OutsideError):
+            write_atomic(tmp_path / "a", b"x")
+        with pytest.raises(disk.OutsideError):
+            write_atomic(tmp_path / "in" / ".." / "a", b"x")
+        write_atomic(tmp_path / "in" / "a", b"x")
+        write_atomic(tmp_path / "b", b"y", anywhere=True)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["b", "in"]
