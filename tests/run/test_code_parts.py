@@ -14,7 +14,7 @@ from tests.run.test_reader import CALL, TRAIN
 from tests.run.test_scripts import HF, read
 from zerocfg.run.discover import Files
 from zerocfg.run.hub import cache_folder, find_config, is_hub_name
-from zerocfg.run.link import find_runs
+from zerocfg.run.link import find_runs, runs_from_spec
 from zerocfg.run.linking.missing_files import created_before_launch, has_similar_files
 from zerocfg.run.model import UNKNOWN, FromLine, Run, Script, Setting, SourceFile
 from zerocfg.run.script.loops import own_loop
@@ -432,3 +432,81 @@ def test_files_of_a_kind(tmp_path: Path) -> None:
     assert has_similar_files(pointing, "conf/ds.json") and has_similar_files(pointing, "./conf/ds.json")
     assert not has_similar_files(pointing, "conf/ds.yaml") and not has_similar_files(pointing, "other/ds.json")
     assert not has_similar_files(pointing, "ds.json") and not has_similar_files(pointing, "conf/ds")
+
+
+# --- runs of a spec ---------------------------------------------------------------------------------------------------
+
+TRAINS = f"{HF}Trainer(args=TrainingArguments(output_dir='o', learning_rate=0.5, max_steps=4)).train()\n"
+
+
+def specified(folder: Path, keys: str, **files: str) -> Run:
+    for name, text in {"spec.yaml": f"version: 1\nruns:\n  a:\n{keys}", **files}.items():
+        (folder / name.replace("__", ".")).write_text(text)
+    (run,) = runs_from_spec(folder / "spec.yaml")
+    return run
+
+
+def test_the_script_of_a_spec_states_arguments(tmp_path: Path) -> None:
+    keys = "    consumer: transformers\n    script: train.py\n"
+    alone = specified(tmp_path, keys, train__py=TRAINS)
+    assert alone.script is not None and alone.arguments["learning_rate"].value == 0.5
+    beside = specified(tmp_path, f"{keys}    recipe: r.yaml\n", r__yaml="output_dir: o\nsave_steps: 1\nmax_steps: 2\n")
+    assert beside.recipe is not None and "learning_rate" not in beside.arguments
+    none = specified(tmp_path, keys, train__py="print(1)\n")
+    assert none.script is not None and dict(none.arguments) == {}
+    elsewhere = specified(tmp_path, "    consumer: transformers\n    script: other.py\n")
+    assert elsewhere.script is None and elsewhere.entry_point == tmp_path.resolve() / "other.py"
+
+
+@pytest.mark.parametrize(
+    ("consumer", "route", "reader"),
+    [
+        ("transformers", "trainer", "hf"),
+        ("trl", "trainer", "trl"),
+        ("deepspeed", "engine", None),
+        ("accelerate", "accelerate", None),
+        (None, "trainer", None),
+    ],
+)
+def test_how_a_spec_hands_its_config_on(consumer: str | None, route: str, reader: str | None, tmp_path: Path) -> None:
+    said = f"    consumer: {consumer}\n" if consumer else ""
+    run = specified(tmp_path, f"{said}    deepspeed: ds.json\n", ds__json=DS)
+    assert (run.consumer, run.deepspeed_route, run.recipe_reader) == (consumer, route, reader)
+    assert (run.reader_evidence is not None) is (consumer is not None)
+    lacking = specified(tmp_path, f"{said}    deepspeed: no.json\n")
+    assert lacking.deepspeed is None and [one.note for one in lacking.missing] == ["no.json"]
+
+
+def test_arguments_and_lines_of_a_spec(tmp_path: Path) -> None:
+    run = specified(
+        tmp_path, "    consumer: trl\n    arguments: [--beta, 0.2, --flag, --x=1]\n    versions: {trl: 1.0}\n"
+    )
+    assert {name: one.value for name, one in run.arguments.items()} == {"beta": "0.2", "flag": True, "x": "1"}
+    assert run.versions == {"trl": "1.0"}
+    text = "ls\ndeepspeed --num_gpus 2 a.py\ndeepspeed --num_gpus 4 b.py \\\n  --x 1\n"
+    for place, gpus in (("run.sh:2", "2"), ("run.sh:3", "4"), ("run.sh:4", "4"), ("run.sh", None), ("run.sh:1", None)):
+        run = specified(tmp_path, f"    launch: '{place}'\n    arguments: [--y]\n", run__sh=text)
+        found = run.flags.get("num_gpus")
+        assert (found.value if found is not None else None) == gpus, place
+        assert list(run.arguments) == ["y"] and run.name == "a"
+    only = specified(tmp_path, "    launch: run.sh\n", run__sh=LINE)
+    assert only.flags["num_gpus"].value == "2" and only.arguments["deepspeed_config"].value == "ds.json"
+
+
+@pytest.mark.parametrize(
+    ("model", "hidden", "missing"),
+    [
+        ("m.json", 48, False),
+        ("{parameters: 7e9, hidden_size: 64}", 64, False),
+        ("nowhere.json", None, True),
+        ("''", None, False),
+        ("[1]", None, False),
+    ],
+)
+def test_the_model_of_a_spec(model: str, hidden: int | None, missing: bool, tmp_path: Path) -> None:
+    config = '{"model_type": "llama", "hidden_size": 48}'
+    run = specified(tmp_path, f"    consumer: trl\n    model: {model}\n", m__json=config)
+    assert (run.model.hidden_size if run.model is not None else None) == hidden
+    assert bool(run.missing) is missing
+    if model.startswith("{"):
+        assert run.model is not None and run.model.parameters == 7 * 10**9
