@@ -483,9 +483,10 @@ def test_arguments_and_lines_of_a_spec(tmp_path: Path) -> None:
     )
     assert {name: one.value for name, one in run.arguments.items()} == {"beta": "0.2", "flag": True, "x": "1"}
     assert run.versions == {"trl": "1.0"}
-    text = "ls\ndeepspeed --num_gpus 2 a.py\ndeepspeed --num_gpus 4 b.py \\\n  --x 1\n"
+    given = "--deepspeed_config ds.json"
+    text = f"ls\ndeepspeed --num_gpus 2 a.py {given}\ndeepspeed --num_gpus 4 b.py \\\n  {given}\n"
     for place, gpus in (("run.sh:2", "2"), ("run.sh:3", "4"), ("run.sh:4", "4"), ("run.sh", None), ("run.sh:1", None)):
-        run = specified(tmp_path, f"    launch: '{place}'\n    arguments: [--y]\n", run__sh=text)
+        run = specified(tmp_path, f"    launch: '{place}'\n    arguments: [--y]\n", run__sh=text, ds__json=DS)
         found = run.flags.get("num_gpus")
         assert (found.value if found is not None else None) == gpus, place
         assert list(run.arguments) == ["y"] and run.name == "a"
