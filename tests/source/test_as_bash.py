@@ -45,6 +45,7 @@ SCRIPTS: dict[str, tuple[str, int]] = {
     "no assignment": ("torchrun t.py A=1 =2 a-b=3", 0),
     # forms of expansion
     "defaults": ("A=; B=b; torchrun t.py ${A:-1} ${B:-1} ${B-1} ${C:-2} ${C-3} x${A-1}", 0),
+    "defaults in quotes": ('torchrun t.py "${A:-"x y"}" "${A:-\'x\'}" "${A:-x"y z"w}" ${A:-"x y"}', 0),
     "alternatives": ("B=b; torchrun t.py ${B:+1} ${B+2}", 2),
     "cut from the end": ("A=a.b.c; torchrun t.py ${A%.*} ${A%%.*} ${A%.c} ${A%x}", 4),
     "cut from the start": ("A=a/b/c; torchrun t.py ${A#*/} ${A##*/} ${A#a/} ${A#x}", 3),

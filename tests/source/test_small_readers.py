@@ -12,7 +12,7 @@ import yaml
 
 from zerocfg.budgets import DEPTH, WORD_CHARACTERS
 from zerocfg.source import boundary, disk
-from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, replace_value
+from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.foreign import one_line
 from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.launch.launchers import option_like, read_options, split_launcher
@@ -507,3 +507,85 @@ def test_nothing_is_written_outside_of_the_boundary(tmp_path: Path) -> None:
         write_atomic(tmp_path / "in" / "a", b"x")
         write_atomic(tmp_path / "b", b"y", anywhere=True)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["b", "in"]
+
+
+def test_a_key_that_an_anchor_brings_is_not_edited() -> None:
+    document = load_as(SourceText("a.yaml", "x: &x {q: 1}\na:\n  <<: *x\n  b: 2\n"), "yaml")
+    with pytest.raises(ValueError, match="comes from an anchor"):
+        replace_value(document, ("a", "q"), "2")
+    assert apply_edits(document.source.text, replace_value(document, ("a", "b"), "3")).endswith("b: 3\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ('{\n  "a": x\n}\n', '{\n  "a": x\n  "new": 2\n}\n'),
+        ('{\n  "a": "x"\n}\n', '{\n  "a": "x",\n  "new": 2\n}\n'),
+        ('{\n  "a": 1\n}\n', '{\n  "a": 1,\n  "new": 2\n}\n'),
+        ('{\n  "a": 1,\n}\n', '{\n  "a": 1,\n  "new": 2,\n}\n'),
+        ('{\n  "a": 1 // x\n}\n', '{\n  "a": 1, // x\n  "new": 2\n}\n'),
+        ('{"a": 1}', '{"a": 1, "new": 2}'),
+        ("{}", '{"new": 2}'),
+    ],
+)
+def test_an_entry_of_a_json(text: str, after: str) -> None:
+    """Behind a text without quotes a comma would belong to it."""
+    document = load_as(SourceText("a.json", text), "json")
+    assert apply_edits(text, insert_entry(document, (), "new", "2")) == after
+    again = load_as(SourceText("a.json", after), "json")
+    assert again.data() == {**(document.data() or {}), "new": 2}
+
+
+def test_keys_keep_their_letters() -> None:
+    document = load_as(SourceText("a.json", '{"a": 1}'), "json")
+    assert apply_edits('{"a": 1}', rename_key(document, ("a",), "\xe9")) == '{"\xe9": 1}'
+    for key, written in (("new", "new"), ("no", '"no"'), ("a b", '"a b"'), ("1", '"1"'), ("y", '"y"')):
+        yaml_text = apply_edits("a: 1\n", rename_key(load_as(SourceText("a.yaml", "a: 1\n"), "yaml"), ("a",), key))
+        assert yaml_text == f"{written}: 1\n" and list(yaml.safe_load(yaml_text)) == [key]
+
+
+@pytest.mark.parametrize(
+    ("text", "fatal"),
+    [
+        ('{"a": 1} // x\n', False),
+        ('{"a": 1} x', True),
+        ('{"a": 1}}', True),
+        ("[1, 2] 3", True),
+        ("[1, [2, 3], {}]", False),
+        ("[1, 2", True),
+        ("[1 2]", True),
+    ],
+)
+def test_what_stands_behind_a_document(text: str, fatal: bool) -> None:
+    document = load_as(SourceText("a.json", text), "json")
+    assert any(one.fatal for one in document.problems) is fatal
+    if not fatal:
+        try:
+            assert document.data() == json.loads(text)
+        except ValueError:
+            assert document.data() == {"a": 1}
+
+
+def test_a_variable_before_the_script_may_be_it() -> None:
+    for texts, script in (
+        (["--role", "x.py", None], "$X"),
+        (["--nnodes", "2", None, "t.py"], "t.py"),
+        (["--nnodes", "2", None, "x"], "$X"),
+        ([None, "x"], "$X"),
+    ):
+        found = split_launcher("torchrun", given(*texts))[1]
+        assert found is not None and found.text == script, texts
+
+
+def test_words_of_arrays_and_variables_keep_their_places() -> None:
+    text = 'A=(--a "b c" d); B=e; torchrun t.py ${A[@]} $B ${B}f'
+    found = [(one.value, one.exact, text[slice(*one.span)]) for one in lines(text)[0].arguments]
+    assert found == [
+        ("--a", True, "--a"),
+        ("b", False, "b"),
+        ("c", False, "c"),
+        ("d", True, "d"),
+        ("e", True, "$B"),
+        ("ef", True, "${B}f"),
+    ]
+    assert not disk.repeats({"content x 5": {}}) and not disk.repeats({"content 5 x": {}})
