@@ -20,7 +20,7 @@ from zerocfg.linter.fix_outcome import ALONE, IN_ITS_RUNS, TOGETHER, Groups, Ide
 from zerocfg.linter.fix_outcome import Readers as FileReaders
 from zerocfg.linter.fixed_texts import edited_together
 from zerocfg.linter.fixing import _next
-from zerocfg.linter.ignores import directives
+from zerocfg.linter.ignores import Ignores, command_lines, directives
 from zerocfg.linter.independent import Independence, Offer, _Ranges, offers
 from zerocfg.linter.kept import Kept
 from zerocfg.linter.reader_agreement import Readers, possible
@@ -698,3 +698,106 @@ def test_releases_in_a_row_are_one_part() -> None:
     assert parts(-3, -2, -1) == ((names[-3], names[-1]),)
     assert parts(-5, -4, -2, -1) == ((names[-5], names[-4]), (names[-2], names[-1]))
     assert parts(-5, -3, -1) == tuple((names[each],) * 2 for each in (-5, -3, -1))
+
+
+def test_a_baseline_of_no_objects() -> None:
+    for item in ("1", '"a"', "[]", "null"):
+        with pytest.raises(ValueError, match="an entry is not an object"):
+            read_baseline(f'{{"version": 1, "findings": [{item}]}}')
+
+
+def test_entries_that_occur_again_are_not_stale(tmp_path: Path) -> None:
+    file = made("ds.json", JSON, folder=tmp_path)
+    here = Result([found(file, "a", code="ZC101"), found(file, "e", code="ZC101")])
+    known = read_baseline(baseline_text(here, tmp_path.resolve()))
+    left = without_known(here, known, tmp_path.resolve(), frozenset({str(tmp_path.resolve() / "ds.json")}))
+    assert (left.diagnostics, left.stale, left.suppressed_by) == ([], 0, {"baseline": 2})
+
+
+@pytest.mark.parametrize(
+    ("comment", "message"),
+    [
+        ("ignore", "unused `ignore`: no rule finds anything on the line that it is for"),
+        ("ignore-file", "unused `ignore-file`: no rule finds anything in this file"),
+        ("ignore[ZC901]", "unused `ignore`: ZC901 finds nothing on the line that it is for"),
+        ("ignore-file[ZC901, ZC902]", "unused `ignore-file`: ZC901 and ZC902 find nothing in this file"),
+        ("ignore[ZC901, ZC902, rule-x]", "unused `ignore`: ZC901, ZC902 and rule-x find nothing on the line"),
+        ("ignore[ZC903]", ""),
+        ("ignore[ZC010]", ""),
+    ],
+)
+def test_comments_of_no_use(comment: str, message: str) -> None:
+    file = made("a.yaml", f"a: 1 # zerocfg: {comment}\n", "accelerate")
+    told = [one.message for one in Ignores().unused([file], {"ZC901", "ZC902", "rule-x"}, everything=True)]
+    assert [one[: len(message)] for one in told] == ([message] if message else [])
+    some = [one.message for one in Ignores().unused([file], {"ZC901", "ZC902", "rule-x"}, everything=False)]
+    assert some == ([] if "[" not in comment else told)
+
+
+def test_the_end_of_a_launch_line_is_its_own() -> None:
+    text = "torchrun a.py\ntorchrun b.py\n"
+    script = made("run.sh", text, "launch")
+    lines = read_launch_lines(script.source).lines
+    runs = [Run(name, launch=line, launch_file=script) for name, line in zip("xy", lines, strict=True)]
+    reach = Reach(Result(runs=runs, together=[frozenset({"run.sh"})] * 2))
+    for offset, reached in ((0, {"w", "x"}), (13, {"w", "x"}), (14, {"w", "y"}), (27, {"w", "y"})):
+        fix = Fix("f", ((script, Edit(Span(offset, offset), "z")),))
+        assert reach(offers([found(script, run="w", fix=fix)])[0]) == reached, offset
+
+
+def test_the_first_line_of_a_command() -> None:
+    for command, line, expected in (
+        ("a \\\nb\n", 1, (1, 2)),
+        ("a \\\nb\n", 2, (1, 2)),
+        ("a\nb \\\nc\n", 3, (2, 3)),
+        ("a\n", 1, (1, 1)),
+        ("\\\n\\\na\n", 3, (1, 3)),
+    ):
+        lines = command_lines(SourceText("x.sh", command), line)
+        assert (lines[0], lines[-1]) == expected
+
+
+def test_findings_in_a_script_are_compared_by_their_ranges() -> None:
+    """A launch script has no keys, also where it was read as a document."""
+    script = replace(made("run.sh", "deepspeed t.py\n", "launch"), document=made("a.yaml", "a: 1\n").document)
+    config = made("a.yaml", "a: 1\nb: 2\n", "accelerate")
+
+    def place(file: SourceFile, start: int, text: str, *path: str) -> Offer:
+        where = Location(file, path, span=Span(start, start + 1))
+        fix = Fix("f", (cut(file, text, "7"),))
+        return offers([diagnose(rule(), Finding(where, "m", fix=fix), Run("one"))])[0]
+
+    def second(*both: Offer) -> bool:
+        together = Independence()
+        return [together.add(one, chosen=True, any_place=False) for one in both][-1]
+
+    assert second(place(script, 0, "deepspeed"), place(script, 12, ".py"))
+    assert not second(place(script, 0, "deepspeed"), place(script, 1, ".py"))
+    assert not second(place(config, 0, "1", "a"), place(config, 8, "2", "a")), "of one key, wherever it is shown"
+    assert second(place(config, 0, "1", "a"), place(config, 0, "2", "b"))
+
+
+def test_answers_of_readers_are_those_of_the_same_run() -> None:
+    file = made("ds.json", JSON)
+    fix = Fix("f", (cut(file, '"a": 1, '),))
+    asked: list[str] = []
+
+    def check(run: Run) -> Any:
+        asked.append(run.name)
+        yield finding(file, "a", fix=fix)
+
+    known, gone = (with_settings(Run(name, deepspeed=file)) for name in "ab")
+    before = Readers([known, gone])
+    assert before.agree(replace(rule(), check=check), Severity.ERROR, fix) and asked == ["a"] * 4 + ["b"] * 4
+    after = Readers([known], before)
+    assert {key for _, key in after._offered} == {id(known)} == set(after._read)
+
+
+def test_links_are_made_anew_with_other_texts() -> None:
+    """`begin` hands on which files have a text in their place: with others none is used again."""
+    kept = Kept()
+    seen: list[Files] = []
+    kept.links.begin = lambda files: seen.append(files)  # type: ignore[method-assign]
+    files = Files()
+    kept.begin(files)
+    assert seen == [files]
