@@ -10,19 +10,21 @@ from typing import Any
 
 import pytest
 
+from zerocfg.catalog.history import histories
+from zerocfg.catalog.versions import text
 from zerocfg.linter.add_ignores import ignores_for
 from zerocfg.linter.applicability import Asked, within
 from zerocfg.linter.baseline import baseline_text, entry_of, read_baseline, without_known
-from zerocfg.linter.engine import Diagnostic, Result, _Lint, diagnose, without_notes
+from zerocfg.linter.engine import Diagnostic, Result, _Lint, diagnose, lint_runs, without_notes
 from zerocfg.linter.fix_outcome import ALONE, IN_ITS_RUNS, TOGETHER, Groups, Identities, Reach, Try, _come, _same
 from zerocfg.linter.fix_outcome import Readers as FileReaders
 from zerocfg.linter.fixed_texts import edited_together
 from zerocfg.linter.fixing import _next
-from zerocfg.linter.ignores import directives
+from zerocfg.linter.ignores import Ignores, command_lines, directives
 from zerocfg.linter.independent import Independence, Offer, _Ranges, offers
 from zerocfg.linter.kept import Kept
 from zerocfg.linter.reader_agreement import Readers, possible
-from zerocfg.linter.release_ranges import with_release_ranges
+from zerocfg.linter.release_ranges import _with, with_release_ranges
 from zerocfg.linter.selection import Selection, covers, fits
 from zerocfg.rules.api import Finding, Fix, Intent, Location, Rule, Severity
 from zerocfg.run.discover import Files
@@ -601,3 +603,201 @@ def test_two_keys_of_one_rule_hold_in_their_own_releases() -> None:
     ]
     words = [one.releases.words if one.releases else None for one in with_release_ranges(told, [run])]
     assert words == ["DeepSpeed 0.17.1 and later", "all known releases of DeepSpeed, 0.10.0 to 0.19.8"]
+
+
+# --- edges ------------------------------------------------------------------------------------------------------------
+
+
+def test_rules_are_asked_once_for_a_run_that_stays_as_it_is() -> None:
+    kept = Kept()
+    run = with_settings(Run("a", consumer="deepspeed", deepspeed_route="engine", deepspeed=made("ds.json", JSON)))
+    told = []
+    for _ in range(2):
+        kept.begin(Files())
+        told.append([(one.code, one.span.path) for one in lint_runs([run], kept=kept).diagnostics])
+    assert told[0] == told[1] != [] and kept.checked == 1
+
+
+def test_a_block_keeps_one_of_its_keys() -> None:
+    file = made("a.yaml", "b:\n  c: 2\n  d: 3\n", "accelerate")
+    together = Independence()
+    cuts = [offer(file, "c: 2\n  ", "b", "c"), offer(file, "d: 3", "b", "d")]
+    assert [together.add(one, chosen=True, any_place=False) for one in cuts] == [True, False]
+
+
+def test_a_rule_that_also_finds_what_it_cannot_mend() -> None:
+    file = made("ds.json", JSON)
+    fix = Fix("f", (cut(file, '"a": 1, '),))
+
+    def check(run: Run) -> Any:
+        yield finding(file, "e")
+        yield finding(file, "a", fix=fix)
+
+    assert Readers([with_settings(Run("a", deepspeed=file))]).agree(replace(rule(), check=check), Severity.ERROR, fix)
+
+
+def test_edits_of_launch_lines(tmp_path: Path) -> None:
+    script = made("run.sh", "deepspeed --num_gpus 2 t.py # zerocfg: ignore\n", "launch", tmp_path)
+    name = str(tmp_path / "run.sh")
+    word = Fix("f", (cut(script, "2", "3"),))
+    comment = Fix("f", (cut(script, " # zerocfg: ignore"),))
+
+    def after(fix: Fix, code: str) -> str | None:
+        return edited_together(offers([found(script, fix=fix, code=code)]), [])[1].get(name)
+
+    assert after(word, "ZC901") == script.source.text.replace("2", "3")
+    assert after(word, "ZC010") is None, "about a comment, and changes a word"
+    assert after(comment, "ZC010") == "deepspeed --num_gpus 2 t.py\n"
+
+
+def test_findings_at_one_place_of_a_script() -> None:
+    script = made("run.sh", "deepspeed --num_gpus 2 t.py\ndeepspeed --num_gpus 4 u.py\n", "launch")
+
+    def at_span(start: int, end: int, text: str) -> Offer:
+        place = Location(script, span=Span(start, end))
+        told = diagnose(rule(), Finding(place, "m", fix=Fix("f", (cut(script, text, "7"),))), Run("one"))
+        return offers([told])[0]
+
+    def second(*which: tuple[int, int, str]) -> bool:
+        together = Independence()
+        return [together.add(at_span(*one), chosen=True, any_place=False) for one in which][-1]
+
+    assert not second((0, 22, "2"), (10, 22, "t.py")) and not second((10, 22, "2"), (22, 27, "t.py"))
+    assert second((10, 21, "2"), (23, 27, "t.py")) and second((10, 22, "2"), (38, 50, "4"))
+
+
+def test_no_fix_of_what_is_its_authors_to_change() -> None:
+    script = made("train.py", "a = 1\n", "launch")
+    for kind, editable, offered in (("launch", True, True), ("script", True, False), ("deepspeed", False, False)):
+        file = made("ds.json", JSON) if kind == "deepspeed" else replace(script, kind=kind)
+        if file.document is not None:
+            file = replace(file, document=replace(file.document, editable=editable))
+        assert (found(file, fix=Fix("f", (cut(file, "1", "2"),))).fix is not None) is offered, kind
+
+
+def test_a_comment_that_would_become_a_part_of_a_value() -> None:
+    file = made("a.yaml", "a: |\n  x\n  y\nb: 1\n", "accelerate")
+    inside = Location(file, span=Span(file.source.text.index("y"), file.source.text.index("y") + 1))
+    told = diagnose(rule(), Finding(inside, "m"), Run("one"))
+    added = ignores_for([told])
+    assert (added.texts, added.patterns) == ({}, [(file, "", "ZC901")])
+
+
+def test_releases_in_a_row_are_one_part() -> None:
+    known = histories("deepspeed").releases
+    names = [text(one) for one in known]
+    one = found(made("ds.json", JSON), "a", code="ZC101")
+
+    def parts(*at: int) -> tuple[tuple[str, str], ...]:
+        where = ("one", "ZC101", one.span.file.name, one.span.start, one.span.path)
+        told = _with(one, {where: {names[each] for each in at}})
+        assert told.releases is not None and told.releases.known == tuple(names)
+        return told.releases.parts
+
+    assert parts() == () and parts(-1) == ((names[-1], names[-1]),)
+    assert parts(-3, -2, -1) == ((names[-3], names[-1]),)
+    assert parts(-5, -4, -2, -1) == ((names[-5], names[-4]), (names[-2], names[-1]))
+    assert parts(-5, -3, -1) == tuple((names[each],) * 2 for each in (-5, -3, -1))
+
+
+def test_a_baseline_of_no_objects() -> None:
+    for item in ("1", '"a"', "[]", "null"):
+        with pytest.raises(ValueError, match="an entry is not an object"):
+            read_baseline(f'{{"version": 1, "findings": [{item}]}}')
+
+
+def test_entries_that_occur_again_are_not_stale(tmp_path: Path) -> None:
+    file = made("ds.json", JSON, folder=tmp_path)
+    here = Result([found(file, "a", code="ZC101"), found(file, "e", code="ZC101")])
+    known = read_baseline(baseline_text(here, tmp_path.resolve()))
+    left = without_known(here, known, tmp_path.resolve(), frozenset({str(tmp_path.resolve() / "ds.json")}))
+    assert (left.diagnostics, left.stale, left.suppressed_by) == ([], 0, {"baseline": 2})
+
+
+@pytest.mark.parametrize(
+    ("comment", "message"),
+    [
+        ("ignore", "unused `ignore`: no rule finds anything on the line that it is for"),
+        ("ignore-file", "unused `ignore-file`: no rule finds anything in this file"),
+        ("ignore[ZC901]", "unused `ignore`: ZC901 finds nothing on the line that it is for"),
+        ("ignore-file[ZC901, ZC902]", "unused `ignore-file`: ZC901 and ZC902 find nothing in this file"),
+        ("ignore[ZC901, ZC902, rule-x]", "unused `ignore`: ZC901, ZC902 and rule-x find nothing on the line"),
+        ("ignore[ZC903]", ""),
+        ("ignore[ZC010]", ""),
+    ],
+)
+def test_comments_of_no_use(comment: str, message: str) -> None:
+    file = made("a.yaml", f"a: 1 # zerocfg: {comment}\n", "accelerate")
+    told = [one.message for one in Ignores().unused([file], {"ZC901", "ZC902", "rule-x"}, everything=True)]
+    assert [one[: len(message)] for one in told] == ([message] if message else [])
+    some = [one.message for one in Ignores().unused([file], {"ZC901", "ZC902", "rule-x"}, everything=False)]
+    assert some == ([] if "[" not in comment else told)
+
+
+def test_the_end_of_a_launch_line_is_its_own() -> None:
+    text = "torchrun a.py\ntorchrun b.py\n"
+    script = made("run.sh", text, "launch")
+    lines = read_launch_lines(script.source).lines
+    runs = [Run(name, launch=line, launch_file=script) for name, line in zip("xy", lines, strict=True)]
+    reach = Reach(Result(runs=runs, together=[frozenset({"run.sh"})] * 2))
+    for offset, reached in ((0, {"w", "x"}), (13, {"w", "x"}), (14, {"w", "y"}), (27, {"w", "y"})):
+        fix = Fix("f", ((script, Edit(Span(offset, offset), "z")),))
+        assert reach(offers([found(script, run="w", fix=fix)])[0]) == reached, offset
+
+
+def test_the_first_line_of_a_command() -> None:
+    for command, line, expected in (
+        ("a \\\nb\n", 1, (1, 2)),
+        ("a \\\nb\n", 2, (1, 2)),
+        ("a\nb \\\nc\n", 3, (2, 3)),
+        ("a\n", 1, (1, 1)),
+        ("\\\n\\\na\n", 3, (1, 3)),
+    ):
+        lines = command_lines(SourceText("x.sh", command), line)
+        assert (lines[0], lines[-1]) == expected
+
+
+def test_findings_in_a_script_are_compared_by_their_ranges() -> None:
+    """A launch script has no keys, also where it was read as a document."""
+    script = replace(made("run.sh", "deepspeed t.py\n", "launch"), document=made("a.yaml", "a: 1\n").document)
+    config = made("a.yaml", "a: 1\nb: 2\n", "accelerate")
+
+    def place(file: SourceFile, start: int, text: str, *path: str) -> Offer:
+        where = Location(file, path, span=Span(start, start + 1))
+        fix = Fix("f", (cut(file, text, "7"),))
+        return offers([diagnose(rule(), Finding(where, "m", fix=fix), Run("one"))])[0]
+
+    def second(*both: Offer) -> bool:
+        together = Independence()
+        return [together.add(one, chosen=True, any_place=False) for one in both][-1]
+
+    assert second(place(script, 0, "deepspeed"), place(script, 12, ".py"))
+    assert not second(place(script, 0, "deepspeed"), place(script, 1, ".py"))
+    assert not second(place(config, 0, "1", "a"), place(config, 8, "2", "a")), "of one key, wherever it is shown"
+    assert second(place(config, 0, "1", "a"), place(config, 0, "2", "b"))
+
+
+def test_answers_of_readers_are_those_of_the_same_run() -> None:
+    file = made("ds.json", JSON)
+    fix = Fix("f", (cut(file, '"a": 1, '),))
+    asked: list[str] = []
+
+    def check(run: Run) -> Any:
+        asked.append(run.name)
+        yield finding(file, "a", fix=fix)
+
+    known, gone = (with_settings(Run(name, deepspeed=file)) for name in "ab")
+    before = Readers([known, gone])
+    assert before.agree(replace(rule(), check=check), Severity.ERROR, fix) and asked == ["a"] * 4 + ["b"] * 4
+    after = Readers([known], before)
+    assert {key for _, key in after._offered} == {id(known)} == set(after._read)
+
+
+def test_links_are_made_anew_with_other_texts() -> None:
+    """`begin` hands on which files have a text in their place: with others none is used again."""
+    kept = Kept()
+    seen: list[Files] = []
+    kept.links.begin = lambda files: seen.append(files)  # type: ignore[method-assign]
+    files = Files()
+    kept.begin(files)
+    assert seen == [files]

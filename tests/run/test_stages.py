@@ -12,7 +12,7 @@ import pytest
 from tests.run.test_effective import ACCELERATE, file, ignored, kinds, run
 from tests.run.test_reader import TRAIN
 from tests.run.test_settings_at_releases import launched
-from zerocfg.run.config import Config
+from zerocfg.run.config import Config, NotAMappingError
 from zerocfg.run.frameworks import FRAMEWORKS, with_framework
 from zerocfg.run.model import UNKNOWN, Call, Effective, FromLine, Origin, Run, Script, Setting
 from zerocfg.run.resolve_settings import resolve_settings
@@ -599,3 +599,66 @@ def test_the_processes_of_each_launcher() -> None:
     assert found("deepspeed", num_gpus="4", hostfile="h") == [UNKNOWN, UNKNOWN]
     assert found("deepspeed", include="a:0,1@b:2") == [3, 2] and found("deepspeed", include="a@b:2") == [UNKNOWN, 1]
     assert found("deepspeed", include="") == [UNKNOWN, 1] and found("python") == [1, 1]
+
+
+def test_null_in_the_place_of_the_other_precision() -> None:
+    """accelerate asks `config["bf16"].get("enabled")` where fp16 is wanted, and the reverse."""
+    for word, other in (("fp16", "bf16"), ("bf16", "fp16")):
+        with pytest.raises(NotAMappingError, match=other):
+            set_mixed_precision(Plugin(config(**{other: None}), []), Setting(word, HERE))
+        for held in ({}, {"enabled": False}):
+            plugin = Plugin(config(**{other: held}), [])
+            set_mixed_precision(plugin, Setting(word, HERE))
+            assert plugin.failures == []
+    set_mixed_precision(Plugin(config(bf16=None, fp16=None), []), Setting("no", HERE))
+
+
+@pytest.mark.parametrize(
+    ("deepspeed", "why"),
+    [
+        ("x.json", "`deepspeed` of TrainingArguments"),
+        (UNKNOWN, "the DeepSpeed launcher"),
+        ("", "the DeepSpeed launcher"),
+    ],
+)
+def test_whose_config_a_trainer_takes(deepspeed: object, why: str) -> None:
+    """A config of its own, though it is not here, comes before the launcher's."""
+    parts: dict[str, Any] = {"consumer": "transformers", "accelerate": ACCELERATE}
+    found = resolve_settings(run(arguments={"output_dir": "o", "deepspeed": deepspeed}, **parts))
+    assert (found.value("engine"), found.settings["engine"].origin.note) == ("deepspeed", why)
+
+
+def test_an_engine_that_nobody_knows() -> None:
+    plain = ACCELERATE.replace("DEEPSPEED", "MULTI_GPU")
+    found = resolve_settings(
+        run(consumer="transformers", accelerate=plain, arguments={"output_dir": "o", "deepspeed": UNKNOWN})
+    )
+    assert found.value("engine") is UNKNOWN
+    launched_otherwise = {
+        "tpu": ("XLA", "xla"),
+        "fsdp": ("FSDP", "fsdp"),
+        "megatron": ("MEGATRON_LM", "megatron"),
+        "none": ("'NO'", "single"),
+    }
+    for kind, engine in launched_otherwise.values():
+        text = f"distributed_type: {kind}\nnum_processes: 4\n"
+        assert resolve_settings(run(consumer="accelerate", accelerate=text)).value("engine") == engine
+
+
+@pytest.mark.parametrize(
+    ("sizes", "total"),
+    [
+        ("parallelism_config_tp_size: 2", 24),
+        ("parallelism_config_dp_shard_size: 4", 48),
+        ("parallelism_config_tp_size: 2\n  parallelism_config_cp_size: 2", 12),
+        ("parallelism_config_tp_size: 1", 48),
+        ("parallelism_config_tp_size: 3", UNKNOWN),
+    ],
+)
+def test_ranks_that_share_a_batch(sizes: str, total: object) -> None:
+    """Tensor and context parallel ranks get the same samples: 8 processes, 3 samples, 2 steps."""
+    text = "distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\n"
+    recipe = "output_dir: o\nbf16: false\nper_device_train_batch_size: 3\ngradient_accumulation_steps: 2\n"
+    parts: dict[str, Any] = {"consumer": "transformers", "recipe": recipe}
+    found = resolve_settings(run(accelerate=f"{text}parallelism_config:\n  {sizes}\n", **parts))
+    assert found.value("train_batch_size") == total

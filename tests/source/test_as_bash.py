@@ -45,6 +45,7 @@ SCRIPTS: dict[str, tuple[str, int]] = {
     "no assignment": ("torchrun t.py A=1 =2 a-b=3", 0),
     # forms of expansion
     "defaults": ("A=; B=b; torchrun t.py ${A:-1} ${B:-1} ${B-1} ${C:-2} ${C-3} x${A-1}", 0),
+    "defaults in quotes": ('torchrun t.py "${A:-"x y"}" "${A:-\'x\'}" "${A:-x"y z"w}" ${A:-"x y"}', 0),
     "alternatives": ("B=b; torchrun t.py ${B:+1} ${B+2}", 2),
     "cut from the end": ("A=a.b.c; torchrun t.py ${A%.*} ${A%%.*} ${A%.c} ${A%x}", 4),
     "cut from the start": ("A=a/b/c; torchrun t.py ${A#*/} ${A##*/} ${A#a/} ${A#x}", 3),
@@ -65,6 +66,19 @@ SCRIPTS: dict[str, tuple[str, int]] = {
     "pushd": ("pushd a > /dev/null; torchrun t.py", 0),
     "cd and": ("cd a && torchrun t.py", 0),
     "cd to a variable": ("D=a/b; cd $D; torchrun t.py", 0),
+    "pushd and popd": ("pushd a > /dev/null; popd > /dev/null; torchrun t.py", 0),
+    "folders of paths": (
+        "torchrun t.py $(dirname a/b/c) $(dirname a) $(dirname a/b/) $(dirname /a) $(dirname -- x/y)",
+        0,
+    ),
+    "last parts of paths": (
+        "torchrun t.py $(basename a/b.sh) $(basename a/b.sh .sh) $(basename b/) $(basename sh sh)",
+        0,
+    ),
+    "whole paths": ("torchrun t.py $(realpath -m /a/../b) $(readlink -m /a/./b) $(realpath -m /a//b/)", 0),
+    "of several, and of options": ("torchrun t.py $(realpath -m /a /b) $(dirname a/b c/d) $(basename -a x/y)", 3),
+    "cut by a folder": ("A=a/b/c.sh; torchrun t.py ${A%/*} ${A##*/}", 0),
+    "products": ("torchrun t.py $((-7*2)) $((-8/-2)) $((-1/2)) $((1/-2)) $((-9%4)) $((9%4*-1)) $((0*-3)) $((-0/3))", 0),
     # compound commands
     "subshell": ("A=1; (A=2; torchrun t.py $A); torchrun t.py $A", 0),
     "group": ("A=1; { A=2; torchrun t.py $A; }; torchrun t.py $A", 0),

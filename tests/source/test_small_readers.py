@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from zerocfg.budgets import DEPTH, WORD_CHARACTERS
-from zerocfg.source import disk
-from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, replace_value
+from zerocfg.source import boundary, disk
+from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.foreign import one_line
 from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.launch.launchers import option_like, read_options, split_launcher
@@ -20,7 +20,8 @@ from zerocfg.source.launch.line import LaunchLine, Word
 from zerocfg.source.launch.makefile import recipes
 from zerocfg.source.launch.notebook import cell_at, environment_of, python_of, shell_of
 from zerocfg.source.launch.shell import read_commands, read_started
-from zerocfg.source.launch.shell_words import UNKNOWN, Chars
+from zerocfg.source.launch.shell_folders import path_for_program
+from zerocfg.source.launch.shell_words import START, UNKNOWN, Chars
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 from zerocfg.source.write import write_atomic
@@ -420,3 +421,171 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, mon
 
 def test_edits_at_one_place_keep_their_order() -> None:
     assert apply_edits("ab", [Edit(Span(1, 1), "x"), Edit(Span(1, 1), "y"), Edit(Span(2, 2), "z")]) == "axybz"
+
+
+@pytest.mark.parametrize(
+    ("path", "directory", "known", "told"),
+    [
+        ("a/b", "c", False, "a/b"),
+        (f"{START}/b", None, True, "b"),
+        (f"{START}/b", "a", True, "../b"),
+        (f"{START}/a/b", "a", True, "b"),
+        (f"{START}/a", "a", True, "."),
+        (f"{START}/a/b", "a/c/d", True, "../../b"),
+        (f"{START}/b", "a", False, "b"),
+        (f"{START}/b", "..", True, "b"),
+        (f"{START}/b", "/a", True, "b"),
+        (f"--x={START}/b", "a", True, "--x=../b"),
+        (f"x={START}/b", "a", True, None),
+        (f"{START}/b:{START}/c", "a", True, None),
+        (f"--x={START}b", "a", True, None),
+    ],
+)
+def test_a_path_as_a_program_sees_it(path: str, directory: str | None, known: bool, told: str | None) -> None:
+    assert path_for_program(path, directory, known) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("l:\n- a: 1\n  b: 2\n", "l:\n- b: 2\n"),
+        ("l:\n- a: 1\n  b: 2\n  c: 3\n- 4\n", "l:\n- b: 2\n  c: 3\n- 4\n"),
+        ("x: &x {q: 1}\nl:\n- a: 1\n  <<: *x\n", None),
+    ],
+)
+def test_an_entry_behind_a_dash_goes(text: str, after: str | None) -> None:
+    document = load_as(SourceText("a.yaml", text), "yaml")
+    if after is None:
+        with pytest.raises(ValueError, match="does not start a line"):
+            delete_entry(document, ("l", 0, "a"))
+    else:
+        assert apply_edits(text, delete_entry(document, ("l", 0, "a"))) == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: !!set {b, c}\n",
+        "a: !!omap [b: 1, c: 2]\n",
+        "a: !!pairs [b: 1, b: 2]\n",
+        "a: !!seq [1]\n",
+        "a: !!map {b: 1}\n",
+        "a: !!str 1\n",
+        "a: !!int '3'\n",
+        "a: !!binary aGk=\n",
+        "a: 2001-01-01\n",
+    ],
+)
+def test_tags_as_the_safe_loader_reads_them(text: str) -> None:
+    assert load_as(SourceText("a.yaml", text), "yaml").data() == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a: !mine 1\n", "a: !mine [1]\n", "a: !mine {b: 1}\n", "a: !!set [1]\n", "a: !!omap {b: 1}\n"]
+)
+def test_tags_that_the_safe_loader_refuses(text: str) -> None:
+    document = load_as(SourceText("a.yaml", text), "yaml")
+    with pytest.raises(yaml.YAMLError):
+        yaml.safe_load(text)
+    assert [one.fatal for one in document.problems] == [True] and document.root is None
+
+
+def test_characters_beyond_the_first_plane_in_a_notebook() -> None:
+    """JSON writes them as two halves."""
+    code = 'x = 1 # \U0001f600 \U00010400 \xe9 \\ / "'
+    text = json.dumps({"cells": [{"cell_type": "code", "source": code}]})
+    assert "\\ud83d\\ude00" in text and python_of(SourceText("a.ipynb", text)).text == f"{code}\n"
+
+
+def test_nothing_is_written_outside_of_the_boundary(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with boundary.reading([], exactly=[tmp_path / "in"]):
+        with pytest.raises(disk.OutsideError):
+            write_atomic(tmp_path / "a", b"x")
+        with pytest.raises(disk.OutsideError):
+            write_atomic(tmp_path / "in" / ".." / "a", b"x")
+        write_atomic(tmp_path / "in" / "a", b"x")
+        write_atomic(tmp_path / "b", b"y", anywhere=True)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["b", "in"]
+
+
+def test_a_key_that_an_anchor_brings_is_not_edited() -> None:
+    document = load_as(SourceText("a.yaml", "x: &x {q: 1}\na:\n  <<: *x\n  b: 2\n"), "yaml")
+    with pytest.raises(ValueError, match="comes from an anchor"):
+        replace_value(document, ("a", "q"), "2")
+    assert apply_edits(document.source.text, replace_value(document, ("a", "b"), "3")).endswith("b: 3\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ('{\n  "a": x\n}\n', '{\n  "a": x\n  "new": 2\n}\n'),
+        ('{\n  "a": "x"\n}\n', '{\n  "a": "x",\n  "new": 2\n}\n'),
+        ('{\n  "a": 1\n}\n', '{\n  "a": 1,\n  "new": 2\n}\n'),
+        ('{\n  "a": 1,\n}\n', '{\n  "a": 1,\n  "new": 2,\n}\n'),
+        ('{\n  "a": 1 // x\n}\n', '{\n  "a": 1, // x\n  "new": 2\n}\n'),
+        ('{"a": 1}', '{"a": 1, "new": 2}'),
+        ("{}", '{"new": 2}'),
+    ],
+)
+def test_an_entry_of_a_json(text: str, after: str) -> None:
+    """Behind a text without quotes a comma would belong to it."""
+    document = load_as(SourceText("a.json", text), "json")
+    assert apply_edits(text, insert_entry(document, (), "new", "2")) == after
+    again = load_as(SourceText("a.json", after), "json")
+    assert again.data() == {**(document.data() or {}), "new": 2}
+
+
+def test_keys_keep_their_letters() -> None:
+    document = load_as(SourceText("a.json", '{"a": 1}'), "json")
+    assert apply_edits('{"a": 1}', rename_key(document, ("a",), "\xe9")) == '{"\xe9": 1}'
+    for key, written in (("new", "new"), ("no", '"no"'), ("a b", '"a b"'), ("1", '"1"'), ("y", '"y"')):
+        yaml_text = apply_edits("a: 1\n", rename_key(load_as(SourceText("a.yaml", "a: 1\n"), "yaml"), ("a",), key))
+        assert yaml_text == f"{written}: 1\n" and list(yaml.safe_load(yaml_text)) == [key]
+
+
+@pytest.mark.parametrize(
+    ("text", "fatal"),
+    [
+        ('{"a": 1} // x\n', False),
+        ('{"a": 1} x', True),
+        ('{"a": 1}}', True),
+        ("[1, 2] 3", True),
+        ("[1, [2, 3], {}]", False),
+        ("[1, 2", True),
+        ("[1 2]", True),
+    ],
+)
+def test_what_stands_behind_a_document(text: str, fatal: bool) -> None:
+    document = load_as(SourceText("a.json", text), "json")
+    assert any(one.fatal for one in document.problems) is fatal
+    if not fatal:
+        try:
+            assert document.data() == json.loads(text)
+        except ValueError:
+            assert document.data() == {"a": 1}
+
+
+def test_a_variable_before_the_script_may_be_it() -> None:
+    for texts, script in (
+        (["--role", "x.py", None], "$X"),
+        (["--nnodes", "2", None, "t.py"], "t.py"),
+        (["--nnodes", "2", None, "x"], "$X"),
+        ([None, "x"], "$X"),
+    ):
+        found = split_launcher("torchrun", given(*texts))[1]
+        assert found is not None and found.text == script, texts
+
+
+def test_words_of_arrays_and_variables_keep_their_places() -> None:
+    text = 'A=(--a "b c" d); B=e; torchrun t.py ${A[@]} $B ${B}f'
+    found = [(one.value, one.exact, text[slice(*one.span)]) for one in lines(text)[0].arguments]
+    assert found == [
+        ("--a", True, "--a"),
+        ("b", False, "b"),
+        ("c", False, "c"),
+        ("d", True, "d"),
+        ("e", True, "$B"),
+        ("ef", True, "${B}f"),
+    ]
+    assert not disk.repeats({"content x 5": {}}) and not disk.repeats({"content 5 x": {}})

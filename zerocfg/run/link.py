@@ -250,7 +250,7 @@ def _like_its_siblings(paths: Paths, run: Run, known: Sequence[Run]) -> Run:
 def _alone(paths: Paths, file: SourceFile) -> Run | None:
     """The run of one file by itself, with what it points at."""
     if file.kind == "accelerate":
-        return paths.with_accelerate(Run(file.name, accelerate=file), file, [])
+        return paths.with_accelerate(Run(file.name), file, [])
     if file.kind == "recipe":
         run = paths.with_recipe(Run(file.name), file, [])
         read = run.deepspeed is not None or isinstance(get(file, "deepspeed"), dict)

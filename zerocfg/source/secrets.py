@@ -51,7 +51,7 @@ def secret_words(words: Sequence[str]) -> dict[int, SecretWord]:
         name, equals, value = word.partition("=")
         if not (equals and name.startswith("-")):
             name, equals, value = (words[index - 1] if index else ""), "", word
-        named = name if name.startswith("-") else ""
+        named = name if name.startswith("-") and (equals or "=" not in name) else ""  # else it has a value of its own
         if masked(value) != value or masked(f"{named} {value}") != f"{named} {value}":
             variable = re.sub(r"\W+", "_", named.lstrip("-")).upper()
             fits = re.fullmatch(r"[A-Z]\w*", variable) is not None

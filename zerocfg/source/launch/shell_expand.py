@@ -206,8 +206,7 @@ class Expander:
                 at = end
             elif mark == "$":
                 at = self._dollar(word, at, out, split, quoted)
-            else:
-                out.add(word.part(at, at + 1))
+            else:  # quotes of a default in quotes, `"${A:-"x y"}"`, are no part of it
                 at += 1
 
     def _all_elements(self, inside: Chars, out: Builder) -> bool:

@@ -156,10 +156,10 @@ def _packages(words: list[Word], includes: list[str], conda: bool) -> Iterator[R
     left = iter(words)
     for word in left:
         text = word.value if word.value is not None else word.text.strip("\"'")
-        if text in _FILES:
-            includes += [value for value in (getattr(next(left, None), "value", None),) if value]
-        elif text in _WITH_VALUES or (conda and text == "-c"):
+        if text in _WITH_VALUES or (conda and text == "-c"):  # a channel
             next(left, None)
+        elif text in _FILES:
+            includes += [value for value in (getattr(next(left, None), "value", None),) if value]
         elif not text.startswith("-") or text.startswith("-e"):
             yield from _package(text, word.span, newest, conda)
 
