@@ -16,6 +16,7 @@ from pygls.workspace import Workspace
 from tests.lsp import inside
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.lsp import actions, answers
+from zerocfg.lsp import session as sessions
 from zerocfg.lsp.actions import Writer
 from zerocfg.lsp.checking import Project, Snapshot
 from zerocfg.lsp.completion import complete, values
@@ -606,3 +607,85 @@ def test_the_folders_that_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     real = os.path.realpath(tmp_path)
     assert server.session.documents.folders == [f"{real}/b", f"{real}/a"] and os.getcwd() == f"{real}/b"  # noqa: PTH109
     server.session.stop()
+
+
+def test_what_is_on_disk_counts_again_after_a_save(tmp_path: Path) -> None:
+    """Until then the editor's guess of bytes that are no UTF-8 is not used, whatever is typed."""
+    session = Session(lambda *published: None, lambda trouble: None)
+    path = tmp_path / "ds.json"
+    path.write_bytes(b'{"a": "\xff"}')
+    uri = file_uri(path)
+
+    async def play() -> None:
+        session.put(uri, '{"a": "?"}', 1)
+        path.write_text('{"a": "b"}')
+        session.change(uri, '{"a": "b"}', 2)
+        assert session.documents.open[uri].undecodable and session.documents.open[uri].version == 2
+        session.saved(uri)
+        assert not session.documents.open[uri].undecodable
+        session.saved(file_uri(tmp_path / "never-opened.json"))
+        assert list(session.documents.open) == [uri]
+        session.stop()
+
+    asyncio.run(play())
+
+
+def test_a_text_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    session = Session(lambda *published: None, told.append)
+    text = '{"zero_optimization": {}}'
+    monkeypatch.setattr(sessions, "UNASKED_BYTES", len(text))
+
+    async def play() -> None:
+        session.put(file_uri(tmp_path / "ds.json"), text, 1)
+        assert told == [] and session.reading(session.documents.open[file_uri(tmp_path / "ds.json")], None) is not None
+        session.put(file_uri(tmp_path / "long.json"), text + " ", 1)
+        assert len(told) == 1 and f"longer than {len(text)} characters" in told[0]
+        assert session.reading(session.documents.open[file_uri(tmp_path / "long.json")], None) is None
+        session.stop()
+
+    asyncio.run(play())
+
+
+def test_the_open_files_of_a_folder(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    documents = Documents(folders=[str(tmp_path / "a"), str(tmp_path / "b")])
+    for uri in (file_uri(tmp_path / "a" / "ds.json"), file_uri(tmp_path / "b" / "ds.json"), "untitled:1"):
+        documents.put(uri, "{}", 1)
+    found = documents.in_folder(str(tmp_path / "a"))
+    assert [one.uri for one in found] == [file_uri(tmp_path / "a" / "ds.json")]
+    assert documents.in_folder(str(tmp_path)) == []
+
+
+def test_what_is_published(tmp_path: Path) -> None:
+    """Once for each version, and only what changed; of a document that was closed nothing stays."""
+    published: list[tuple[str, int | None, list[str]]] = []
+
+    def publish(uri: str, version: int | None, found: list[Shown]) -> None:
+        published.append((Path(uri).name, version, [str(one.code) for one in found]))
+
+    wrong, right = '{"train_batch_size": 1, "gradient_cliping": 1}', '{"train_batch_size": 1}'
+    (tmp_path / "ds.json").write_text(wrong)
+    uri = file_uri(tmp_path / "ds.json")
+
+    async def play() -> None:
+        session = Session(publish, lambda trouble: None)
+        session.put(uri, wrong, 1)
+        await session.snapshot(uri)
+        assert published == [("ds.json", 1, ["ZC102"])]
+        session.touch_all()
+        await session.snapshot(uri)
+        assert len(published) == 1, "nothing changed"
+        session.change(uri, right, 2)
+        await session.snapshot(uri)
+        assert published[1:] == [("ds.json", 2, [])]
+        session.change(uri, wrong, 3)
+        await session.snapshot(uri)
+        session.close(uri)
+        await session.schedule.settled()
+        assert published[2:] == [("ds.json", 3, ["ZC102"]), ("ds.json", None, [])]
+        assert await session.snapshot(uri) is None
+        session.stop()
+
+    asyncio.run(play())
