@@ -152,7 +152,8 @@ def test_a_value_that_is_offered() -> None:
     auto = offered("deepspeed", "json", '{"train_batch_size": |}', "auto")
     assert auto.sort_text == '2"auto"' and auto.detail.startswith("filled by ")
     section = offered("deepspeed", "json", '{"activation_checkpointing": |}', "{}")
-    assert section.text_edit.new_text == "{}" and section.kind is CompletionItemKind.Module
+    assert (section.text_edit.new_text, section.detail) == ("{}", "a section")
+    assert section.kind is CompletionItemKind.Module
     assert offered("deepspeed", "yaml", "activation_checkpointing: |\n", "{}") is None, "in YAML its keys stand below"
     assert offered("deepspeed", "json", '{"no_such_key": |}', "{}") is None
 
@@ -502,6 +503,17 @@ def test_looks_follow_changes() -> None:
         await waiting
         assert looks == ["begun", "ended"] * 2
         await schedule.settled()
+        gate.clear()
+        schedule.changed()
+        while len(looks) == 4:
+            await asyncio.sleep(0)
+        schedule.changed()
+        await asyncio.sleep(0.01)
+        gate.set()
+        while len(looks) < 8:  # nobody waits, and it is looked at all the same
+            await asyncio.sleep(0)
+        looks.clear()
+        looks.extend(["begun", "ended"] * 2)
         slow = Schedule(look, pause=1000)
         slow.changed()
         slow.stop()
@@ -543,10 +555,11 @@ def test_a_conversation(tmp_path: Path) -> None:
     """Two folders are open; the edit of a chosen action comes when it is chosen, with the version that it is for."""
     texts = {
         "a/ds.json": '{\n  "gradient_cliping": 1.0,\n  "train_micro_batch_size_per_gpu": 1\n}\n',
+        "a/run.sh": "deepspeed --num_gpus 2 missing.py --deepspeed_config ds.json\n",
         "b/ds.json": '{"train_batch_size": 1}\n',
     }
     for name, text in texts.items():
-        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     support = lsp.ClientCapabilities(
         workspace=lsp.WorkspaceClientCapabilities(
@@ -581,6 +594,30 @@ def test_a_conversation(tmp_path: Path) -> None:
             editor.replace("a/ds.json", "gradient_cliping", "gradient_clipping")
             await editor.until(lambda: editor.codes("a/ds.json") == [])
             assert not [one for one in await asked(None) if one.kind == actions.FIX_ALL]
+            editor.save("a/ds.json")
+            assert (tmp_path / "a/ds.json").read_text() == texts["a/ds.json"].replace("cliping", "clipping")
+            editor.open("a/run.sh")
+            run, config = editor.id("a/run.sh"), editor.id("a/ds.json")
+            word = Position(0, texts["a/run.sh"].index("ds.json"))
+            (named,) = await client.text_document_definition_async(lsp.DefinitionParams(run, word))  # type: ignore[misc]
+            assert named.uri == config.uri  # type: ignore[union-attr]
+            (link,) = await client.text_document_document_link_async(lsp.DocumentLinkParams(run)) or ()
+            assert link.target == config.uri and link.range.start == word
+
+            async def offered(trigger: str | None) -> list[str]:
+                kind = lsp.CompletionTriggerKind.TriggerCharacter if trigger else lsp.CompletionTriggerKind.Invoked
+                context = lsp.CompletionContext(kind, trigger)
+                params = lsp.CompletionParams(config, Position(1, 4), context)
+                found = await client.text_document_completion_async(params)
+                return [one.label for one in found.items]  # type: ignore[union-attr]
+
+            assert "zero_optimization" in await offered(None) and await offered(" ") == []
+            editor.type("a/ds.json", texts["a/ds.json"])
+            await editor.until(lambda: editor.codes("a/ds.json") == ["ZC102"])
+            (tmp_path / "a/zerocfg.toml").write_text('ignore = ["ZC102"]\n')
+            event_of = lsp.FileEvent((tmp_path / "a/zerocfg.toml").as_uri(), lsp.FileChangeType.Created)
+            client.workspace_did_change_watched_files(lsp.DidChangeWatchedFilesParams([event_of]))
+            await editor.until(lambda: editor.codes("a/ds.json") == [])
             gone = lsp.WorkspaceFolder((tmp_path / "a").as_uri(), "a")
             come = lsp.WorkspaceFolder((tmp_path / "b").as_uri(), "b")
             event = lsp.WorkspaceFoldersChangeEvent(
