@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from lsprotocol import types as lsp
 from lsprotocol.types import CompletionItemKind, DiagnosticSeverity, Position, Range
 from lsprotocol.types import Diagnostic as Shown
+from pygls.exceptions import JsonRpcException
 from pygls.workspace import Workspace
 
 from tests.lsp import inside
@@ -19,7 +21,7 @@ from zerocfg.lsp import actions, answers
 from zerocfg.lsp import session as sessions
 from zerocfg.lsp.actions import Writer
 from zerocfg.lsp.checking import Project, Snapshot
-from zerocfg.lsp.completion import complete, values
+from zerocfg.lsp.completion import complete, values, yaml_text
 from zerocfg.lsp.cursor import in_json, in_yaml
 from zerocfg.lsp.diagnostics import Rendered, diagnostics, shown
 from zerocfg.lsp.documents import Document, Documents, file_uri, texts
@@ -27,7 +29,7 @@ from zerocfg.lsp.hover import describe, effective, kinds, origins
 from zerocfg.lsp.links import links
 from zerocfg.lsp.positions import Lines
 from zerocfg.lsp.schedule import Schedule
-from zerocfg.lsp.server import make_server
+from zerocfg.lsp.server import Channel, make_server
 from zerocfg.lsp.session import Session
 
 DEEPSPEED = load_schema("deepspeed")
@@ -726,3 +728,93 @@ def test_what_is_published(tmp_path: Path) -> None:
         session.stop()
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [
+        ({"jsonrpc": "2.0", "id": 1}, (1, -32600)),
+        ({"jsonrpc": "2.0", "id": "a"}, ("a", -32600)),
+        ({"jsonrpc": "2.0", "id": True}, (None, -32600)),
+        ({"jsonrpc": "2.0", "id": [1]}, (None, -32600)),
+        ({"jsonrpc": "2.0"}, None),
+        ({"id": 3, "method": "shutdown"}, (3, -32600)),
+        ({"id": 3, "result": None}, None),  # an answer is not answered
+        ({"method": "exit"}, None),
+        ({"jsonrpc": "1.0", "id": 4, "method": "shutdown"}, (4, -32600)),
+        ({"jsonrpc": "2.0", "id": 5, "method": "textDocument/hover", "params": {"x": 1}}, (5, -32602)),
+    ],
+)
+def test_messages_that_make_no_sense(
+    message: dict[str, Any], answer: tuple[Any, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is told in the log; what asks for something gets an error, by its own id where that is one."""
+    server = make_server()
+    sent: list[Any] = []
+    monkeypatch.setattr(server.protocol, "_send_data", sent.append)
+    server.protocol.handle_message(server.protocol.structure_message(message))
+    answers = [(one["id"], one["error"]["code"]) for one in sent if isinstance(one, dict)]
+    assert answers == ([] if answer is None else [answer])
+    assert len([one for one in sent if getattr(one, "method", "") == "window/logMessage"]) == 1
+    server.session.stop()
+
+
+def test_what_is_no_json_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = make_server()
+    sent: list[Any] = []
+    monkeypatch.setattr(server.protocol, "_send_data", sent.append)
+    server.report_server_error(ValueError("no JSON"), JsonRpcException)
+    assert [(one["id"], one["error"]["code"]) for one in sent if isinstance(one, dict)] == [(None, -32700)]
+    server.report_server_error(ValueError("a bug"), object)
+    server.report_server_error(KeyError("a bug"), JsonRpcException)
+    assert len([one for one in sent if isinstance(one, dict)]) == 1 and len(sent) == 4
+    server.session.stop()
+
+
+def test_when_nobody_listens_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr("zerocfg.lsp.server.os._exit", ended.append)
+
+    class Closed(io.BytesIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    channel = Channel(Closed())
+    assert channel.write(b"ab") == 2 and ended == []
+    channel.flush()
+    assert ended == [1]
+    stream = io.BytesIO()
+    stream.close()
+    Channel(stream).write(b"ab")
+    assert ended == [1, 1]
+
+
+def test_troubles_are_told_once(tmp_path: Path) -> None:
+    """Settings that make no sense, again only when they were mended meanwhile."""
+    told: list[str] = []
+    (tmp_path / "ds.json").write_text("{}")
+    settings = tmp_path / "zerocfg.toml"
+    uri = file_uri(tmp_path / "ds.json")
+
+    async def play() -> None:
+        session = Session(lambda *published: None, told.append)
+        for text, count in (
+            ("no_such_setting = 1\n", 1),
+            ("no_such_setting = 1\n", 1),
+            ("", 1),
+            ("no_such_setting = 1\n", 2),
+        ):
+            settings.write_text(text)
+            session.put(uri, '{"train_batch_size": 1}', 1)
+            await session.snapshot(uri)
+            assert len(told) == count and all("no_such_setting" in one for one in told)
+        session.stop()
+
+    asyncio.run(play())
+
+
+def test_details_of_what_is_offered() -> None:
+    assert yaml_text(5) == "5" and yaml_text(None) == "null" and yaml_text(True) == "true" and yaml_text("") == '""'
+    sized = offered("deepspeed", "json", '{"zero_optimization": {"|"}}', "reduce_bucket_size")
+    assert sized.detail == "elements"
+    assert offered("deepspeed", "json", '{"|"}', "wall_clock_breakdown").detail == "true or false"
