@@ -329,11 +329,22 @@ def test_fixes_and_ignore_comments(tmp_path: Path) -> None:
     (change,) = edited.edits  # type: ignore[union-attr]
     line = change.range.start.line
     assert line == 1 and "gradient_clipping" in change.new_text  # type: ignore[union-attr]
-    assert [one.title for one in ignore] == [f"Ignore ZC102 here ({found[0].name})"] * len(ignore)
     plain = Writer(snapshot, documents.uri_of, "utf-16", versioned=False)
     whole = actions.fix_all_of(snapshot, path, plain)
     assert whole is not None and whole.document_changes is None and list(whole.changes or ()) == [file_uri(path)]
     assert actions.fix_all_of(snapshot, "/elsewhere", plain) is None
+    assert ignore == [], "strict JSON has no place for a comment"
+    line_of = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 7\n"
+    documents, other = project(tmp_path / "other", {"acc.yaml": line_of}, "acc.yaml")
+    path = os.path.realpath(tmp_path / "other" / "acc.yaml")
+    (error,) = actions.at(other, path, Range(Position(3, 14), Position(3, 14)), "utf-16")
+    unsafe, comment = actions.quick_fixes(
+        other, [error], [], Writer(other, documents.uri_of, "utf-16", versioned=False)
+    )
+    assert unsafe.title == f"Take the default ({error.code}; unsafe: decides for you)" and unsafe.is_preferred is None
+    assert comment.title == f"Ignore {error.code} here ({error.name})" and comment.diagnostics is None
+    ((uri, (added,)),) = (comment.edit.changes or {}).items()  # type: ignore[union-attr]
+    assert uri == file_uri(path) and f"zerocfg: ignore[{error.code}]" in added.new_text
 
 
 # -- what a name leads to ----------------------------------------------------------------------------------------------
@@ -558,7 +569,7 @@ def test_a_conversation(tmp_path: Path) -> None:
     texts = {
         "a/ds.json": '{\n  "gradient_cliping": 1.0,\n  "train_micro_batch_size_per_gpu": 1\n}\n',
         "a/run.sh": "deepspeed --num_gpus 2 missing.py --deepspeed_config ds.json\n",
-        "b/ds.json": '{"train_batch_size": 1}\n',
+        "b/acc.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 7\n",
     }
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -620,6 +631,13 @@ def test_a_conversation(tmp_path: Path) -> None:
             event_of = lsp.FileEvent((tmp_path / "a/zerocfg.toml").as_uri(), lsp.FileChangeType.Created)
             client.workspace_did_change_watched_files(lsp.DidChangeWatchedFilesParams([event_of]))
             await editor.until(lambda: editor.codes("a/ds.json") == [])
+            editor.open("b/acc.yaml")
+            await editor.until(lambda: editor.codes("b/acc.yaml") != [])
+            everywhere = lsp.Range(Position(0, 0), Position(4, 0))
+            context = lsp.CodeActionContext([])
+            params = lsp.CodeActionParams(editor.id("b/acc.yaml"), everywhere, context)
+            kinds = {one.kind for one in await client.text_document_code_action_async(params) or ()}
+            assert kinds == {"quickfix"}, "a stage that nobody has can be ignored, and no fix is safe"
             gone = lsp.WorkspaceFolder((tmp_path / "a").as_uri(), "a")
             come = lsp.WorkspaceFolder((tmp_path / "b").as_uri(), "b")
             event = lsp.WorkspaceFoldersChangeEvent(
@@ -818,3 +836,11 @@ def test_details_of_what_is_offered() -> None:
     sized = offered("deepspeed", "json", '{"zero_optimization": {"|"}}', "reduce_bucket_size")
     assert sized.detail == "elements"
     assert offered("deepspeed", "json", '{"|"}', "wall_clock_breakdown").detail == "true or false"
+
+
+def test_the_longest_text_that_is_linted(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '{"train_batch_size": 1}'
+    monkeypatch.setattr("zerocfg.lsp.documents.UNASKED_BYTES", len(text))
+    fits, long = (Document("file:///x.json", one, 1, "/x.json") for one in (text, text + " "))
+    assert fits.linted and not long.linted
+    assert texts([fits]) == {"/x.json": text} and texts([long]) == {}
