@@ -8,6 +8,7 @@ import math
 import os
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -147,6 +148,7 @@ def test_the_layout_of_a_lock() -> None:
     """A key a line; a list on one line up to column 100, else an item a line, each of which may be broken again."""
     fits, long = "x" * 96, "x" * 97
     assert lock._text({"a": [fits]}, "") == '{\n  "a": [\n    "' + fits + '"\n  ]\n}'
+    assert lock._text({"größe": ["ü"]}) == '{\n  "größe": ["ü"]\n}'
     assert lock._text([fits]) == f'["{fits}"]' and len(lock._text([fits])) == 100
     assert lock._text([long]) == f'[\n  "{long}"\n]'
     assert lock._text([{"a": 1}, {"b": long}]) == '[\n  {"a": 1},\n  {\n    "b": "' + long + '"\n  }\n]'
@@ -834,3 +836,76 @@ def test_letters_of_other_alphabets_stay_as_they_are() -> None:
     for text in (deepspeed_json.render(made), deepspeed_json.render_commented(made)):
         assert '"job_name": "größe"' in text and '"größe": 1' in text
     assert '"job_name": "größe"  # für Größe\n' in deepspeed_json.render_commented(made)
+
+
+class Built:
+    """A run that was resolved, as far as its files need it."""
+
+    def __init__(self, name: str, problems: tuple[Problem, ...] = (), moved: tuple[Where, ...] = ()) -> None:
+        self.name, self.problems, self.moved_from = name, list(problems), set(moved)
+        self.plan, self.run, self.source = plan(name=name), Run(name), Run(name)
+
+
+def test_which_runs_get_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run but one has something against it, at another stage; that costs no other its files."""
+    problem = Problem("hosts", "m")
+    stage, shared = found(("zero_optimization", "stage"), run="wrong"), found(("zero_optimization",), run="moved")
+    ignored, back = found((), run="good"), found(("zero_optimization", "stage"), run="back")
+    warning = found((), Severity.WARNING, run="good")
+    suppressed = SimpleNamespace(diagnostic=ignored)
+    results = [Result([stage, shared, warning], [suppressed]), Result([ignored, back])]  # type: ignore[list-item]
+    linted: list[list[str]] = []
+
+    def lint_runs(runs: list[Run], selection: object) -> Result:
+        linted.append([run.name for run in runs])
+        return results[len(linted) - 1]
+
+    def unlike(emitted: Emitted, run: Run, source: Run) -> list[Problem]:
+        assert emitted.plan.name == run.name == source.name
+        return [problem] * (run.name == "unlike")
+
+    def emit_run(one: Built, out: Path) -> Emitted | None:
+        if one.name != "invalid":
+            return Emitted(one.plan, out / one.name, {})
+        one.problems.append(problem)
+        return None
+
+    stubs = {
+        "lint_runs": lint_runs,
+        "_unlike": unlike,
+        "emit_problems": lambda one: [problem] * (one.name == "planned"),
+        "locate_problems": lambda problems, read, run: problems,
+        "with_newest_releases": lambda run: run,
+        "refused_value": lambda one: SimpleNamespace(problem=problem) if one.name == "refused" else None,
+        "emit_run": emit_run,
+        "emitted_run": lambda emitted, run: replace(run),
+    }
+    for name, stub in stubs.items():
+        monkeypatch.setattr(compile_runs, name, stub)
+    names = ["good", "planned", "wrong", "moved", "refused", "invalid", "unlike", "back"]
+    built = [Built(name) for name in names] + [Built("goals", (Problem("goals", "m"),))]
+    built[3].moved_from = {Where("ds.json", *shared.span.start)}
+    compiled = compile_runs.compile_runs(None, built, Path("/out"))  # type: ignore[arg-type]
+    assert linted == [names, ["good", "moved", "back"]]
+    assert [one.plan.name for one in compiled.emitted] == ["good", "moved"]
+    assert compiled.failed == ["planned", "wrong", "refused", "invalid", "unlike", "back", "goals"]
+    assert compiled.errors is not None and compiled.errors.diagnostics == [stage]
+    assert compiled.warnings == 1 and compiled.broken and compiled.has_problems
+    assert {one.name for one in built if one.problems} == {"planned", "refused", "invalid", "unlike", "goals"}
+
+
+def test_a_folder_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build that holds it ends while another one waits."""
+    first = exclusive.exclusive([tmp_path])
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            first.__exit__(None, None, None)
+
+    monkeypatch.setattr(exclusive, "PATIENCE", 1000.0)
+    monkeypatch.setattr(exclusive.time, "sleep", sleep)
+    first.__enter__()
+    with exclusive.exclusive([tmp_path]):
+        assert len(waited) == 3
