@@ -94,6 +94,7 @@ def test_the_cursor_in_a_json(marked: str, at: str | None, key: str, typed: str,
         ("a:\n  b:\n    |\n", ("a", "b"), "key", "", "", set(), ""),
         ("a: 1\nb:\n- x\nc: |\n", (), "value", "c", "", {"a", "b"}, ""),
         ("a: x|y  # z\nb: 1\n", (), "value", "a", "xy", {"b"}, ""),
+        ("  |\n  a: 1\n", (), "key", "", "", {"a"}, ""),
         ("a: x  |\n", (), "value", "a", "x  ", set(), ""),
         ("a:\n  b: 1\nc:\n  d|: 2\n", ("c",), "key", "", "d", set(), ":"),
     ],
@@ -136,6 +137,10 @@ def test_a_key_that_is_offered() -> None:
     assert offered("accelerate", "yaml", "|\n", "fsdp_config").text_edit.new_text == "fsdp_config:"
     assert offered("accelerate", "yaml", "|\n", "num_processes").text_edit.new_text == "num_processes: "
     assert offered("accelerate", "yaml", "num|: 1\n", "num_processes").text_edit.new_text == "num_processes"
+    # the launcher takes its other options from there, too, once they are begun
+    begun = "deepspeed_config:\n  fp8_b|\n"
+    assert offered("accelerate", "yaml", begun, "fp8_backend").text_edit.new_text == "fp8_backend: "
+    assert offered("accelerate", "yaml", begun.replace("fp8_b", ""), "fp8_backend") is None
     # a section that may be a word, too
     assert offered("recipe", "yaml", "|\n", "fsdp_config").text_edit.new_text == "fsdp_config: "
     old = offered("deepspeed", "json", '{"zero_optimization": {"|"}}', "cpu_offload")
@@ -338,11 +343,12 @@ def test_fixes_and_ignore_comments(tmp_path: Path) -> None:
     documents, other = project(tmp_path / "other", {"acc.yaml": line_of}, "acc.yaml")
     path = os.path.realpath(tmp_path / "other" / "acc.yaml")
     (error,) = actions.at(other, path, Range(Position(3, 14), Position(3, 14)), "utf-16")
+    seen = [shown(error, documents.uri_of, "utf-16")]
     unsafe, comment = actions.quick_fixes(
-        other, [error], [], Writer(other, documents.uri_of, "utf-16", versioned=False)
+        other, [error], seen, Writer(other, documents.uri_of, "utf-16", versioned=False)
     )
     assert unsafe.title == f"Take the default ({error.code}; unsafe: decides for you)" and unsafe.is_preferred is None
-    assert comment.title == f"Ignore {error.code} here ({error.name})" and comment.diagnostics is None
+    assert comment.title == f"Ignore {error.code} here ({error.name})" and comment.diagnostics == seen
     ((uri, (added,)),) = (comment.edit.changes or {}).items()  # type: ignore[union-attr]
     assert uri == file_uri(path) and f"zerocfg: ignore[{error.code}]" in added.new_text
 
