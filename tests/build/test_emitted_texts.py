@@ -5,13 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from zerocfg.emit import accelerate_yaml, deepspeed_json, jobset, launch_sh, lock, make_lock, recipe, slurm
+from zerocfg.emit import (
+    accelerate_yaml,
+    compile_runs,
+    deepspeed_json,
+    exclusive,
+    jobset,
+    launch_sh,
+    lock,
+    make_lock,
+    recipe,
+    slurm,
+)
 from zerocfg.emit import problems as emit_problems
 from zerocfg.emit import write as writing
 from zerocfg.emit.files import Emitted, relative
@@ -19,9 +32,12 @@ from zerocfg.emit.lock import Choice, Lock, LockError, Source, Weighed
 from zerocfg.emit.values import json_value, one_line, yaml_value
 from zerocfg.emit.verify import _same, differences, unexplained
 from zerocfg.hardware.catalogue import parse_hardware
+from zerocfg.linter.engine import Diagnostic, Result, file_span
 from zerocfg.models.spec import JobSet, Slurm
-from zerocfg.resolve.plan import Considered, Decision, Plan
+from zerocfg.resolve.plan import Considered, Decision, Plan, Problem
+from zerocfg.rules.api import Location, Severity
 from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
+from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Where
 
 
@@ -132,6 +148,7 @@ def test_the_layout_of_a_lock() -> None:
     """A key a line; a list on one line up to column 100, else an item a line, each of which may be broken again."""
     fits, long = "x" * 96, "x" * 97
     assert lock._text({"a": [fits]}, "") == '{\n  "a": [\n    "' + fits + '"\n  ]\n}'
+    assert lock._text({"größe": ["ü"]}) == '{\n  "größe": ["ü"]\n}'
     assert lock._text([fits]) == f'["{fits}"]' and len(lock._text([fits])) == 100
     assert lock._text([long]) == f'[\n  "{long}"\n]'
     assert lock._text([{"a": 1}, {"b": long}]) == '[\n  {"a": 1},\n  {\n    "b": "' + long + '"\n  }\n]'
@@ -611,15 +628,16 @@ def test_what_is_written(tmp_path: Path) -> None:
         (folder / name).write_bytes(b"old")
     (folder / "edited.yaml").write_bytes(b"mine")
     (folder / lock.NAME).write_text(Lock("run", files=old).text())
-    files = {lock.NAME: b"lock", "launch.sh": b"1", "job.sbatch": b"2", "a.yaml": b"3"}
+    files = {lock.NAME: b"lock", "launch.sh": b"1", "job.sbatch": b"2", "a.yaml": b"3", "zz": b"4"}
     written = writing.write([Emitted(plan(), folder, files)])
-    assert [path.name for path in written] == ["a.yaml", "job.sbatch", "launch.sh", "zerocfg.lock"]
+    assert [path.name for path in written] == ["a.yaml", "job.sbatch", "launch.sh", "zz", "zerocfg.lock"]
     there = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir() if path.is_file()}
     assert there == {"edited.yaml": there["edited.yaml"]} | {
         "a.yaml": 0o644,
         "job.sbatch": 0o755,
         "launch.sh": 0o755,
         "zerocfg.lock": 0o644,
+        "zz": 0o644,
     }
     assert (folder / "a.yaml").read_bytes() == b"3" and (folder / "edited.yaml").read_bytes() == b"mine"
 
@@ -740,3 +758,154 @@ def test_what_the_files_give_otherwise_than_planned() -> None:
     assert keys(alone, engine="single", num_processes=1) == [] and keys(alone, engine="ddp", num_processes=1) == [
         "engine"
     ]
+
+
+# -- errors of the sources that a build mends --------------------------------------------------------------------------
+
+CONFIG = '{"train_batch_size": "auto", "zero_optimization": {"stage": 7, "x.y": "auto"}, "num_processes": 3}'
+
+
+def found(
+    path: tuple[str, ...], severity: Severity = Severity.ERROR, run: str = "a", also: tuple[str, ...] = ()
+) -> Diagnostic:
+    source = SourceText("ds.json", CONFIG)
+    file = SourceFile("ds.json", "deepspeed", source, load_as(source, "json"))
+    span = file_span(Location(file, path))
+    return Diagnostic("ZC1", "", severity, "", "", span, run=run, met_in=frozenset(also))
+
+
+def test_errors_that_a_build_mends() -> None:
+    """An auto that it fills, processes that the hardware has, and keys that it writes elsewhere."""
+    auto, processes = found(("train_batch_size",)), found(("num_processes",))
+    dotted = found(("zero_optimization", "x.y"))
+    stage, section, nowhere = found(("zero_optimization", "stage")), found(("zero_optimization",)), found(())
+    warning = found(("zero_optimization", "stage"), Severity.WARNING)
+    every = [auto, processes, dotted, stage, section, nowhere, warning]
+    sources = compile_runs._errors(Result(every), moved=set())
+    assert sources is not None and sources.diagnostics == [stage, section, nowhere]
+    moved = {Where("ds.json", *stage.span.start)}
+    rest = compile_runs._errors(Result([auto, stage, section]), moved=moved)
+    assert rest is not None and rest.diagnostics == [section]
+    emitted = compile_runs._errors(Result(every))
+    assert emitted is not None and emitted.diagnostics == every[:-1], "what was written has no autos left"
+    assert compile_runs._errors(Result([warning])) is None and compile_runs._errors(Result([auto]), moved=set()) is None
+    bare = replace(auto, span=replace(auto.span, file=SourceFile("x.sh", "launch", SourceText("x.sh", "x"))))
+    assert not compile_runs._is_replaced(bare)
+
+
+def test_the_runs_that_errors_are_met_in() -> None:
+    errors = Result([found((), run="a", also=("b", "c")), found((), run="d")])
+    assert compile_runs._runs_of(errors) == {"a", "b", "c", "d"} and compile_runs._runs_of(None) == set()
+
+
+def test_what_a_compiled_build_says_of_itself() -> None:
+    problem = Problem("engine", "m")
+
+    class Built:
+        def __init__(self, name: str, problems: list[Problem]) -> None:
+            self.name, self.problems = name, problems
+
+    good, bad = Built("run", []), Built("other", [problem])
+    one = compile_runs.CompiledBuild([good, bad], [Emitted(plan(), Path("/out"), {})])  # type: ignore[list-item]
+    assert one.has_problems and one.failed == ["other"]
+    assert not compile_runs.CompiledBuild([good]).has_problems  # type: ignore[list-item]
+    assert compile_runs.CompiledBuild([good]).failed == ["run"]  # type: ignore[list-item]
+
+
+def test_a_folder_that_was_made_anew_is_another(tmp_path: Path) -> None:
+    """Its lock is held on the one that is gone."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        assert exclusive._is_at(folder, descriptor)
+        (tmp_path / "other").mkdir()
+        folder.rename(tmp_path / "gone")
+        assert not exclusive._is_at(folder, descriptor), "nothing is there"
+        (tmp_path / "other").rename(folder)
+        assert not exclusive._is_at(folder, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def test_letters_of_other_alphabets_stay_as_they_are() -> None:
+    made = plan(
+        settings={"tensorboard.job_name": Decision("größe", "für Größe"), "optimizer.params.größe": Decision(1)},
+        deepspeed=["tensorboard.job_name", "optimizer.params.größe"],
+    )
+    for text in (deepspeed_json.render(made), deepspeed_json.render_commented(made)):
+        assert '"job_name": "größe"' in text and '"größe": 1' in text
+    assert '"job_name": "größe"  # für Größe\n' in deepspeed_json.render_commented(made)
+
+
+class Built:
+    """A run that was resolved, as far as its files need it."""
+
+    def __init__(self, name: str, problems: tuple[Problem, ...] = (), moved: tuple[Where, ...] = ()) -> None:
+        self.name, self.problems, self.moved_from = name, list(problems), set(moved)
+        self.plan, self.run, self.source = plan(name=name), Run(name), Run(name)
+
+
+def test_which_runs_get_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run but one has something against it, at another stage; that costs no other its files."""
+    problem = Problem("hosts", "m")
+    stage, shared = found(("zero_optimization", "stage"), run="wrong"), found(("zero_optimization",), run="moved")
+    ignored, back = found((), run="good"), found(("zero_optimization", "stage"), run="back")
+    warning = found((), Severity.WARNING, run="good")
+    suppressed = SimpleNamespace(diagnostic=ignored)
+    results = [Result([stage, shared, warning], [suppressed]), Result([ignored, back])]  # type: ignore[list-item]
+    linted: list[list[str]] = []
+
+    def lint_runs(runs: list[Run], selection: object) -> Result:
+        linted.append([run.name for run in runs])
+        return results[len(linted) - 1]
+
+    def unlike(emitted: Emitted, run: Run, source: Run) -> list[Problem]:
+        assert emitted.plan.name == run.name == source.name
+        return [problem] * (run.name == "unlike")
+
+    def emit_run(one: Built, out: Path) -> Emitted | None:
+        if one.name != "invalid":
+            return Emitted(one.plan, out / one.name, {})
+        one.problems.append(problem)
+        return None
+
+    stubs = {
+        "lint_runs": lint_runs,
+        "_unlike": unlike,
+        "emit_problems": lambda one: [problem] * (one.name == "planned"),
+        "locate_problems": lambda problems, read, run: problems,
+        "with_newest_releases": lambda run: run,
+        "refused_value": lambda one: SimpleNamespace(problem=problem) if one.name == "refused" else None,
+        "emit_run": emit_run,
+        "emitted_run": lambda emitted, run: replace(run),
+    }
+    for name, stub in stubs.items():
+        monkeypatch.setattr(compile_runs, name, stub)
+    names = ["good", "planned", "wrong", "moved", "refused", "invalid", "unlike", "back"]
+    built = [Built(name) for name in names] + [Built("goals", (Problem("goals", "m"),))]
+    built[3].moved_from = {Where("ds.json", *shared.span.start)}
+    compiled = compile_runs.compile_runs(None, built, Path("/out"))  # type: ignore[arg-type]
+    assert linted == [names, ["good", "moved", "back"]]
+    assert [one.plan.name for one in compiled.emitted] == ["good", "moved"]
+    assert compiled.failed == ["planned", "wrong", "refused", "invalid", "unlike", "back", "goals"]
+    assert compiled.errors is not None and compiled.errors.diagnostics == [stage]
+    assert compiled.warnings == 1 and compiled.broken and compiled.has_problems
+    assert {one.name for one in built if one.problems} == {"planned", "refused", "invalid", "unlike", "goals"}
+
+
+def test_a_folder_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build that holds it ends while another one waits."""
+    first = exclusive.exclusive([tmp_path])
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            first.__exit__(None, None, None)
+
+    monkeypatch.setattr(exclusive, "PATIENCE", 1000.0)
+    monkeypatch.setattr(exclusive.time, "sleep", sleep)
+    first.__enter__()
+    with exclusive.exclusive([tmp_path]):
+        assert len(waited) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,16 @@ import pytest
 from lsprotocol import types as lsp
 from lsprotocol.types import CompletionItemKind, DiagnosticSeverity, Position, Range
 from lsprotocol.types import Diagnostic as Shown
+from pygls.exceptions import JsonRpcException
 from pygls.workspace import Workspace
 
 from tests.lsp import inside
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.lsp import actions, answers
+from zerocfg.lsp import session as sessions
 from zerocfg.lsp.actions import Writer
 from zerocfg.lsp.checking import Project, Snapshot
-from zerocfg.lsp.completion import complete, values
+from zerocfg.lsp.completion import complete, values, yaml_text
 from zerocfg.lsp.cursor import in_json, in_yaml
 from zerocfg.lsp.diagnostics import Rendered, diagnostics, shown
 from zerocfg.lsp.documents import Document, Documents, file_uri, texts
@@ -26,7 +29,7 @@ from zerocfg.lsp.hover import describe, effective, kinds, origins
 from zerocfg.lsp.links import links
 from zerocfg.lsp.positions import Lines
 from zerocfg.lsp.schedule import Schedule
-from zerocfg.lsp.server import make_server
+from zerocfg.lsp.server import Channel, make_server
 from zerocfg.lsp.session import Session
 
 DEEPSPEED = load_schema("deepspeed")
@@ -91,6 +94,7 @@ def test_the_cursor_in_a_json(marked: str, at: str | None, key: str, typed: str,
         ("a:\n  b:\n    |\n", ("a", "b"), "key", "", "", set(), ""),
         ("a: 1\nb:\n- x\nc: |\n", (), "value", "c", "", {"a", "b"}, ""),
         ("a: x|y  # z\nb: 1\n", (), "value", "a", "xy", {"b"}, ""),
+        ("  |\n  a: 1\n", (), "key", "", "", {"a"}, ""),
         ("a: x  |\n", (), "value", "a", "x  ", set(), ""),
         ("a:\n  b: 1\nc:\n  d|: 2\n", ("c",), "key", "", "d", set(), ":"),
     ],
@@ -133,6 +137,10 @@ def test_a_key_that_is_offered() -> None:
     assert offered("accelerate", "yaml", "|\n", "fsdp_config").text_edit.new_text == "fsdp_config:"
     assert offered("accelerate", "yaml", "|\n", "num_processes").text_edit.new_text == "num_processes: "
     assert offered("accelerate", "yaml", "num|: 1\n", "num_processes").text_edit.new_text == "num_processes"
+    # the launcher takes its other options from there, too, once they are begun
+    begun = "deepspeed_config:\n  fp8_b|\n"
+    assert offered("accelerate", "yaml", begun, "fp8_backend").text_edit.new_text == "fp8_backend: "
+    assert offered("accelerate", "yaml", begun.replace("fp8_b", ""), "fp8_backend") is None
     # a section that may be a word, too
     assert offered("recipe", "yaml", "|\n", "fsdp_config").text_edit.new_text == "fsdp_config: "
     old = offered("deepspeed", "json", '{"zero_optimization": {"|"}}', "cpu_offload")
@@ -151,7 +159,8 @@ def test_a_value_that_is_offered() -> None:
     auto = offered("deepspeed", "json", '{"train_batch_size": |}', "auto")
     assert auto.sort_text == '2"auto"' and auto.detail.startswith("filled by ")
     section = offered("deepspeed", "json", '{"activation_checkpointing": |}', "{}")
-    assert section.text_edit.new_text == "{}" and section.kind is CompletionItemKind.Module
+    assert (section.text_edit.new_text, section.detail) == ("{}", "a section")
+    assert section.kind is CompletionItemKind.Module
     assert offered("deepspeed", "yaml", "activation_checkpointing: |\n", "{}") is None, "in YAML its keys stand below"
     assert offered("deepspeed", "json", '{"no_such_key": |}', "{}") is None
 
@@ -325,11 +334,23 @@ def test_fixes_and_ignore_comments(tmp_path: Path) -> None:
     (change,) = edited.edits  # type: ignore[union-attr]
     line = change.range.start.line
     assert line == 1 and "gradient_clipping" in change.new_text  # type: ignore[union-attr]
-    assert [one.title for one in ignore] == [f"Ignore ZC102 here ({found[0].name})"] * len(ignore)
     plain = Writer(snapshot, documents.uri_of, "utf-16", versioned=False)
     whole = actions.fix_all_of(snapshot, path, plain)
     assert whole is not None and whole.document_changes is None and list(whole.changes or ()) == [file_uri(path)]
     assert actions.fix_all_of(snapshot, "/elsewhere", plain) is None
+    assert ignore == [], "strict JSON has no place for a comment"
+    line_of = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 7\n"
+    documents, other = project(tmp_path / "other", {"acc.yaml": line_of}, "acc.yaml")
+    path = os.path.realpath(tmp_path / "other" / "acc.yaml")
+    (error,) = actions.at(other, path, Range(Position(3, 14), Position(3, 14)), "utf-16")
+    seen = [shown(error, documents.uri_of, "utf-16")]
+    unsafe, comment = actions.quick_fixes(
+        other, [error], seen, Writer(other, documents.uri_of, "utf-16", versioned=False)
+    )
+    assert unsafe.title == f"Take the default ({error.code}; unsafe: decides for you)" and unsafe.is_preferred is None
+    assert comment.title == f"Ignore {error.code} here ({error.name})" and comment.diagnostics == seen
+    ((uri, (added,)),) = (comment.edit.changes or {}).items()  # type: ignore[union-attr]
+    assert uri == file_uri(path) and f"zerocfg: ignore[{error.code}]" in added.new_text
 
 
 # -- what a name leads to ----------------------------------------------------------------------------------------------
@@ -501,6 +522,17 @@ def test_looks_follow_changes() -> None:
         await waiting
         assert looks == ["begun", "ended"] * 2
         await schedule.settled()
+        gate.clear()
+        schedule.changed()
+        while len(looks) == 4:
+            await asyncio.sleep(0)
+        schedule.changed()
+        await asyncio.sleep(0.01)
+        gate.set()
+        while len(looks) < 8:  # nobody waits, and it is looked at all the same
+            await asyncio.sleep(0)
+        looks.clear()
+        looks.extend(["begun", "ended"] * 2)
         slow = Schedule(look, pause=1000)
         slow.changed()
         slow.stop()
@@ -542,10 +574,11 @@ def test_a_conversation(tmp_path: Path) -> None:
     """Two folders are open; the edit of a chosen action comes when it is chosen, with the version that it is for."""
     texts = {
         "a/ds.json": '{\n  "gradient_cliping": 1.0,\n  "train_micro_batch_size_per_gpu": 1\n}\n',
-        "b/ds.json": '{"train_batch_size": 1}\n',
+        "a/run.sh": "deepspeed --num_gpus 2 missing.py --deepspeed_config ds.json\n",
+        "b/acc.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 7\n",
     }
     for name, text in texts.items():
-        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     support = lsp.ClientCapabilities(
         workspace=lsp.WorkspaceClientCapabilities(
@@ -580,6 +613,37 @@ def test_a_conversation(tmp_path: Path) -> None:
             editor.replace("a/ds.json", "gradient_cliping", "gradient_clipping")
             await editor.until(lambda: editor.codes("a/ds.json") == [])
             assert not [one for one in await asked(None) if one.kind == actions.FIX_ALL]
+            editor.save("a/ds.json")
+            assert (tmp_path / "a/ds.json").read_text() == texts["a/ds.json"].replace("cliping", "clipping")
+            editor.open("a/run.sh")
+            run, config = editor.id("a/run.sh"), editor.id("a/ds.json")
+            word = Position(0, texts["a/run.sh"].index("ds.json"))
+            (named,) = await client.text_document_definition_async(lsp.DefinitionParams(run, word))  # type: ignore[misc]
+            assert named.uri == config.uri  # type: ignore[union-attr]
+            (link,) = await client.text_document_document_link_async(lsp.DocumentLinkParams(run)) or ()
+            assert link.target == config.uri and link.range.start == word
+
+            async def offered(trigger: str | None) -> list[str]:
+                kind = lsp.CompletionTriggerKind.TriggerCharacter if trigger else lsp.CompletionTriggerKind.Invoked
+                context = lsp.CompletionContext(kind, trigger)
+                params = lsp.CompletionParams(config, Position(1, 4), context)
+                found = await client.text_document_completion_async(params)
+                return [one.label for one in found.items]  # type: ignore[union-attr]
+
+            assert "zero_optimization" in await offered(None) and await offered(" ") == []
+            editor.type("a/ds.json", texts["a/ds.json"])
+            await editor.until(lambda: editor.codes("a/ds.json") == ["ZC102"])
+            (tmp_path / "a/zerocfg.toml").write_text('ignore = ["ZC102"]\n')
+            event_of = lsp.FileEvent((tmp_path / "a/zerocfg.toml").as_uri(), lsp.FileChangeType.Created)
+            client.workspace_did_change_watched_files(lsp.DidChangeWatchedFilesParams([event_of]))
+            await editor.until(lambda: editor.codes("a/ds.json") == [])
+            editor.open("b/acc.yaml")
+            await editor.until(lambda: editor.codes("b/acc.yaml") != [])
+            everywhere = lsp.Range(Position(0, 0), Position(4, 0))
+            context = lsp.CodeActionContext([])
+            params = lsp.CodeActionParams(editor.id("b/acc.yaml"), everywhere, context)
+            kinds = {one.kind for one in await client.text_document_code_action_async(params) or ()}
+            assert kinds == {"quickfix"}, "a stage that nobody has can be ignored, and no fix is safe"
             gone = lsp.WorkspaceFolder((tmp_path / "a").as_uri(), "a")
             come = lsp.WorkspaceFolder((tmp_path / "b").as_uri(), "b")
             event = lsp.WorkspaceFoldersChangeEvent(
@@ -606,3 +670,183 @@ def test_the_folders_that_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     real = os.path.realpath(tmp_path)
     assert server.session.documents.folders == [f"{real}/b", f"{real}/a"] and os.getcwd() == f"{real}/b"  # noqa: PTH109
     server.session.stop()
+
+
+def test_what_is_on_disk_counts_again_after_a_save(tmp_path: Path) -> None:
+    """Until then the editor's guess of bytes that are no UTF-8 is not used, whatever is typed."""
+    session = Session(lambda *published: None, lambda trouble: None)
+    path = tmp_path / "ds.json"
+    path.write_bytes(b'{"a": "\xff"}')
+    uri = file_uri(path)
+
+    async def play() -> None:
+        session.put(uri, '{"a": "?"}', 1)
+        path.write_text('{"a": "b"}')
+        session.change(uri, '{"a": "b"}', 2)
+        assert session.documents.open[uri].undecodable and session.documents.open[uri].version == 2
+        session.saved(uri)
+        assert not session.documents.open[uri].undecodable
+        session.saved(file_uri(tmp_path / "never-opened.json"))
+        assert list(session.documents.open) == [uri]
+        session.stop()
+
+    asyncio.run(play())
+
+
+def test_a_text_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    session = Session(lambda *published: None, told.append)
+    text = '{"zero_optimization": {}}'
+    monkeypatch.setattr(sessions, "UNASKED_BYTES", len(text))
+
+    async def play() -> None:
+        session.put(file_uri(tmp_path / "ds.json"), text, 1)
+        assert told == [] and session.reading(session.documents.open[file_uri(tmp_path / "ds.json")], None) is not None
+        session.put(file_uri(tmp_path / "long.json"), text + " ", 1)
+        assert len(told) == 1 and f"longer than {len(text)} characters" in told[0]
+        assert session.reading(session.documents.open[file_uri(tmp_path / "long.json")], None) is None
+        session.stop()
+
+    asyncio.run(play())
+
+
+def test_the_open_files_of_a_folder(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    documents = Documents(folders=[str(tmp_path / "a"), str(tmp_path / "b")])
+    for uri in (file_uri(tmp_path / "a" / "ds.json"), file_uri(tmp_path / "b" / "ds.json"), "untitled:1"):
+        documents.put(uri, "{}", 1)
+    found = documents.in_folder(str(tmp_path / "a"))
+    assert [one.uri for one in found] == [file_uri(tmp_path / "a" / "ds.json")]
+    assert documents.in_folder(str(tmp_path)) == []
+
+
+def test_what_is_published(tmp_path: Path) -> None:
+    """Once for each version, and only what changed; of a document that was closed nothing stays."""
+    published: list[tuple[str, int | None, list[str]]] = []
+
+    def publish(uri: str, version: int | None, found: list[Shown]) -> None:
+        published.append((Path(uri).name, version, [str(one.code) for one in found]))
+
+    wrong, right = '{"train_batch_size": 1, "gradient_cliping": 1}', '{"train_batch_size": 1}'
+    (tmp_path / "ds.json").write_text(wrong)
+    uri = file_uri(tmp_path / "ds.json")
+
+    async def play() -> None:
+        session = Session(publish, lambda trouble: None)
+        session.put(uri, wrong, 1)
+        await session.snapshot(uri)
+        assert published == [("ds.json", 1, ["ZC102"])]
+        session.touch_all()
+        await session.snapshot(uri)
+        assert len(published) == 1, "nothing changed"
+        session.change(uri, right, 2)
+        await session.snapshot(uri)
+        assert published[1:] == [("ds.json", 2, [])]
+        session.change(uri, wrong, 3)
+        await session.snapshot(uri)
+        session.close(uri)
+        await session.schedule.settled()
+        assert published[2:] == [("ds.json", 3, ["ZC102"]), ("ds.json", None, [])]
+        assert await session.snapshot(uri) is None
+        session.stop()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [
+        ({"jsonrpc": "2.0", "id": 1}, (1, -32600)),
+        ({"jsonrpc": "2.0", "id": "a"}, ("a", -32600)),
+        ({"jsonrpc": "2.0", "id": True}, (None, -32600)),
+        ({"jsonrpc": "2.0", "id": [1]}, (None, -32600)),
+        ({"jsonrpc": "2.0"}, None),
+        ({"id": 3, "method": "shutdown"}, (3, -32600)),
+        ({"id": 3, "result": None}, None),  # an answer is not answered
+        ({"method": "exit"}, None),
+        ({"jsonrpc": "1.0", "id": 4, "method": "shutdown"}, (4, -32600)),
+        ({"jsonrpc": "2.0", "id": 5, "method": "textDocument/hover", "params": {"x": 1}}, (5, -32602)),
+    ],
+)
+def test_messages_that_make_no_sense(
+    message: dict[str, Any], answer: tuple[Any, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is told in the log; what asks for something gets an error, by its own id where that is one."""
+    server = make_server()
+    sent: list[Any] = []
+    monkeypatch.setattr(server.protocol, "_send_data", sent.append)
+    server.protocol.handle_message(server.protocol.structure_message(message))
+    answers = [(one["id"], one["error"]["code"]) for one in sent if isinstance(one, dict)]
+    assert answers == ([] if answer is None else [answer])
+    assert len([one for one in sent if getattr(one, "method", "") == "window/logMessage"]) == 1
+    server.session.stop()
+
+
+def test_what_is_no_json_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = make_server()
+    sent: list[Any] = []
+    monkeypatch.setattr(server.protocol, "_send_data", sent.append)
+    server.report_server_error(ValueError("no JSON"), JsonRpcException)
+    assert [(one["id"], one["error"]["code"]) for one in sent if isinstance(one, dict)] == [(None, -32700)]
+    server.report_server_error(ValueError("a bug"), object)
+    server.report_server_error(KeyError("a bug"), JsonRpcException)
+    assert len([one for one in sent if isinstance(one, dict)]) == 1 and len(sent) == 4
+    server.session.stop()
+
+
+def test_when_nobody_listens_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr("zerocfg.lsp.server.os._exit", ended.append)
+
+    class Closed(io.BytesIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    channel = Channel(Closed())
+    assert channel.write(b"ab") == 2 and ended == []
+    channel.flush()
+    assert ended == [1]
+    stream = io.BytesIO()
+    stream.close()
+    Channel(stream).write(b"ab")
+    assert ended == [1, 1]
+
+
+def test_troubles_are_told_once(tmp_path: Path) -> None:
+    """Settings that make no sense, again only when they were mended meanwhile."""
+    told: list[str] = []
+    (tmp_path / "ds.json").write_text("{}")
+    settings = tmp_path / "zerocfg.toml"
+    uri = file_uri(tmp_path / "ds.json")
+
+    async def play() -> None:
+        session = Session(lambda *published: None, told.append)
+        for text, count in (
+            ("no_such_setting = 1\n", 1),
+            ("no_such_setting = 1\n", 1),
+            ("", 1),
+            ("no_such_setting = 1\n", 2),
+        ):
+            settings.write_text(text)
+            session.put(uri, '{"train_batch_size": 1}', 1)
+            await session.snapshot(uri)
+            assert len(told) == count and all("no_such_setting" in one for one in told)
+        session.stop()
+
+    asyncio.run(play())
+
+
+def test_details_of_what_is_offered() -> None:
+    assert yaml_text(5) == "5" and yaml_text(None) == "null" and yaml_text(True) == "true" and yaml_text("") == '""'
+    sized = offered("deepspeed", "json", '{"zero_optimization": {"|"}}', "reduce_bucket_size")
+    assert sized.detail == "elements"
+    assert offered("deepspeed", "json", '{"|"}', "wall_clock_breakdown").detail == "true or false"
+
+
+def test_the_longest_text_that_is_linted(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '{"train_batch_size": 1}'
+    monkeypatch.setattr("zerocfg.lsp.documents.UNASKED_BYTES", len(text))
+    fits, long = (Document("file:///x.json", one, 1, "/x.json") for one in (text, text + " "))
+    assert fits.linted and not long.linted
+    assert texts([fits]) == {"/x.json": text} and texts([long]) == {}

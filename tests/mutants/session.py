@@ -88,6 +88,11 @@ class Session:
             options += ["--no-summary", "-o", "tmp_path_retention_policy=failed", f"--basetemp={base}/tests"]
             pytest.main([*options, f"--rootdir={self.wanted.root}", *self.wanted.tests], plugins=[self])
 
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Tests carry marks of plugins that are off here; unknown ones would be refused."""
+        for mark in ("xdist_group(name): of one worker", "flaky(reruns): tried again"):
+            config.addinivalue_line("markers", mark)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:

@@ -36,7 +36,6 @@ def render(plan: Plan) -> str:
             target.yaml_add_eol_comment(f"# {one_line(decision.reason)}", leaf, column=_COLUMN)
     yaml = YAML()
     yaml.width = 10_000
-    yaml.indent(mapping=2, sequence=4, offset=2)
     text = StringIO()
     yaml.dump(document, text)
     return text.getvalue()

@@ -98,7 +98,7 @@ def render(plan: Plan, jobset: JobSet, here: str) -> str:
     ]
     yaml = YAML()
     yaml.width = 10_000
-    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.indent(sequence=4, offset=2)
     text = StringIO()
     yaml.dump(manifest(plan, jobset, here), text)
     return "\n".join(lines) + "\n" + text.getvalue()

@@ -61,7 +61,7 @@ def render(plan: Plan, skypilot: SkyPilot, here: str) -> str:
     task["run"] = Lines(_run(plan, here))
     yaml = YAML()
     yaml.width = 10_000
-    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.indent(sequence=4, offset=2)
     text = StringIO()
     yaml.dump(task, text)
     lines = [
