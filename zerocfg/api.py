@@ -80,7 +80,7 @@ def _lint(
 
         tell_notes = notes or settings.notes or settings.fail_on == "note"
         job = Job(targets, settings, selection, consumer, read_baseline_file(None, settings), notes=tell_notes)
-        return job.reported(job.lint())
+        return job.reported(job.with_sound_fixes(job.lint()))
     except click.UsageError as error:
         raise Error(error.message) from None
 

@@ -122,6 +122,10 @@ class TestRuns:
         assert [code for code, _, _ in _places(zerocfg("lint", "--output-format", "json", "acc.yaml"))] == ["ZC010"]
 
 
+OPENRLHF = "it starts OpenRLHF (%s), whose"
+HEREDOC = b"read -r -d '' cmd <<EOF\nopenrlhf.cli.train_dpo --bf16\nEOF\ndeepspeed --module $cmd\n"
+
+
 class TestUnread:
     def test_a_folder_without_configs(self, zerocfg: Cli, tmp_path: Path) -> None:
         (tmp_path / "docs").mkdir()
@@ -139,6 +143,15 @@ class TestUnread:
             ("a.json", b'{"name": ', "not valid JSON: expected a value"),
             ("a.yaml", "a: 1".encode("utf-16"), "the file is UTF-16"),
             ("run.sh", b"echo hello\n", "it holds no launch line of accelerate, deepspeed or torchrun"),
+            (
+                "sft.sh",
+                b"deepspeed --module openrlhf.cli.train_sft \\\n  --bf16\n",
+                OPENRLHF % "openrlhf.cli.train_sft",
+            ),
+            ("ppo.sh", b"python3 -m openrlhf.cli.train_ppo_ray --bf16\n", OPENRLHF % "openrlhf.cli.train_ppo_ray"),
+            ("in.sh", HEREDOC, OPENRLHF % "openrlhf.cli.train_dpo"),
+            ("sft.sh", b"torchrun -m verl.trainer.sft_trainer\n", "it starts verl (verl.trainer.sft_trainer), whose"),
+            ("no.sh", b"# openrlhf.cli.train_sft\n./openrlhf.cli.sh\necho verl.sh\n", "it holds no launch line of"),
             ("config.json", b'{"model_type": "llama", "hidden_size": 8}', "it is the config of a model"),
         ],
     )
@@ -152,6 +165,19 @@ class TestUnread:
         (one,) = _data(zerocfg("lint", "--output-format", "json", name))["unread"]
         assert one["file"] == name and one["named"] is True and reason in one["reason"]
         assert zerocfg("lint", "--exit-zero", name).code == 2
+
+    def test_another_program_is_named(self, zerocfg: Cli, tmp_path: Path) -> None:
+        """A script that starts something else is listed below a folder, unless a run of zerocfg's is in it."""
+        start = "deepspeed --module openrlhf.cli.train_sft --bf16\n"
+        write(tmp_path, acc_yaml=CLEAN, sft_sh=start, both_sh=LINE + start, ours_sh=LINE)
+        outcome = zerocfg("lint", ".")
+        listed = (
+            f"1 file was not checked:\n  sft.sh: {OPENRLHF % 'openrlhf.cli.train_sft'} options lint does not read\n"
+        )
+        assert (outcome.code, outcome.out) == (0, f"All checks passed in 3 files.\n{listed}")
+        (one,) = _data(zerocfg("lint", "--output-format", "json", "."))["unread"]
+        assert (one["file"], one["why"], one["named"]) == ("sft.sh", "other-program", False)
+        assert zerocfg("lint", "both.sh").code == 0
 
     def test_hooks_name_whatever_was_changed(self, zerocfg: Cli, tmp_path: Path) -> None:
         write(tmp_path, package_json='{"name": "x"}', run_sh="echo hello\n", README_md="# x\n", acc_yaml=CLEAN)

@@ -63,6 +63,35 @@ def _found(files: dict[str, str], folder: Path) -> list[Diagnostic]:
     return list(lint(folder, None).diagnostics)
 
 
+SAVING_LOOP = """from accelerate import Accelerator
+
+accelerator = Accelerator()
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for batch in loader:
+    accelerator.backward(model(batch).loss)
+    optimizer.step()
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("saves", "more"),
+    [
+        ('model.save_pretrained("out")', True),
+        ('model.save_pretrained("out", state_dict=accelerator.get_state_dict(model))', False),
+        ('accelerator.save_model(model, "out")', False),
+    ],
+)
+def test_gathering_alone_does_not_help_save_pretrained(saves: str, more: bool, tmp_path: Path) -> None:
+    """Called of a module that ZeRO-3 shards it writes empty tensors, with the key of the config or without."""
+    config = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 3\n"
+    line = "accelerate launch --config_file a.yaml train.py\n"
+    files = {"a.yaml": config, "run.sh": line, "train.py": SAVING_LOOP.format(saves)}
+    (found,) = [one for one in _found(files, tmp_path) if one.code == "ZC401"]
+    assert found.help.startswith("write `zero3_save_16bit_model: true` in `deepspeed_config`")
+    assert ("state_dict=accelerator.get_state_dict(model)" in found.help) is more
+
+
 def test_no_auto_without_a_known_reader(tmp_path: Path) -> None:
     """The Trainer fills an "auto", accelerate some, DeepSpeed none."""
     text = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}, "gradient_clipping": null}\n'

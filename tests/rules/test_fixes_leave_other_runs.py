@@ -77,6 +77,34 @@ engine, *_ = deepspeed.initialize(model=None, config="ds.json")
 """
 
 
+def _offered(files: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """The findings for which a lint offers a fix that is safe."""
+    job = _job(files, folder, monkeypatch)
+    result = job.with_sound_fixes(job.lint())
+    assert job.lint().runs and len(job.runs) == len(result.runs)
+    return [(found.code, found.fix.safe) for found in result.diagnostics if found.code == "ZC630" and found.fix]
+
+
+@pytest.mark.parametrize(
+    ("files", "offered"),
+    [
+        ({**SHARED, "a.sh": A}, [("ZC630", True)]),
+        ({**SHARED, "a.sh": A, "c.sh": A.replace("4", "8")}, [("ZC630", True)]),
+        ({**SHARED, "a.sh": A, "b.sh": B}, []),
+        ({**SHARED, "a.sh": A, "b.sh": B.replace(" r.yaml", " other.yaml"), "other.yaml": RECIPE}, [("ZC630", True)]),
+    ],
+)
+def test_a_lint_offers_what_fix_applies(
+    files: dict[str, str], offered: list[tuple[str, bool]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "other.yaml" in files:
+        files = {**files, "train.py": TRAIN.replace('"r.yaml"', "sys.argv[1]").replace("from", "import sys\nfrom", 1)}
+    assert _offered(files, tmp_path, monkeypatch) == offered
+    job = _job(files, tmp_path, monkeypatch)
+    texts, _, _ = fix_all(job.lint(), job.lint, wanted=lambda found: found.code == "ZC630")
+    assert bool(texts) is bool(offered)
+
+
 def _job(files: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     put({name: text.encode() for name, text in files.items()}, folder)
     monkeypatch.chdir(folder)

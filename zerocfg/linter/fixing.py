@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from zerocfg.linter.engine import Diagnostic, Result
+from zerocfg.linter.engine import Diagnostic, Result, real_name
 from zerocfg.linter.fix_outcome import (
     ALONE,
     IN_ITS_RUNS,
@@ -21,6 +21,7 @@ from zerocfg.linter.fix_outcome import (
     Identities,
     Identity,
     Reach,
+    Readers,
     Try,
     improving_of,
     new_findings,
@@ -75,6 +76,33 @@ def fix_all(
             changed = set[str]().union(*(candidate.runs for candidate in attempt.kept))
             again.update(identity for identity, runs in failed.items() if not runs.isdisjoint(changed))
             texts, result, applied = attempt.texts, attempt.result, applied + len(attempt.kept)
+
+
+def without_spoiling(result: Result, relint: Relint) -> Result:
+    """The result without the fixes that `fix_all` would drop because they change another run.
+
+    Only those are tried that edit a file of a run in which their finding was not met: all together, and those that fail
+    once more by themselves.
+    """
+    readers = Readers(result)
+    doubtful = [found for found in result.diagnostics if _is_read_elsewhere(found, result, readers)]
+    if not doubtful:
+        return result
+    reach = Reach(result)
+    tries = [Try(offer, ALONE, reach(offer)) for offer in offers(doubtful)]
+    holding = {id(one) for one in _attempt(result, tries, {}, relint).kept}
+    failing = [one for one in tries if id(one) not in holding]
+    if len(tries) > 1:
+        failing = [one for one in failing if not _attempt(result, [one], {}, relint).kept]
+    spoiling = {id(found) for one in failing for found in one.offer.findings}
+    found = [replace(one, fix=None) if id(one) in spoiling else one for one in result.diagnostics]
+    return replace(result, diagnostics=found)
+
+
+def _is_read_elsewhere(found: Diagnostic, result: Result, readers: Readers) -> bool:
+    """Whether a run reads what a fix edits and does not meet its finding."""
+    edited = {real_name(file) for file, _ in found.fix.edits} if found.fix is not None else set()
+    return any(result.runs[at].name not in found.met_in for at in readers.of(edited))
 
 
 def _level(offer: Offer, apart: Mapping[Identity, int], known: Identities) -> int:

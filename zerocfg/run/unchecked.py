@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+from zerocfg.patterns import pattern
 from zerocfg.record import record, replace
 from zerocfg.run.discover import Files, display_name, is_launch_file, launch_lines, launches
 from zerocfg.run.model import Kind, Run, SourceFile, files_of, original
@@ -13,12 +14,18 @@ from zerocfg.run.origins import place_of
 from zerocfg.source import disk
 from zerocfg.source.text import Where
 
-Why = Literal["not-read", "not-recognised", "no-launch-line", "not-started", "not-checked-kind", "missing"]
+Why = Literal[
+    "not-read", "not-recognised", "no-launch-line", "not-started", "not-checked-kind", "missing", "other-program"
+]
 
 _UNCHECKED: dict[Kind, str] = {
     "model": "it is the config of a model, which lint does not check",
     "hardware": "it is a profile of hardware, which lint does not check",
 }
+_OTHER_PROGRAMS = {"openrlhf": "OpenRLHF", "verl": "verl"}
+"""Training programs whose options zerocfg does not read, by package, with their display names."""
+_STARTS_OTHER = pattern(r"(?m)^[^#\n]*?(?<![\w./-])((?:openrlhf\.cli|verl\.trainer)\.[a-z]\w*)(?![\w./-])")
+"""The first module of such a program outside of comments: behind -m, or alone in a heredoc that becomes the command."""
 _NOT_RECOGNISED = "it is no config, recipe, spec or launch script that zerocfg knows, and no launch line names it"
 
 
@@ -84,7 +91,10 @@ def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterat
             if disk.resolved(path) not in scripts:
                 yield UncheckedFile(file.name, "not-started", "no launch line or spec that was found starts it", True)
         elif file.kind == "launch":
-            if not launch_lines(file):
+            other = _other_program(file)
+            if other is not None:
+                yield UncheckedFile(file.name, "other-program", other, True)
+            elif not launch_lines(file):
                 reason = "it holds no launch line of accelerate, deepspeed or torchrun"
                 yield UncheckedFile(file.name, "no-launch-line", reason, True)
         elif file.kind in _UNCHECKED:
@@ -114,11 +124,23 @@ def _met(
         trouble = _fatal(file)
         if trouble is None and id(file) not in used and is_launch_file(file.path or Path()):
             trouble = next((one.message for one in launches(file).exhausted), None)
+        why: Why = "not-read"
+        if trouble is None and id(file) not in used and file.kind == "launch" and launch_lines(file):
+            why, trouble = "other-program", _other_program(file)
         if trouble is None or id(file) in used or file.path is None:
             continue
         path = disk.resolved(file.path)
         if path not in exactly and any(path.is_relative_to(top) for top in tops):
-            yield UncheckedFile(file.name, "not-read", trouble)
+            yield UncheckedFile(file.name, why, trouble)
+
+
+def _other_program(file: SourceFile) -> str | None:
+    """Why a launch file that is part of no run was not checked: it starts a program whose options are not known."""
+    started = _STARTS_OTHER.search(file.source.text)
+    if started is None:
+        return None
+    module = started[1]
+    return f"it starts {_OTHER_PROGRAMS[module.partition('.')[0]]} ({module}), whose options lint does not read"
 
 
 def _missing(runs: Sequence[Run], told: Collection[Where]) -> Iterator[UncheckedFile]:

@@ -912,7 +912,46 @@ BATCHES = (
     ).finds("error", "recipe.yaml: log_completions_hub_repo: me/c", also=("recipe.yaml: log_completions: false",)),
 )
 
-TABLE = (*RELEASES, *VALUES, *ARGUMENTS, *MODEL, *SCHEDULES, *STEPS, *TRL_NAMES, *TRL_OPTIONS, *BATCHES)
+ARGS = "train.py:6:45: args"
+CUT = (
+    near("ZC873", "made in the call", ("args=args", 'args=TrainingArguments(output_dir="o")')).finds(
+        "warning", 'train.py: TrainingArguments(output_dir="o")', 1024
+    ),
+    near(
+        "ZC873",
+        "TRL's own arguments",
+        ("import TrainingArguments", "import AutoTokenizer"),
+        ("import SFTTrainer", "import SFTConfig as TrainingArguments, SFTTrainer"),
+    ),
+    near("ZC873", "another trainer", ("import SFTTrainer", "import DPOTrainer as SFTTrainer")),
+    near(
+        "ZC873",
+        "the Trainer",
+        ("import TrainingArguments", "import Trainer as SFTTrainer, TrainingArguments"),
+        ("from trl import SFTTrainer\n", ""),
+    ),
+    near("ZC873", "no arguments, whose default is TRL's", (" args=args,", "")),
+    near(
+        "ZC873",
+        "a trainer of its own",
+        ("args = ", "class Own(SFTTrainer): ...\n\nargs = "),
+        ("= SFTTrainer(", "= Own("),
+    ),
+    near(
+        "ZC873",
+        "arguments of its own",
+        ("args = Tr", "class Own(TrainingArguments): ...\n\nargs = Own(output_dir=1)\nother = Tr"),
+    ),
+    near("ZC873", "a length as older releases took it", ("args=args", "args=args, max_seq_length=512")),
+    near("ZC873", "another keyword of older releases", ("args=args", "args=args, packing=True")),
+    near("ZC873", "a keyword of today's", ("args=args", "args=args, peft_config=None")).finds("warning", ARGS, 1024),
+    near("ZC873", "unsloth replaces the trainer", ("from datasets", "import unsloth\nfrom datasets")),
+    near("ZC873", "0.14", versions={"trl": "==0.14.0"}),
+    near("ZC873", "0.15", versions={"trl": "==0.15.0"}).finds("warning", ARGS, 1024),
+    near("ZC873", "before and after", versions={"trl": ">=0.14"}).finds("warning", ARGS, 1024, "0.15.0", "0.14"),
+)
+
+TABLE = (*CUT, *RELEASES, *VALUES, *ARGUMENTS, *MODEL, *SCHEDULES, *STEPS, *TRL_NAMES, *TRL_OPTIONS, *BATCHES)
 
 
 @pytest.mark.parametrize("row", rows(TABLE))

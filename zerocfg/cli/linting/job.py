@@ -134,6 +134,18 @@ class Job:
         """The runs of the last lint, except those whose files are all excluded."""
         return [run for run in self.runs if not all(map(self.excluded, run.files))]
 
+    def with_sound_fixes(self, result: Result) -> Result:
+        """The result with only those fixes that `--fix` would apply, as far as other runs are concerned."""
+        if len(result.runs) < 2 or not any(found.fix for found in result.diagnostics):
+            return result
+        from zerocfg.linter.fixing import without_spoiling
+
+        files, runs, empty = self.files, self.runs, self.empty
+        try:
+            return without_spoiling(result, self.lint)
+        finally:
+            self.files, self.runs, self.empty = files, runs, empty
+
     def reported(self, result: Result) -> Result:
         """The part of a result that is reported: without notes unless they were asked for."""
         return result if self.notes else without_notes(result, self.selection)

@@ -137,6 +137,8 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
         from zerocfg.cli.linting.apply_fixes import fix_files
 
         result = fix_files(job, result, unsafe=options.unsafe_fixes, quiet=options.quiet)
+    else:
+        result = job.with_sound_fixes(result)
     result = job.reported(result)
     if options.all_releases:
         from zerocfg.linter.release_ranges import with_release_ranges

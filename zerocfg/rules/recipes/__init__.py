@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from zerocfg.rules.recipes import (
-    adapters,
     call_keywords,
     line_values,
     outdented,
@@ -20,4 +19,5 @@ from zerocfg.rules.recipes import (
     trl_batches,
     trl_options,
     trl_recipe,
+    trl_trainers,
 )

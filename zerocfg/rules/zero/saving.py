@@ -23,6 +23,9 @@ _NAMES = (
 _TRAINING = frozenset("train fit step backward train_batch training_step learn push_to_hub".split())
 """Methods that train or keep a model, of a Trainer, an engine or an optimizer; beside those called save."""
 
+_GATHERING = frozenset("get_state_dict save_model save_16bit_model GatheredParameters save_checkpoint".split())
+"""Methods that gather weights, or save them as they are sharded."""
+
 
 def _quoted_stage(run: Run) -> Key | None:
     """The ZeRO stage of a DeepSpeed JSON when it is a text of digits."""
@@ -55,7 +58,7 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
         fix = key.set("true", why) if key is not None else None
     yield place.finding(
         f"{_cause(place, lost)}: {_consequence(run)}",
-        _remedy(run),
+        _remedy(run) + _way_to_save(run),
         [chosen.at(label="stage 3 is chosen here")] if key and chosen.origin.file is not None else [],
         fix,
         severity=None
@@ -116,6 +119,15 @@ def _remedy(run: Run) -> str:
     if run.deepspeed is None and run.accelerate is not None:
         return "write `zero3_save_16bit_model: true` in `deepspeed_config`"
     return f'write "{_NAMES[0]}": true in zero_optimization'
+
+
+def _way_to_save(run: Run) -> str:
+    """What else has to change in a script that saves by `save_pretrained` alone: of a sharded model it writes empty
+    tensors, whatever the config says."""
+    methods = run.script.methods if run.script is not None and run.script.whole else frozenset[str]()
+    if run.consumer != "accelerate" or "save_pretrained" not in methods or methods & _GATHERING:
+        return ""
+    return ", and call save_pretrained(..., state_dict=accelerator.get_state_dict(model)): it gathers nothing by itself"
 
 
 @rule("ZC402", "quoted-stage", Severity.ERROR)

@@ -1,9 +1,10 @@
-"""ZC8xx: training of adapters (PEFT) by TRL's trainers."""
+"""ZC8xx: what a script gives to TRL's trainers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.catalog.signatures import parameters
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Location, Severity, at, rule
 from zerocfg.rules.arguments import given, value
@@ -81,3 +82,21 @@ def _reentrant(run: Run) -> Origin | None:
 
 def _location(origin: Origin) -> Location | None:
     return at(origin) if origin.kind != "default" else None
+
+
+@rule("ZC873", "samples-cut-by-default", Severity.WARNING, consumers={"trl"}, versions="trl>=0.15")
+def samples_cut_by_default(run: Run) -> Iterator[Finding]:
+    for call in run.script.calls if run.script is not None else ():
+        given = call.objects.get("args")
+        if call.name != "trl.SFTTrainer" or call.derived or call.guarded or given != "transformers.TrainingArguments":
+            continue
+        if not call.arguments.keys() <= parameters("trl", "SFTTrainer"):
+            continue  # written for older releases, which ZC870 says
+        place = _location(call.arguments["args"].origin)
+        if place is not None:
+            yield Finding(
+                place,
+                "SFTTrainer makes an SFTConfig of TrainingArguments, with the default length of 1024 tokens: longer "
+                "samples are silently cut",
+                "make an SFTConfig, and choose its max_length",
+            )
