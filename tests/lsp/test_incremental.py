@@ -179,6 +179,27 @@ def test_after_any_edits_it_shows_what_a_look_from_nothing_shows(seed: int, tmp_
         assert told == _told(Project(str(tmp_path)).check(given), given, scheme=scheme), version
 
 
+def test_requirements_that_a_file_takes_in_are_looked_at_in_every_look(tmp_path: Path) -> None:
+    """Also after a look from nothing, for which the texts of the files are still known from the looks before."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "requirements.txt").write_text("-r base.txt\n")
+    (tmp_path / "base.txt").write_text("accelerate<1\n")
+    config = tmp_path / "ds.json"
+    config.write_text(CONFIG % 1)
+    documents = [_document(config, _text(config), 1)]
+    project = Project(str(tmp_path))
+
+    def versions() -> dict[str, str]:
+        (run,) = project.check(documents).runs
+        return dict(run.versions)
+
+    assert versions() == {"accelerate": "<1"}
+    (tmp_path / "setup.cfg").write_text("[metadata]\nname = own\n")
+    assert versions() == {"accelerate": "<1"}
+    (tmp_path / "base.txt").write_text("accelerate<2\n")
+    assert versions() == {"accelerate": "<2"}
+
+
 def test_of_an_edit_only_its_own_findings_are_rendered_again(tmp_path: Path) -> None:
     documents = _workspace(tmp_path, 3)
     bad = CONFIG.replace("enabled", "enabeld")

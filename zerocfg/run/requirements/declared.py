@@ -8,7 +8,6 @@ together is taken as a choice: any release from the lowest to the highest.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -115,7 +114,7 @@ def _of_folder(folder: Path) -> dict[str, Declared]:
     stated: dict[str, list[Items]] = {"lock": [], "firm": [], "loose": [], "image": []}
     for name in names(folder):
         for kind, path in _files(folder, name):
-            items = _read_file(path)
+            items = list(_read(path, "", set()))
             if items or kind == "image":
                 stated[kind].append(items)
     found = {}
@@ -207,19 +206,6 @@ def one_of(item: Requirement, file: SourceFile) -> Declared:
     return Declared(item.versions, (place,) if item.versions != "" else ())
 
 
-def _read_file(path: Path) -> Items:
-    try:
-        state = path.stat()
-    except OSError:
-        return []
-    return _read_once(path, state.st_mtime_ns, state.st_size)
-
-
-@lru_cache(maxsize=256)
-def _read_once(path: Path, changed: int, size: int) -> Items:
-    return list(_read(path, "", set()))
-
-
 def _read(path: Path, included: str, seen: set[str]) -> Iterator[tuple[Requirement, SourceFile]]:
     """The requirements of a file and of those that it takes in. ``included``: what took it in."""
     real = disk.real(path)
@@ -239,21 +225,19 @@ def _read(path: Path, included: str, seen: set[str]) -> Iterator[tuple[Requireme
 
 def read_text(real: str) -> SourceFile | None:
     """A file, the same whatever took it in; None where it cannot be read."""
-    try:
-        state = os.stat(real)  # noqa: PTH116
-    except OSError:
-        return None
-    return _text(real, state.st_mtime_ns, state.st_size)
+    # It is read each time, so that whoever notes what is asked of the disk notes it; what is kept is the text.
+    data = read_bytes(Path(real))
+    return None if isinstance(data, Problem) else _text(real, data)
 
 
 @lru_cache(maxsize=256)
-def _text(real: str, changed: int, size: int) -> SourceFile | None:
+def _text(real: str, data: bytes) -> SourceFile | None:
     path = Path(real)
-    data = read_bytes(path)
-    source = data if isinstance(data, Problem) else decode(display_name(path), data)
+    source = decode(display_name(path), data)
     return None if isinstance(source, Problem) else SourceFile(source.name, "other", source, None, path)
 
 
+@remembered
 def read_requirements_of(file: SourceFile, name: str) -> tuple[list[Requirement], list[str]]:
     """A file's requirements, in the format that its name implies, and the files that it includes."""
     items, includes = form_of(name)(file)
