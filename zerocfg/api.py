@@ -18,6 +18,7 @@ from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.errors import Error, ValidationError
 from zerocfg.linter.engine import Diagnostic, Result
+from zerocfg.linter.kept import Kept
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import CONSUMERS, UNKNOWN, Origin, Run, Setting
@@ -79,7 +80,8 @@ def _lint(
         from zerocfg.cli.linting.baseline import read_baseline_file
 
         tell_notes = notes or settings.notes or settings.fail_on == "note"
-        job = Job(targets, settings, selection, consumer, read_baseline_file(None, settings), notes=tell_notes)
+        known = read_baseline_file(None, settings)
+        job = Job(targets, settings, selection, consumer, known, notes=tell_notes, kept=Kept())
         return job.reported(job.with_sound_fixes(job.lint()))
     except click.UsageError as error:
         raise Error(error.message) from None

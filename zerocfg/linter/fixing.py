@@ -35,6 +35,10 @@ Relint = Callable[[Mapping[str, str]], Result]
 """Lint again with these texts in place of what is on disk."""
 
 
+FEW = 4
+"""Offers that a lint tries one by one to say whether they hold."""
+
+
 def fix_all(
     result: Result, relint: Relint, *, unsafe: bool = False, wanted: Callable[[Diagnostic], bool] | None = None
 ) -> tuple[Texts, Result, int]:
@@ -82,7 +86,7 @@ def without_spoiling(result: Result, relint: Relint) -> Result:
     """The result without the fixes that `fix_all` would drop because they change another run.
 
     Only those are tried that edit a file of a run in which their finding was not met: all together, and those that fail
-    once more by themselves.
+    once more by themselves, if they are few; each try is a lint.
     """
     readers = Readers(result)
     doubtful = [found for found in result.diagnostics if _is_read_elsewhere(found, result, readers)]
@@ -92,7 +96,7 @@ def without_spoiling(result: Result, relint: Relint) -> Result:
     tries = [Try(offer, ALONE, reach(offer)) for offer in offers(doubtful)]
     holding = {id(one) for one in _attempt(result, tries, {}, relint).kept}
     failing = [one for one in tries if id(one) not in holding]
-    if len(tries) > 1:
+    if len(tries) > 1 and len(failing) <= FEW:
         failing = [one for one in failing if not _attempt(result, [one], {}, relint).kept]
     spoiling = {id(found) for one in failing for found in one.offer.findings}
     found = [replace(one, fix=None) if id(one) in spoiling else one for one in result.diagnostics]

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from zerocfg.linter.baseline import Entry
 
 
+MOST_RUNS = 200
+"""Among which a lint tries fixes that bear on other runs than those of their findings."""
+
+
 @record(frozen=True)
 class Baseline:
     """A parsed baseline: its entries, and the folder that their file names are relative to."""
@@ -135,8 +139,9 @@ class Job:
         return [run for run in self.runs if not all(map(self.excluded, run.files))]
 
     def with_sound_fixes(self, result: Result) -> Result:
-        """The result with only those fixes that `--fix` would apply, as far as other runs are concerned."""
-        if len(result.runs) < 2 or not any(found.fix for found in result.diagnostics):
+        """The result with only those fixes that `--fix` would apply, as far as other runs are concerned. Among very
+        many runs none is tried: it would take as long as the lint, and `--fix` tries them in any case."""
+        if not 1 < len(result.runs) <= MOST_RUNS or not any(found.fix for found in result.diagnostics):
             return result
         from zerocfg.linter.fixing import without_spoiling
 

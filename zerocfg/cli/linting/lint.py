@@ -102,7 +102,7 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
         *(targets, settings, selection, options.consumer, known, stdin),
         notes=notes,
         skip_unknown=options.skip_unknown,
-        kept=Kept() if options.fix or options.diff else None,
+        kept=Kept(),
     )
     began = time.monotonic()
     with _progress("" if options.quiet else "linting", job), _uncollected():
