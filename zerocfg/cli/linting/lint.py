@@ -96,7 +96,8 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
     known = None if options.write_baseline else read_baseline_file(options.baseline, settings)
     if options.watch:
         _watch(
-            lambda: Job(targets, settings, selection, options.consumer, known, notes=notes), targets, reports, options
+            lambda: Job(targets, settings, selection, options.consumer, known, notes=notes, kept=Kept()),
+            *(targets, reports, options),
         )
     job = Job(
         *(targets, settings, selection, options.consumer, known, stdin),
@@ -260,7 +261,7 @@ def _watch(make_job: Callable[[], Job], targets: list[Path], reports: list[Outpu
     def look() -> None:
         job = make_job()
         with _progress("linting", job):
-            result = job.reported(job.lint())
+            result = job.reported(job.with_sound_fixes(job.lint()))
         _warn(job)
         _tell_internal_errors(result)
         for report in reports:
