@@ -1,7 +1,14 @@
-"""The closed formula for activations: against traces of the real classes, and for what it must refuse."""
+"""The closed formula for activations: against traces of the real classes, and for what it must refuse.
+
+``python -m tests.memory.test_formula`` traces ``formula_traced.json`` anew, against which quick tests hold the formula.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
+import sys
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -69,6 +76,34 @@ WORKLOADS = [
     (Workload(8, 1024, gradient_checkpointing=True, fused_loss=True), "bf16"),
     (Workload(1, 1024), "fp32"),
 ]
+
+
+MORE = [
+    (Workload(1, 1024, True, fused_loss=True, completion=256), "bf16"),
+    (Workload(4, 64, True, "eager"), "fp32"),
+    (Workload(1, 16), "bf16"),
+]
+"""Traced for the record alone: a completion, eager attention in fp32, and so few tokens that weights decide."""
+RECORD = Path(__file__).with_name("formula_traced.json")
+Peaks = dict[str, int]
+"""The most bytes in forward, in the loss and its backward, and in the backward of the layers."""
+
+
+def by_part(found: list[tuple[str, int]]) -> Peaks:
+    parts = {"forward": ("forward",), "head": ("loss", "head backward"), "backward": ("backward",)}
+    return {name: max(size for moment, size in found if moment in moments) for name, moments in parts.items()}
+
+
+def traced() -> list[list[Peaks]]:
+    """Of each model and workload."""
+    from tests.memory.traced import run
+
+    found = []
+    for model in MODELS:
+        print(model["model_type"], file=sys.stderr, flush=True)
+        runs = (run(model, workload, precision).stretches for workload, precision in (*WORKLOADS, *MORE))
+        found.append([by_part([(moment, size) for moment, _, size, _ in stretches]) for stretches in runs])
+    return found
 
 
 @pytest.mark.libs
@@ -140,3 +175,11 @@ def test_what_is_not_known_is_refused_or_said() -> None:
         by_formula(from_config(LLAMA), Workload(1, 10, autocast=True), "bf16")
     stated = {key: LLAMA[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")}
     assert by_formula(inline({**stated, "parameters": 6e9}), Workload(1, 10), "bf16").error == ERROR_UNKNOWN
+
+
+if __name__ == "__main__":
+    versions = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
+    models = [f"{model['model_type']} {model['hidden_size']}" for model in MODELS]
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(peaks)}" for name, peaks in zip(models, traced(), strict=True))
+    RECORD.write_text(f'{{"versions": {json.dumps(versions)}, "peaks": {{\n{lines}\n}}}}\n')
+    print(f"wrote {RECORD}", file=sys.stderr)
