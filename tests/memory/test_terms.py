@@ -142,8 +142,8 @@ class TestCourse:
         assert found == {"states": 100, "activations and temporaries": 34, "bucket": 20}
 
     def test_elements_are_those_of_the_engine(self) -> None:
-        """A trace of a fifth of the elements: its segment at 1 of 4 begins at 5 of 20, before the first is complete, and
-        has both: 90 + 3, 90 - 6 + 20, 90 + 9, and 70 + 30 while the second one is taken over."""
+        """A trace of a fifth of the elements: its segment at 1 of 4 begins at 5 of 20, before the first is complete,
+        and has both: 90 + 3, 90 - 6 + 20, 90 + 9, and 70 + 30 while the second one is taken over."""
         found = self.held(Segment("backward", 0), Segment("backward", 90, 1), Segment("backward", 70, 4), elements=4)
         assert found == {"states": 100, "activations and temporaries": 84, "bucket": 20}
 
