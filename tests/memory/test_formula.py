@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerocfg.memory.activations.formula import ERROR, ERROR_UNKNOWN, by_formula
+from zerocfg.memory.activations.formula import ERROR, ERROR_UNKNOWN, by_formula, gated
 from zerocfg.memory.options import Workload
 from zerocfg.models.model_facts import from_config, inline
 
@@ -324,6 +324,30 @@ class TestByHand:
         assert found.error == ERROR_UNKNOWN
         own = by_formula(facts, PLAIN, "bf16", SMALL)
         assert own.segments[0].size == start + 2 * (self.SAVED + 4 * 2 * F + 2 * 2 * H * 2) * T + 12 * H * T
+
+    def test_how_other_families_differ_from_a_llama(self) -> None:
+        """Bytes more that a token of a layer saves, by the classes of transformers: norms of queries and keys
+        (``q_norm``: their input in fp32 and what is normalised), Gemma's norms, which multiply in fp32 (``8h + eh``
+        each, and ``8h`` of each of two more behind), LayerNorm (``2eh``), and OPT's ReLU in place of a gate, of which
+        one copy of the inner width is saved."""
+        heads = Q + K
+        gemma = 2 * (8 + 2) * H - 2 * (4 + 2 * 2) * H + 2 * 8 * H + 8 * heads
+        layer_norm = 2 * 2 * 2 * H - 2 * (4 + 2 * 2) * H
+        more = {
+            **dict.fromkeys(("mixtral", "qwen2_moe", "qwen2_vl_text", "smollm3", "ernie4_5_moe", "solar_open"), 0),
+            **dict.fromkeys(
+                ("qwen3_moe", "olmoe", "minimax_m2", "qwen3_vl_text", "qwen3_vl_moe_text"), (4 + 2) * heads
+            ),
+            **dict.fromkeys(("gemma3", "gemma3_text"), gemma),
+            "stablelm": layer_norm,
+            "opt": layer_norm - 3 * 2 * F,
+        }
+        base = self.sizes(PLAIN)
+        for family, extra in more.items():
+            found = self.sizes(PLAIN, model_type=family)
+            assert found[0] - base[0] == 2 * extra * T, family
+            assert (found[3] - base[3]) - (found[4] - base[4]) == extra * T, family
+            assert gated(from_config(SMALL).model_copy(update={"model_type": family})) is (family != "opt")
 
     @pytest.mark.parametrize(
         ("changed", "work", "error", "of"),

@@ -330,6 +330,9 @@ class TestStep:
         known = timed(options, PROFILE.model_copy(update={"host": drive}))
         assert not [note for note in known.notes if "not known" in note]
         assert parts(known)["optimizer states from NVMe and back"] == exactly(size / 6e9 + size / 3e9)
+        names = ("gradients to the host", "optimizer on the host", "parameters from the host")
+        whole = sum(parts(known)[name].expected for name in (*names, "optimizer states from NVMe and back"))
+        assert known.on_host.expected == pytest.approx(whole)
         two = timed(Options(3, 2, offload_optimizer="nvme"), PROFILE.model_copy(update={"host": drive}))
         assert parts(two)["optimizer states from NVMe and back"] == exactly(2 * size / 6e9 + 2 * size / 3e9)
 
