@@ -283,6 +283,43 @@ class TestStep:
         assert (step.tokens, step.samples, step.devices, step.micro_steps) == (180, 9, 1, 3)
         assert step.peak_tflops == 312
 
+    def test_every_part_shows_what_was_put_into_it(self) -> None:
+        """Figures whose product or quotient the seconds are."""
+        drive = Host(memory_gb_s=100, launch_us=5, nvme=[Mount(path="/x", free_gib=1, read_gb_s=6, write_gb_s=3)])
+        profile = PROFILE.model_copy(update={"host": drive})
+        step = timed(Options(3, 8, offload_optimizer="nvme", gradient_accumulation_steps=2), profile)
+        shown = {part.name: dict(part.inputs) for part in step.parts}
+        for name in ("forward", "backward"):
+            one = shown[name]
+            seconds = (
+                one["operations in products"] / one["their rate"] + one["operations in attention"] / one["its rate"]
+            )
+            seconds = one["micro steps"] * (seconds + one["other bytes"] / one["memory bandwidth"])
+            assert parts(step)[name].expected == pytest.approx(seconds)
+            waited = shown[f"waiting for the host in {name}"]
+            left = waited["launches"] * waited["seconds of one"] - waited["seconds beside it"]
+            assert parts(step)[f"waiting for the host in {name}"].expected == pytest.approx(left)
+        stepping = shown["waiting for the host in the optimizer"]
+        assert stepping == {"launches": pytest.approx(2.7 * 21), "seconds of one": pytest.approx(5e-6)}
+        own = EVERY / 8
+        assert shown["optimizer states from NVMe and back"] == {
+            "parameters of the node": 4 * own,
+            "read rate": 6e9,
+            "write rate": 3e9,
+        }
+        assert shown["gradients to the host"]["parameters"] == own and shown["gradients to the host"]["copies"] == 2
+        host = shown["optimizer on the host"]
+        assert (host["parameters"], host["ranks of the node"], host["memory bandwidth of the host"]) == (own, 4, 100e9)
+        assert (
+            host["threads of a rank"] == 1
+            and host["nanoseconds of one thread for one parameter"] == HOST_STEP_NS.expected
+        )
+        slower = shown["slower than tuned code"]
+        assert slower["time of published steps / time of tuned code"] == MEASURED["short"].expected
+        assert parts(step)["slower than tuned code"].expected == pytest.approx(
+            slower["seconds on the device"] * (MEASURED["short"].expected - 1)
+        )
+
     def test_the_optimizer_on_the_device(self) -> None:
         """Bytes through the memory for each parameter that a rank updates, by stage."""
         for options, own, each in (

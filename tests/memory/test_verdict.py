@@ -186,6 +186,7 @@ class TestOutside:
         assert kept.expected == int(11.2 * GIB)
         assert alone.expected == kept.expected + int(0.75 * GIB)
         assert among_others.expected == alone.expected + GIB
+        assert figures(held, 0.0, H200, TorchOptions("ddp", 2), tier)[2].expected == among_others.expected
         # DeepSpeed makes a communicator for one rank as well.
         assert figures(held, 0.0, H200, Options(2, 1), tier)[2].expected == alone.expected + int(0.55 * GIB)
         assert figures(held, 0.0, H200, Options(2, 8), tier)[2].expected == among_others.expected

@@ -245,6 +245,30 @@ def test_hpz_keeps_a_partition_among_the_ranks_of_a_node() -> None:
     assert not [term for term in alone if "secondary" in term.name]
 
 
+def test_of_a_frozen_model_nothing_but_parameters_is_held() -> None:
+    """ZeRO-3 divides a parameter that is there whole at first, the largest one at the most."""
+    frozen = TINY.model_copy(update={"trainable_parameters": 0})
+    for options, name, more in (
+        (Options(0, 4, optimizer="adamw_fused"), "frozen parameters", {}),
+        (Options(1, 4, **SMALL), "frozen parameters", {}),
+        (Options(2, 4, **SMALL), "frozen parameters", {}),
+        (Options(3, 4, **SMALL), "parameters", {"parameters before they are partitioned": 2 * TABLE}),
+    ):
+        init = held(zero_terms(frozen, options), "init")
+        assert init == {name: 2 * P // (4 if options.stage == 3 else 1), **more}, options.stage
+
+
+def test_accumulating_without_a_contiguous_buffer_adds_to_what_is_there() -> None:
+    """Gradients of a second micro batch go when they have been added to the first one's, which are kept as they are."""
+    twice = Options(2, 4, contiguous_gradients=False, gradient_accumulation_steps=2, **SMALL)
+    mine = 2 * 5000
+    terms = zero_terms(TINY, twice)
+    assert held(terms, "forward")["gradients"] == mine
+    once = zero_terms(TINY, replace(twice, gradient_accumulation_steps=1))
+    assert "gradients" not in held(once, "forward") and held(once, "step")["gradients"] == mine
+    assert held(terms, "step")["gradients"] == mine
+
+
 class TestHost:
     def test_what_a_rank_of_zero_2_pins(self) -> None:
         options = Options(2, 4, **CPU)
