@@ -77,7 +77,14 @@ class TestReductions:
 
 class TestVoid:
     def result(self, **changed: Any) -> Any:
-        base = {"run": "a", "state": "failed", "unmeasured": (), "failed": (), "failure": None, "not_measured": {}}
+        base: dict[str, Any] = {
+            "run": "a",
+            "state": "failed",
+            "unmeasured": (),
+            "failed": (),
+            "failure": None,
+            "not_measured": {},
+        }
         return SimpleNamespace(**base | changed)
 
     def test_of_another_run(self) -> None:
@@ -121,7 +128,7 @@ class TestSettings:
             "same",
         )
         assert policy.versions == LIBRARIES == ("deepspeed", "accelerate", "transformers", "trl", "torch")
-        assert policy.allow_reduced is policy.max_age_days is policy.fail_on is policy.signers is None
+        assert (policy.allow_reduced, policy.max_age_days, policy.fail_on, policy.signers) == (None,) * 4
 
     @pytest.mark.parametrize(
         ("key", "good", "bad", "says"),

@@ -157,7 +157,7 @@ class TestHost:
 
     def test_what_torch_launches(self) -> None:
         for kind in ("fsdp1", "fsdp2"):
-            found = host_cost(FACTS, TorchOptions(kind, 4))  # type: ignore[arg-type]
+            found = host_cost(FACTS, TorchOptions(kind, 4))
             assert (found.forward, found.backward, found.recomputed) == (32 * 3, 49 * 3, 32 * 3)
             assert found.step == pytest.approx(1.5 * 21)
         ddp = host_cost(FACTS, TorchOptions("ddp", 4))

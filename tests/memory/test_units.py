@@ -127,7 +127,7 @@ class TestWalks:
         """Whole gradients in 16 bit of the micro batches before."""
         every = 2 * (2 * TABLE + 3 * LAYER + NORM)
         for kind in ("fsdp1", "fsdp2"):
-            options = TorchOptions(kind, 4, gradient_accumulation_steps=3)  # type: ignore[arg-type]
+            options = TorchOptions(kind, 4, gradient_accumulation_steps=3)
             terms = [term for term in torch_terms(FACTS, options) if term.name == "gradients not yet reduced"]
             assert {term.size for term in terms if "forward" in term.moments} == {every}, kind
             (held,) = [

@@ -392,7 +392,7 @@ class TestChanges:
     def shared(self, options: Options | TorchOptions) -> tuple[Job, Job, Job]:
         """Checkpointing, half of the samples in twice the steps, sequences of half the length."""
         steps = 2 * options.gradient_accumulation_steps
-        less = replace(options, gradient_accumulation_steps=steps)  # type: ignore[type-var]
+        less = replace(options, gradient_accumulation_steps=steps)
         return (
             ("gradient checkpointing", options, replace(self.WORK, gradient_checkpointing=True)),
             (f"micro batch 3, {steps} accumulation steps", less, replace(self.WORK, micro_batch=3)),

@@ -77,9 +77,6 @@ class TestConclusion:
 class TestAdvice:
     def advised(self, run: RunFolder, tmp_path: Path, batch: int, **plan: Any) -> list[str]:
         run.plan.update({"num_processes": 2, **plan})
-        consumer = plan.pop("consumer", None)
-        if consumer:
-            run.lock.consumer = consumer
         one = verdict(run, tmp_path, [report(rank, {"init": 1}) for rank in (0, 1)])
         return max_batch_text.advice(found(run, 4, verdict=one), batch)
 
