@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from zerocfg.gate import builds, certificates
+from tests.gate.conftest import Repository
+from zerocfg.gate import builds, certificates, policy_schemas
 from zerocfg.gate.model import GateError, Reason
 from zerocfg.gate.outputs import find
 from zerocfg.gate.policy import LIBRARIES, Policy, read_policy
 from zerocfg.models.hardware import Accelerator
+from zerocfg.run.model import UNKNOWN
 
 NOW = datetime.datetime(2026, 5, 20, 12, tzinfo=datetime.timezone.utc)
 DAY, SECOND = datetime.timedelta(days=1), datetime.timedelta(seconds=1)
@@ -52,6 +55,8 @@ class TestHardware:
             (A100, "cuda", "NVIDIA B999", ("vendor",)),
             (A100, "cuda", "something", ()),
             (A100, "cpu", "cpu", ()),
+            (A100, "cpu", "A100-SXM-80GB", ()),
+            (Accelerator(name="cpu", vendor="cpu"), "cuda", "cpu", ()),
             (UNLISTED, "cuda", "B999", ("accelerator", "architecture", "vendor")),
             (UNLISTED, "cuda", "NVIDIA A100-SXM4-80GB", ("architecture", "vendor")),
             (Accelerator(name="cpu", vendor="cpu"), "cpu", "cpu", ("accelerator", "architecture", "vendor")),
@@ -204,6 +209,189 @@ class TestWords:
     def test_a_sentence_as_the_end_of_another(self) -> None:
         assert builds._lower("Install it. Or not.") == "install it. Or not"
         assert builds._lower("") == ""
+
+
+class TestFiles:
+    """One file of a build that differs, in words."""
+
+    def reason(self, state: str, *details: str, sources: tuple[str, ...] = (), name: str = "launch.sh") -> Reason:
+        found: Any = SimpleNamespace(name="sft", folder=Path("built/sft"), sources=list(sources))
+        one: Any = SimpleNamespace(name=name, state=state, details=list(details))
+        return builds._file(found, one, "zerocfg build x")
+
+    @pytest.mark.parametrize(
+        ("state", "sources", "kind", "message", "help"),
+        [
+            ("missing", (), "build-missing", "launch.sh is missing", "zerocfg build x"),
+            ("missing", ("a",), "build-missing", "launch.sh is missing", "zerocfg build x"),
+            (
+                "edited",
+                ("a",),
+                "build-edited",
+                "launch.sh was edited since it was built",
+                "move the edit into the sources, or undo it with zerocfg build x --force",
+            ),
+            ("outdated", (), "build-outdated", "launch.sh is out of date", "zerocfg build x"),
+            (
+                "outdated",
+                ("a", "b"),
+                "build-outdated",
+                "launch.sh is out of date: a, b changed since it was built",
+                "zerocfg build x",
+            ),
+            ("stale", (), "build-outdated", "launch.sh is no longer emitted", "delete it"),
+            ("unreadable", (), "build-edited", "launch.sh cannot be read", "zerocfg build x"),
+        ],
+    )
+    def test_states(self, state: str, sources: tuple[str, ...], kind: str, message: str, help: str) -> None:
+        found = self.reason(state, sources=sources)
+        assert (found.check, found.kind, found.message, found.help) == ("build", kind, message, help)
+        assert (found.file, found.run, found.line, found.column) == ("built/sft/launch.sh", "sft", 0, 0)
+
+    def test_details_come_before_sources(self) -> None:
+        found = self.reason("outdated", "one", "two", sources=("a",))
+        assert found.message == "launch.sh is out of date: one; two"
+
+    def test_the_place_of_a_value_by_the_kind_of_its_file(self, tmp_path: Path) -> None:
+        (tmp_path / "a.json").write_text('{\n "x": {"y": 1}\n}\n')
+        (tmp_path / "a.yaml").write_text("x:\n  y: 1\n")
+        (tmp_path / "a.sh").write_text("x: 1\n")
+        (tmp_path / "a.lock").write_text('{"recipe": {"y": 1},\n "settings": {\n  "x.y": 1}}\n')
+        assert builds._place(tmp_path / "a.json", "x.y") == (2, 8)
+        assert builds._place(tmp_path / "a.yaml", "x.y") == (2, 3)
+        assert builds._place(tmp_path / "a.sh", "x") == (0, 0)
+        assert builds._place(tmp_path / "a.lock", "x.y", in_lock=True) == (3, 3)
+        assert builds._place(tmp_path / "a.lock", "y", in_lock=True) == (1, 13)
+        assert builds._place(tmp_path / "a.lock", "z", in_lock=True) == (0, 0)
+        assert builds._place(tmp_path / "a.lock", "x.y") == (0, 0)
+
+
+class TestPolicies:
+    def schema(self, tmp_path: Path, content: Any) -> policy_schemas.PolicySchema:
+        path = tmp_path / "policy.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return policy_schemas.read_schema(path)
+
+    def said(self, tmp_path: Path, content: Any, instance: Any) -> list[tuple[str, str]]:
+        errors = self.schema(tmp_path, content).validator.iter_errors(instance)
+        return [one for error in errors for one in policy_schemas._said(error)]
+
+    @pytest.mark.parametrize(
+        ("rule", "value", "words"),
+        [
+            ({"const": True}, False, "is false; only true is allowed"),
+            ({"enum": [2, "x"]}, 3, 'is 3; allowed are 2, "x"'),
+            ({"maximum": 4}, 4.5, "is 4.5; at most 4 is allowed"),
+            ({"minimum": 4}, 3, "is 3; at least 4 is required"),
+            ({"type": "string"}, 3, "is 3; its type must be string"),
+            ({"type": ["string", "null"]}, 3, "is 3; its type must be string or null"),
+            ({"multipleOf": 2}, 3, "is 3; 3 is not a multiple of 2"),
+        ],
+    )
+    def test_a_value(self, tmp_path: Path, rule: Any, value: Any, words: str) -> None:
+        assert self.said(tmp_path, {"properties": {"a": rule}}, {"a": value}) == [("a", words)]
+        assert self.said(tmp_path, {"properties": {"a": rule}}, {}) == []
+
+    def test_names(self, tmp_path: Path) -> None:
+        required = {"properties": {"s": {"required": ["x", "y"]}}, "required": ["z"]}
+        assert set(self.said(tmp_path, required, {"s": {"x": 1}})) == {
+            ("s.y", "is required and not set"),
+            ("z", "is required and not set"),
+        }
+        unwanted = {"properties": {"a": False, "b": {"not": {}}, "c": {"not": {"const": 1}}}}
+        assert self.said(tmp_path, unwanted, {"a": 1, "b": 2, "c": 1})[:2] == [
+            ("a", "is set and must not be"),
+            ("b", "is set and must not be"),
+        ]
+        assert self.said(tmp_path, {"patternProperties": {"^x": False}}, {"xy": 1}) == [
+            ("xy", "is set and must not be")
+        ]
+
+    def test_of_all_settings_together(self, tmp_path: Path) -> None:
+        ((name, words),) = self.said(tmp_path, {"maxProperties": 1}, {"a": 1, "b": 2})
+        assert name == "" and words.endswith("has too many properties")
+        ((_, long),) = self.said(tmp_path, {"maxProperties": 1}, {"a": "x" * 300, "b": 2})
+        assert long == "the settings do not meet `maxProperties`"
+
+    def test_false_is_spelled_out_where_it_is_of_a_name(self) -> None:
+        schema = {
+            "properties": {"a": False, "b": {"properties": {"c": False}}},
+            "patternProperties": {"^d": False},
+            "additionalProperties": False,
+            "anyOf": [{"properties": {"e": False}}, False],
+            "default": {"x": False},
+        }
+        assert policy_schemas._spelled_out(schema) == {
+            "properties": {"a": {"not": {}}, "b": {"properties": {"c": {"not": {}}}}},
+            "patternProperties": {"^d": {"not": {}}},
+            "additionalProperties": False,
+            "anyOf": [{"properties": {"e": {"not": {}}}}, False],
+            "default": {"x": False},
+        }
+
+    def test_the_draft_is_the_one_that_is_named_or_2020_12(self, tmp_path: Path) -> None:
+        """`prefixItems` is of 2020-12; draft 7 has a list of `items` instead."""
+        prefix = {"properties": {"a": {"prefixItems": [{"const": 1}]}}}
+        assert self.said(tmp_path, prefix, {"a": [2]}) == [("a.0", "is 2; only 1 is allowed")]
+        seven = {**prefix, "$schema": "http://json-schema.org/draft-07/schema#"}
+        assert self.said(tmp_path, seven, {"a": [2]}) == []
+        with pytest.raises(GateError, match=r"policy.json:1:2: \$schema \"draft-99\" is not a known draft"):
+            self.schema(tmp_path, '{"$schema": "draft-99"}')
+
+    @pytest.mark.parametrize(
+        ("content", "says"),
+        [
+            ("", "policy.json: the policy is not JSON: "),
+            ("{,}", "policy.json:1:2: the policy is not JSON: "),
+            ("[]", "policy.json:1:1: the policy must be a JSON Schema, for example"),
+            (
+                '{"properties": {\n "a": {"type": "nothing"}}}',
+                "policy.json:2:8: the policy is not a JSON Schema: properties.a.type: ",
+            ),
+        ],
+    )
+    def test_what_is_no_schema(self, tmp_path: Path, content: str, says: str) -> None:
+        with pytest.raises(GateError) as caught:
+            self.schema(tmp_path, content)
+        assert says in str(caught.value)
+
+    def test_the_words_of_a_rule(self, tmp_path: Path) -> None:
+        def words(rule: Any) -> str:
+            (error,) = self.schema(tmp_path, {"properties": {"a": {"const": 1, **rule}}}).validator.iter_errors(
+                {"a": 2}
+            )
+            return policy_schemas._words(error)
+
+        assert words({"description": "Because\n of it.", "title": "T"}) == "Because of it"
+        assert words({"title": "T"}) == "T" and words({}) == ""
+
+    def test_settings_by_dotted_name_and_nested(self) -> None:
+        values = {"a.b": 1, "a.c": {"d": 2}, "e": 3, "hub_token": "hf_abc", "gone": UNKNOWN, "f": 4, "f.g": 5}
+        plan: Any = SimpleNamespace(settings={name: SimpleNamespace(value=value) for name, value in values.items()})
+        found = policy_schemas.instance(plan)
+        assert found.pop("hub_token") != "hf_abc"
+        assert found == {"a.b": 1, "a.c": {"d": 2}, "e": 3, "f": 4, "f.g": 5, "a": {"b": 1, "c": {"d": 2}}}
+
+    def test_where_the_time_ran_out(self) -> None:
+        part = {"pattern": "x"}
+        schema = {"anyOf": [{"a": 1}, {"properties": {"k": part}}]}
+        assert policy_schemas._path_to(schema, [(part, "pattern")]) == ["anyOf", 1, "properties", "k", "pattern"]
+        assert policy_schemas._path_to(schema, []) == policy_schemas._path_to(schema, [({"x": 1}, "pattern")]) == []
+
+
+def test_git_is_shown_without_its_guard(tmp_path: Path) -> None:
+    from zerocfg.gate.gate import _git
+
+    with pytest.raises(GateError, match=r"^git merge-base main HEAD: .*; fetch it$") as caught:
+        _git(tmp_path, "merge-base", "--end-of-options", "main", "HEAD", help="; fetch it")
+    assert "end-of-options" not in str(caught.value)
+
+
+def test_a_run_that_cannot_be_built_is_no_target(repository: Repository) -> None:
+    """Its value is refused, though a plan is there: nothing more is said of it."""
+    repository.edit("accelerate.yaml", "num_machines", "num_machine")
+    targets, reasons = builds.check_builds(repository.folder / "zerocfg.yaml", [repository.folder / "built"])
+    assert targets == [] and [reason.kind for reason in reasons] == ["build-impossible"]
 
 
 class TestOutputs:
