@@ -3,6 +3,7 @@ explanation an error gets. Expectations by hand."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -16,10 +17,12 @@ import yaml
 
 from zerocfg.memory.options import Options as ZeroOptions
 from zerocfg.memory.options import TorchOptions
+from zerocfg.run.script.modules import Imported
 from zerocfg.smoke import max_batch
+from zerocfg.smoke.certify import code
 from zerocfg.smoke.judge import diagnosis
 from zerocfg.smoke.judge.expected_settings import expected
-from zerocfg.smoke.launch import job_folder, process, scratch
+from zerocfg.smoke.launch import job_folder, process, scratch, warm
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.model.reduction import Kind, Reduced, Reduction
 from zerocfg.smoke.prepare import fit
@@ -188,6 +191,86 @@ class TestJob:
             "PYTHONPATH": f"{alone['PYTHONPATH']}{os.pathsep}/mine",
             "X": "1",
         }
+
+
+class TestWarm:
+    """A launch by a zygote reads the environment of the libraries that it has imported."""
+
+    def prepared(self, monkeypatch: pytest.MonkeyPatch, words: list[str], ranks: int | None, **more: Any) -> Any:
+        started: list[dict[str, str]] = []
+        own: Any = SimpleNamespace(
+            executable=Path("/z/python"),
+            start=started.append,
+            show=lambda progress: None,
+            problem=lambda: more.get("problem", ""),
+        )
+        monkeypatch.setattr(warm, "_active", [own] if more.get("active", True) else [])
+        command, environment = warm.prepare(words, {"A": "1", **more.get("given", {})}, ranks)
+        return command, environment, started
+
+    @pytest.mark.parametrize(
+        ("module", "ranks", "threads"),
+        [
+            ("torch.distributed.run", 2, "1"),
+            ("torch.distributed.run", 1, None),
+            ("torch.distributed.run", None, None),
+            ("accelerate.commands.launch", 1, "1"),
+            ("accelerate.commands.launch", None, "1"),
+        ],
+    )
+    def test_threads_as_the_launchers_set_them(
+        self, monkeypatch: pytest.MonkeyPatch, module: str, ranks: int | None, threads: str | None
+    ) -> None:
+        words = [sys.executable, "-m", module]
+        command, environment, started = self.prepared(monkeypatch, words, ranks)
+        assert command == ["/z/python", "-m", module]
+        assert environment == {"A": "1"} | ({"OMP_NUM_THREADS": threads} if threads else {}) and started == [
+            environment
+        ]
+        own = self.prepared(monkeypatch, words, ranks, given={"OMP_NUM_THREADS": "5"})[1]
+        assert own == {"A": "1", "OMP_NUM_THREADS": "5"}
+
+    def test_without_a_zygote_nothing_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        words = [sys.executable, "-m", "torch.distributed.run"]
+        assert self.prepared(monkeypatch, words, 2, active=False) == (words, {"A": "1"}, [])
+        other = ["/other/python", "x"]
+        assert self.prepared(monkeypatch, other, 2) == (other, {"A": "1"}, [])
+        assert self.prepared(monkeypatch, words, 2, problem="gone")[0] == words
+
+
+def test_imports_of_a_script() -> None:
+    text = "import a.b, c\nfrom . import d\nfrom e.f import g, h\ndef run():\n    from ..i import *\n"
+    assert list(code._imports("\ufeff" + text)) == [
+        Imported("a.b"),
+        Imported("c"),
+        Imported("", "d", 1),
+        Imported("", "", 1),
+        Imported("e.f", "g", 0),
+        Imported("e.f", "h", 0),
+        Imported("e.f", "", 0),
+        Imported("i", "", 2),
+    ]
+
+
+def test_the_script_and_what_it_imports_are_hashed(tmp_path: Path) -> None:
+    """Of the repository alone; the other modules are the environment's."""
+    for name, text in {
+        "train.py": "from lib import a\nimport os\nfrom lib.b import *\n",
+        "lib/__init__.py": "",
+        "lib/a.py": "from . import c\n",
+        "lib/b.py": "",
+        "lib/c.py": "",
+        "lib/unused.py": "",
+        "built/sft/zerocfg.lock": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    lock: Any = SimpleNamespace(script="train.py", spec_folder="../..")
+    found = code.code_hashes(tmp_path / "built" / "sft", lock)
+    assert list(found) == ["lib/__init__.py", "lib/a.py", "lib/b.py", "lib/c.py", "train.py"]
+    assert found["lib/b.py"] == hashlib.sha256(b"").hexdigest()
+    for missing in ({"script": None}, {"spec_folder": None}, {"script": "a\0"}):
+        assert code.code_hashes(tmp_path, SimpleNamespace(**vars(lock) | missing)) == {}  # type: ignore[arg-type]
 
 
 class TestSearch:

@@ -377,6 +377,20 @@ class TestAskedFor:
     def test_numbers_in_quotes(self, value: object, number: object) -> None:
         assert requested_settings._number(value) == number
 
+    def test_keys_of_deepspeed_by_what_ranks_report(self) -> None:
+        """Wherever they stand: keys of an offload section are also found without the ZeRO section around it."""
+        zero = "zero_optimization"
+        found = requested_settings.deepspeed_keys()
+        assert {path: name for path, name in found.items() if "offload" in ".".join(path)} == {
+            (zero, "offload_optimizer", "device"): "offload_optimizer",
+            ("offload_optimizer", "device"): "offload_optimizer",
+            (zero, "offload_param", "device"): "offload_param",
+            ("offload_param", "device"): "offload_param",
+        }
+        assert found[(zero, "stage")] == "stage" and ("stage",) not in found
+        assert found[("bf16", "enabled")] == found[("fp16", "enabled")] == found[("bfloat16", "enabled")] == "dtype"
+        assert ("enabled",) not in found
+
     def test_values_that_ask_for_nothing(self) -> None:
         for value in (None, "auto", "no", {}):
             assert not requested_settings._is_value(value)
