@@ -1,0 +1,1 @@
+"""Text for a terminal: what it can show, tables that fit it, and progress."""
