@@ -2,6 +2,7 @@
 # make test  static checks, all tests that need no training library, proofs and launches whose inputs changed, and one
 #            real ZeRO-3 job (minutes; writes what it saw into tests/ledger.jsonl, which is committed)
 # make test-all  every test: all proofs and launches are run, and must be what tests/ledger.jsonl says
+# make ledger  whether tests/ledger.jsonl is up to date with the files that it speaks of
 # make test-rest  what make test left out, with the same ledger: CI runs both
 # make rule CODE=ZC103  examples, page and proofs of one rule, played on the real libraries
 # make parity  thousands of generated configs against the real libraries, and other random values (nightly)
@@ -26,7 +27,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lock dist pythons new-rule follow-release facts releases demo test test-all test-rest rule parity fuzz mutants check gpu schemas docs examples slurm-demo clean
+.PHONY: setup lock dist pythons new-rule follow-release facts releases demo ledger test test-all test-rest rule proof parity fuzz mutants check gpu schemas docs examples slurm-demo clean
 
 setup: $(STAMP) $(NODE)
 
@@ -89,6 +90,10 @@ $(OPERATORS): | $(STAMP)
 	@echo "compiling what DeepSpeed needs on a processor: minutes, once for this checkout"
 	@$(BIN)/python -m tests.operators
 
+# Whether the committed ledger speaks of the files that are here; seconds, and no test is run.
+ledger: setup
+	$(BIN)/python -m tests.ledger
+
 test: check $(OPERATORS)
 	$(BIN)/pytest --tier quick -n 2 --dist loadgroup
 
@@ -102,8 +107,10 @@ CODE ?= $(error name a rule: make rule CODE=ZC103)
 # What needs no library first. The operators are compiled for a proof that is played, which a page without a phase has not.
 rule: setup
 	$(BIN)/pytest tests/rules/test_examples.py tests/rules/test_pages.py -k $(CODE)
-	@if grep -q '^phase:' docs/rules/$(CODE).md; then \
-	  $(MAKE) --no-print-directory $(OPERATORS) && $(BIN)/pytest tests/proofs/test_proofs.py -k $(CODE); fi
+	@if grep -q '^phase:' docs/rules/$(CODE).md; then $(MAKE) --no-print-directory proof CODE=$(CODE); fi
+
+proof: $(OPERATORS)
+	$(BIN)/pytest tests/proofs/test_proofs.py -k $(CODE)
 
 FACTS ?=
 facts: setup
