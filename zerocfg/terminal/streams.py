@@ -9,7 +9,6 @@ import os
 import stat
 import sys
 
-from zerocfg.catalog.values import whole_number
 from zerocfg.source.foreign import harmless
 
 TYPE_CHECKING = False  # see `zerocfg.source.disk`
@@ -62,9 +61,9 @@ def columns(stream: TextIO) -> int | None:
     """Columns of the terminal that a stream is; None where it is a file or a pipe, which have no edge."""
     if not stream.isatty():
         return None
-    asked = whole_number(os.environ.get("COLUMNS"))
-    if asked:
-        return asked
+    asked = os.environ.get("COLUMNS", "").strip()[:9]
+    if asked.isdecimal() and int(asked):
+        return int(asked)
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):
