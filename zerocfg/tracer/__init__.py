@@ -4,4 +4,10 @@ A program of its own, ``python -m zerocfg.tracer``: a JSON list of requests on s
 on standard output. It is the only part of zerocfg besides ``smoke`` that imports torch and transformers, and
 ``zerocfg.memory.activations.tracing`` starts it in a process of its own. It imports nothing else of zerocfg, so that
 the Python that has torch need not have zerocfg's dependencies.
+
+Contents: the steps of a training, recorded on tensors without content.
+
+May use: torch and transformers; nothing else of zerocfg.
+
+Begin at: `__main__.py`, `record.py`.
 """
