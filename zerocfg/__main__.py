@@ -18,6 +18,9 @@ def main() -> None:
     except MemoryError:
         os.write(2, b"zerocfg: error: there is not enough memory\n")
         code = 2
+    import gc
+
+    gc.freeze()  # what was read is not looked through once more when the process ends
     if code is not None:
         sys.exit(code)
 

@@ -18,12 +18,14 @@ from zerocfg.run.linking.follow import Find, Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
 from zerocfg.run.remembered import remembered
 from zerocfg.run.resolve_settings import with_settings
+from zerocfg.run.uncollected import uncollected
 from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from zerocfg.source.launch.line import LaunchLine
 
 
+@uncollected()
 def find_runs(
     paths: Sequence[Path],
     files: Files,

@@ -19,6 +19,7 @@ from zerocfg.migrate.outcome import Changed, Rest, rest
 from zerocfg.migrate.releases import ReleasesError, parse_releases
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import CONSUMERS
+from zerocfg.run.uncollected import uncollected
 from zerocfg.source.edit import unified_diff
 from zerocfg.source.write import Change, write_together
 from zerocfg.terminal.progress import Working
@@ -67,7 +68,7 @@ def command(
     if missing is not None:
         raise click.UsageError(f"there is no file or folder '{missing}'")
     job = Job(targets, SettingsOptions(**given).settings(targets[0]), Selection(), consumer)
-    with Working("migrating", job.progress):
+    with Working("migrating", job.progress), uncollected():
         unread = [one for one in job.lint().unread if one.named]
         runs, empty = job.included, list(job.empty)
         found = migrate(runs, target, source, with_pins=pins)

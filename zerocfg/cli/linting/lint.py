@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import NoReturn, TextIO
 
@@ -21,6 +20,7 @@ from zerocfg.linter.kept import Kept
 from zerocfg.record import record
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
+from zerocfg.run.uncollected import uncollected
 from zerocfg.source import disk
 from zerocfg.terminal.streams import clear, colour, columns, tell, write_exactly
 from zerocfg.workspace.baseline import read_baseline_file, write_baseline_file
@@ -107,7 +107,7 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
         kept=Kept(),
     )
     began = time.monotonic()
-    with _progress("" if options.quiet else "linting", job), _uncollected():
+    with _progress("" if options.quiet else "linting", job), uncollected():
         result = job.lint()
     if options.verbose:
         from zerocfg.cli.linting.verbose import report_details
@@ -213,20 +213,6 @@ def _all_noted(job: Job) -> bool:
     with its model and hardware, as builds read them."""
     assert job.files is not None
     return not job.empty and all(file.kind != "spec" for file in job.files.all())
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """What a lint reads is kept, syntax trees above all: to look for cycles among it, again and again, takes half of
-    the time in a repository of 2,000 Python files. Nor is it looked through when the process ends."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if collects:
-            gc.enable()
 
 
 def _tell_internal_errors(result: Result) -> None:
