@@ -13,7 +13,7 @@ import zerocfg
 from zerocfg.errors import UsageError
 from zerocfg.workspace.selection import checked
 
-USAGE = "Usage: zerocfg {}\nTry 'zerocfg {} --help' for help.\n\n"
+USAGE = "Usage: python -m zerocfg {}\nTry 'python -m zerocfg {} --help' for help.\n\n"
 CONFIG = "--config: '=' is no file and no setting in TOML, such as 'fail-on = \"error\"'"
 
 
