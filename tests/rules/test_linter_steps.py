@@ -834,8 +834,8 @@ def test_a_fix_of_a_launch_line_is_a_matter_of_its_run() -> None:
     script, config = made("run.sh", text, "launch"), made("ds.json", JSON)
     lines = read_launch_lines(script.source).lines
     runs = [
-        with_settings(Run(name, launch=line, launch_file=script, deepspeed=config, consumer=consumer))
-        for name, line, consumer in zip("xy", lines, (None, "trl"), strict=True)
+        replace(with_settings(Run(name, launch=line, launch_file=script, deepspeed=config)), **reader)
+        for name, line, reader in zip("xy", lines, ({}, {"consumer": "trl"}), strict=True)
     ]
     asked: list[str] = []
 
