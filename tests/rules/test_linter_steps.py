@@ -833,10 +833,8 @@ def test_a_fix_of_a_launch_line_is_a_matter_of_its_run() -> None:
     text = "torchrun a.py\ntorchrun b.py\n"
     script, config = made("run.sh", text, "launch"), made("ds.json", JSON)
     lines = read_launch_lines(script.source).lines
-    runs = [
-        replace(with_settings(Run(name, launch=line, launch_file=script, deepspeed=config)), **reader)
-        for name, line, reader in zip("xy", lines, ({}, {"consumer": "trl"}), strict=True)
-    ]
+    one, two = (with_settings(Run("x", launch=line, launch_file=script, deepspeed=config)) for line in lines)
+    runs = [one, replace(two, consumer="trl")]
     asked: list[str] = []
 
     def check(run: Run) -> Any:

@@ -86,8 +86,8 @@ def test_what_is_in_the_way_of_a_key() -> None:
 
 
 def test_small_things_about_values() -> None:
-    words = [describe(one) for one in (None, "x", [], {}, 3, True)]
-    assert words == ["null", "the text 'x'", "a list", "a mapping", "3", "True"]
+    values: list[Any] = [None, "x", [], {}, 3, True]
+    assert list(map(describe, values)) == ["null", "the text 'x'", "a list", "a mapping", "3", "True"]
     assert product(2, 3, 4) == 24 and product() == 1 and product(2, 0.5) == 1.0
     assert product(2, UNKNOWN) is product(True, 2) is product("2") is product(None) is UNKNOWN
     assert product(10**400, 2) == 2 * 10**400 and product(10**400, 0.5) is UNKNOWN
