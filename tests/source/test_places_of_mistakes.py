@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+import hjson
 import pytest
 import yaml
 
+from zerocfg.source.hjson_scanner import JsonError, scan_hjson
 from zerocfg.source.json_reader import read_json
 from zerocfg.source.node import Document, Mapping, Scalar, Sequence, walk
 from zerocfg.source.text import SourceText, Span
@@ -182,3 +184,48 @@ def test_ranges_of_values(text: str, ranges: dict[tuple[str | int, ...], str]) -
     document = read(text)
     found = {path: document.get(path) for path in ranges}
     assert {path: node and text[slice(*node.span)] for path, node in found.items()} == ranges
+
+
+LOOSE = (
+    "{a: 1",
+    "{a",
+    "{a:",
+    "{",
+    "[1",
+    "[1,",
+    '{a: "x',
+    '{"a": 1} x',
+    "{a: 1}}",
+    "{a b: 1}",
+    "{: 1}",
+    "{a: ]}",
+    "[}",
+    "[1 2]",
+    "{a: {b: 1}",
+    '{a: "\\u12"}',
+    "{a: 1, , b: 2}",
+    "{a: }",
+    "{a: ,}",
+    "{[: 1}",
+    "[,]",
+    '{"a" 1}',
+    '{a: "\\ud800\\u12"}',
+    '{"a": {"b": 1]}',
+    "[1]]",
+    "# c\n{a: 1} // d\n e",
+    "{a: ?}",
+    "{}}",
+    '{ "x": 1e5 } }',
+    "{\n  # x: 1\n  a: 1 # b\n  }}",
+    "{\n  /* a\n  b */ c: [1, 2\n  3, }\n}",
+)
+
+
+@pytest.mark.parametrize("text", LOOSE)
+def test_hjson_that_breaks_off(text: str) -> None:
+    with pytest.raises(hjson.HjsonDecodeError) as refused:
+        hjson.loads(text)
+    with pytest.raises(JsonError) as stopped:
+        scan_hjson(text)
+    assert stopped.value.position == refused.value.pos
+    assert stopped.value.noticed is ("#" in text or "/*" in text)
