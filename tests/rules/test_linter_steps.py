@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.versions import text
 from zerocfg.linter.add_ignores import ignores_for
 from zerocfg.linter.applicability import Asked, within
-from zerocfg.linter.baseline import baseline_text, entry_of, read_baseline, without_known
+from zerocfg.linter.baseline import baseline_text, entry_of, fingerprint, read_baseline, without_known
 from zerocfg.linter.engine import Diagnostic, Result, _Lint, diagnose, lint_runs, without_notes
 from zerocfg.linter.fix_outcome import ALONE, IN_ITS_RUNS, TOGETHER, Groups, Identities, Reach, Try, _come, _same
 from zerocfg.linter.fix_outcome import Readers as FileReaders
@@ -801,3 +802,53 @@ def test_links_are_made_anew_with_other_texts() -> None:
     files = Files()
     kept.begin(files)
     assert seen == [files]
+
+
+def sha(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def test_fingerprints_are_of_the_value() -> None:
+    """Of its JSON where the file has keys, else of its words."""
+    config = made("a.yaml", "a: [2, {z: 1, b: 2}]\nd: 2024-05-01\ns: {x: 1}\ne: ''\n", "accelerate")
+    every = {path: fingerprint(found(config, path)) for path in "adse"}
+    assert every == {"a": sha('[2, {"b": 2, "z": 1}]'), "d": sha('"2024-05-01"'), "s": "", "e": sha('""')}
+    script = made("run.sh", "torchrun  a.py \\\n  --x 1\nls\n", "launch")
+
+    def words(start: int, end: int) -> str:
+        return fingerprint(diagnose(rule(), Finding(Location(script, span=Span(start, end)), "m"), Run("one")))
+
+    assert words(0, 24) == sha("torchrun a.py \\ --x 1") and words(10, 14) == words(10, 15) == sha("a.py")
+    assert words(8, 10) == words(3, 3) == ""
+    moved = made("run.sh", "ls\n\ntorchrun  a.py\n", "launch")
+    told = diagnose(rule(), Finding(Location(moved, span=Span(14, 18)), "m"), Run("one"))
+    assert fingerprint(told) == sha("a.py"), "wherever it stands"
+    assert sha("\ud800") == fingerprint(
+        diagnose(rule(), Finding(Location(made("x.sh", "\ud800\n", "launch"), span=Span(0, 1)), "m"), Run("one"))
+    )
+
+
+def test_a_fix_of_a_launch_line_is_a_matter_of_its_run() -> None:
+    """Of the other lines of a script nobody's reader is asked; of a config that they name all are."""
+    text = "torchrun a.py\ntorchrun b.py\n"
+    script, config = made("run.sh", text, "launch"), made("ds.json", JSON)
+    lines = read_launch_lines(script.source).lines
+    one, two = (with_settings(Run("x", launch=line, launch_file=script, deepspeed=config)) for line in lines)
+    runs = [one, replace(two, consumer="trl")]
+    asked: list[str] = []
+
+    def check(run: Run) -> Any:
+        asked.append(run.name)
+        yield from ()
+
+    silent = replace(rule(), check=check)
+
+    def agreed(file: SourceFile, start: int, end: int) -> bool:
+        return Readers(runs).agree(silent, Severity.ERROR, Fix("f", ((file, Edit(Span(start, end), "z")),)))
+
+    assert not agreed(script, 0, 8) and not agreed(script, 13, 13), "up to its end"
+    assert agreed(script, 14, 22) and agreed(script, 27, 27)
+    assert not agreed(config, 6, 7) and agreed(made("other.json", JSON), 6, 7)
+    asked.clear()
+    assert agreed(script, 14, 22) and asked == []
+    assert not agreed(script, 0, 8) and set(asked) == {"x"}
