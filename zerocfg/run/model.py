@@ -261,6 +261,17 @@ class Loading:
 
 
 @record(frozen=True, slots=True)
+class Comparison:
+    """A decision of a script by one of its own options, which is compared with ``values``. ``default``: the option's
+    value where nobody gives one, or UNKNOWN."""
+
+    option: str
+    values: tuple[str, ...]
+    default: object
+    origin: Origin
+
+
+@record(frozen=True, slots=True)
 class Script:
     """A script and the modules of its repository that it needs, as deep as `reading.DEPTH` (``files``, itself first).
 
@@ -279,7 +290,7 @@ class Script:
     keys are known, or of which nobody knows where they go. ``own_loop``: its Trainer is a class of the repository that
     trains otherwise than the library's, which compares arguments and config when it starts.
     ``required``: the requirements without which it stops, each with its place. ``loading``: None where it is not
-    certain how and when the model of the Trainer is loaded.
+    certain how and when the model of the Trainer is loaded. ``comparisons``: decisions by its own options.
     ``understood`` False: Python could not parse it.
     """
 
@@ -303,6 +314,7 @@ class Script:
     understood: bool = True
     own: frozenset[str] = frozenset()
     loading: Loading | None = None
+    comparisons: tuple[Comparison, ...] = ()
 
 
 @record(frozen=True, slots=True, eq=False)
