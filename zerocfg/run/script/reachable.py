@@ -52,7 +52,8 @@ class Reach:
     some object; ``opened``: names that stand in the path of a file that it opens. ``shallow`` False: some code is
     deeper than was looked. ``unread``: some module was left out, or is no Python.
     ``own_loop``: a class of the repository derives from a Trainer and trains by a loop of its own.
-    ``decisions``: those that compare an attribute with literals."""
+    ``decisions``: those that compare an attribute with literals. ``resumes``: some `train` is called with a checkpoint
+    to go on from."""
 
     calls: list[Reached] = field(default_factory=list)
     methods: set[str] = field(default_factory=set)
@@ -67,6 +68,7 @@ class Reach:
     own_loop: bool = False
     unread: bool = False
     decisions: list[tuple[Module, Owner, Decision]] = field(default_factory=list)
+    resumes: bool = False
 
     @property
     def prepares(self) -> bool:
@@ -137,6 +139,7 @@ class Walk:
         found.dicts += [(module, owner, node) for node in code.dicts]
         found.changed |= code.changed
         found.stored |= code.stored
+        found.resumes = found.resumes or code.resumes
         found.decisions += [(module, owner, one) for one in code.decisions]
 
     def _called(self, module: Module, code: Code, function: ast.expr) -> list[str]:

@@ -92,6 +92,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         own=frozenset(parser.own),
         loading=_loading(found, walk, parser),
         comparisons=_comparisons(found, parser) if parser.options is not None else (),
+        resumes=found.resumes,
     )
 
 
