@@ -70,10 +70,12 @@ def find_runs(
     followed = Paths(files, root or Path.cwd())
     runs = _runs(followed, known, scripts, contained, kept or Links())
     if scripts and (any(file.kind == "script" for file in known) or any(run.script is not None for run in runs)):
-        from zerocfg.run.linking.standalone_scripts import standalone_runs  # few repositories need it
+        # few repositories need it
+        from zerocfg.run.linking.standalone_scripts import standalone_runs, without_read_configs
 
         with contain(contained, "read the scripts that no launch line starts"):
-            runs += standalone_runs(followed, known, runs)
+            standalone = standalone_runs(followed, known, runs)
+            runs = [*without_read_configs(runs, standalone), *standalone]
     code = [file for file in pool.values() if file.kind == "script" and (skip is None or not skip(file))]
     if code or any(run.script is not None for run in runs):
         from zerocfg.run.linking.sibling_recipes import with_what_is_elsewhere
