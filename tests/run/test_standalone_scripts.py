@@ -212,7 +212,7 @@ AS_ASKED = '{"train_micro_batch_size_per_gpu": "auto", ' + ZERO + "}"
 
 
 def test_a_script_reads_the_config_of_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two files of one name the one beside the script was written for it, and the other one is not judged with it."""
+    """Of two files of one name the one beside the script was written for it; the other is not judged with it."""
     monkeypatch.chdir(tmp_path)
     assert of(tmp_path, a__train_dot_py=NAMES_DS, a__ds_dot_json=AS_ASKED, ds_dot_json=ONE_EACH) == []
 

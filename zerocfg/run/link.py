@@ -172,7 +172,7 @@ def _runs(
                 run = links.linked(paths, file, None)
                 if run is None:
                     continue
-                runs.append(_like_its_siblings(paths, run, runs) if kind == "recipe" else run)
+                runs.append(_like_its_siblings(paths, run, runs) if kind in ("recipe", "accelerate") and runs else run)
                 used |= {id(original(one)) for one in run.files}
     return runs
 
@@ -239,8 +239,10 @@ def _linked(paths: Paths, file: SourceFile, line: LaunchLine | None) -> Run | No
 
 
 def _like_its_siblings(paths: Paths, run: Run, known: Sequence[Run]) -> Run:
-    from zerocfg.run.linking.sibling_recipes import as_siblings
+    from zerocfg.run.linking.sibling_recipes import as_siblings, with_address_of_siblings
 
+    if run.recipe is None:
+        return with_address_of_siblings(run, known)
     found = as_siblings(run, known, paths.root)
     if found.script is None:
         return found
