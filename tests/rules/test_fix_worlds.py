@@ -231,7 +231,7 @@ def test_fixes_that_are_offered(tmp_path: Path) -> None:
     assert offered(plain) == set(EVERY) and plain.lints == [set()]
 
 
-@pytest.mark.parametrize(("more", "lost"), [("bc", ""), ("bcd", ""), ("bcde", "abcde")])
+@pytest.mark.parametrize(("more", "lost"), [("", "a"), ("b", ""), ("bc", ""), ("bcd", ""), ("bcde", "abcde")])
 def test_few_fixes_are_tried_by_themselves(more: str, lost: str, tmp_path: Path) -> None:
     """The first changes a run that it is not for, and those behind it wait: up to four are tried once more."""
     keys = [("f", key) for key in f"a{more}"]

@@ -271,3 +271,12 @@ def test_a_dict_that_is_known_is_no_part(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     runs, _ = find_runs([tmp_path], Files(), scripts=True)
     assert [(run.name, run.parts, run.deepspeed_route) for run in runs] == [("train.py", False, "trainer")]
+
+
+def test_a_dict_that_is_no_config_of_deepspeed(tmp_path: Path) -> None:
+    """With one of its keys, among many that are none."""
+    other = "c = {'train_batch_size': 8, 'a': 1, 'b': 2, 'd': 3, 'e': 4, **f}\ndeepspeed.initialize(config=c)\n"
+    assert read(tmp_path, train=f"import deepspeed\n{other}").parts == ()
+    own = "c = {'train_batch_size': 8, 'zero_optimization': {'stage': 1}, **f}\ndeepspeed.initialize(config=c)\n"
+    (part,) = read(tmp_path / "own", train=f"import deepspeed\n{own}").parts
+    assert part.data() == {"train_batch_size": 8, "zero_optimization": {"stage": 1}}

@@ -11,7 +11,10 @@ from zerocfg.internal_errors import Containment
 from zerocfg.run import link
 from zerocfg.run.discover import Files
 from zerocfg.run.link import Links, find_runs, run_of_file
+from zerocfg.run.linking.follow import Paths
+from zerocfg.run.linking.sibling_recipes import as_siblings
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.source.text import SourceText
 
 ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {}\n"
 DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}'
@@ -235,3 +238,55 @@ def test_the_run_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert of("plain.yaml") == (None, None, None, None)
     assert of("ax.yaml") == ("axolotl", "trainer", ("ds.json", "json"), 2)
     assert of("other.txt") is None
+
+
+def test_folders_around_a_file(tmp_path: Path) -> None:
+    """Up to the root of the repository; of a file outside of it up to four folders above its own."""
+    deep = tmp_path / "a/b/c/d/e/f"
+    deep.mkdir(parents=True)
+    (deep / "x.json").write_text(DS)
+    file = Files().open(deep / "x.json")
+    inside = Paths(Files(), (tmp_path / "a").resolve()).around(file)
+    real = deep.resolve()
+    assert inside == [tmp_path.resolve() / "a", real, *list(real.parents)[:5]]
+    elsewhere = tmp_path.resolve() / "elsewhere"
+    assert Paths(Files(), elsewhere).around(file) == [elsewhere, real, *list(real.parents)[:4]]
+    nowhere = SourceFile("stdin", "deepspeed", SourceText("stdin", DS))
+    assert Paths(Files(), elsewhere).around(nowhere) == [elsewhere]
+
+
+PARSED = """
+from dataclasses import dataclass
+from trl import DPOConfig, DPOTrainer, TrlParser
+
+@dataclass
+class Mine(DPOConfig):
+    beta: float = 0.5
+
+(args,) = TrlParser((Mine,)).parse_args_and_config()
+DPOTrainer(args=args).train()
+"""
+
+
+def test_a_recipe_has_the_defaults_of_its_siblings_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the lines whose recipes are in a folder of the same name."""
+    recipe = "output_dir: o\nmax_steps: 2\nsave_steps: 1\nmax_grad_norm: 1.0\nbf16: true\n"
+    line = "accelerate launch train.py --config recipes/{}.yaml\n"
+    files = {f"recipes/{name}.yaml": recipe for name in ("one/dpo/a", "two/dpo/b", "three/dpo/c", "three/sft/d")}
+    files |= {"train.py": PARSED, "run.sh": line.format("one/dpo/a") + line.format("two/dpo/b")}
+    monkeypatch.chdir(project(tmp_path / "p", files))
+    runs = found(Path(), scripts=True)
+    assert {name: (run.consumer, run.script is not None) for name, run in runs.items()} == {
+        "run.sh:1": ("trl", True),
+        "run.sh:2": ("trl", True),
+        "c.yaml": ("trl", True),
+        "d.yaml": ("trl", False),
+    }
+    assert runs["c.yaml"].arguments["beta"].value == 0.5 and runs["c.yaml"].arguments_whole is True
+    assert dict(runs["d.yaml"].arguments) == {} and runs["d.yaml"].arguments_whole is None
+
+
+def test_a_recipe_from_standard_input_has_no_siblings() -> None:
+    recipe = SourceFile("stdin", "recipe", SourceText("stdin", "a: 1\n"))
+    run = Run("stdin", recipe=recipe)
+    assert as_siblings(run, [run], Path("/nowhere")) is run and as_siblings(Run("x"), [], Path("/nowhere")).name == "x"

@@ -229,3 +229,20 @@ def test_hjson_that_breaks_off(text: str) -> None:
         scan_hjson(text)
     assert stopped.value.position == refused.value.pos
     assert stopped.value.noticed is ("#" in text or "/*" in text)
+
+
+@pytest.mark.parametrize("digits", ["0041", "0x41", "0X41", "+041", " 041", "0_41", "41", "004g", "00e9", "ffff"])
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_digits_of_an_escape(quote: str, digits: str) -> None:
+    text = f"{{a: {quote}\\u{digits}{quote}}}"
+    try:
+        value = hjson.loads(text)["a"]
+    except hjson.HjsonDecodeError as refused:
+        with pytest.raises(JsonError) as stopped:
+            scan_hjson(text)
+        assert stopped.value.position == refused.pos
+        return
+    root, _ = scan_hjson(text)
+    assert isinstance(root, Mapping)
+    held = root.entries[0].value
+    assert isinstance(held, Scalar) and held.value == value

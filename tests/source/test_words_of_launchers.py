@@ -105,6 +105,7 @@ TEXTS = (
     "'a $LR  b'",
     '"$"',
     '"a $ b"',
+    "\"a $'b c' d\"",
 )
 
 
@@ -118,3 +119,37 @@ def test_words_of_a_text_with_expansions(text: str) -> None:
     ran = subprocess.run(["bash", "-c", f"set -f; {script}"], capture_output=True, text=True, check=True)
     split, again = ran.stdout.splitlines()
     assert split == again and found != []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["`echo a`", "x"],
+        ["$$(echo a)", "'d  e'"],
+        ["x", "`echo a`"],
+        ["$(NAME)", "y"],
+    ],
+)
+def test_words_of_a_recipe_have_their_places(words: list[str]) -> None:
+    """A dollar of the shell is written twice there, so that no character stands where the shell has it."""
+    text = f"all:\n\tX=$$HOME torchrun t.py {' '.join(words)}\n"
+    (line,) = read_launch_lines(SourceText("Makefile", text)).lines
+    found = [(word.exact, text[slice(*word.span)]) for word in line.arguments]
+    assert found == [(True, word) for word in words]
+
+
+def test_the_output_of_a_command_as_a_word() -> None:
+    text = "torchrun t.py <(echo a b) x\n"
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    assert [(word.exact, word.text, word.value) for word in line.arguments] == [
+        (True, "<(echo a b)", None),
+        (True, "x", "x"),
+    ]
+
+
+@pytest.mark.parametrize(("length", "value"), [(500, "125"), (501, None)])
+def test_the_longest_sum(length: int, value: str | None) -> None:
+    expression = "1+" * 124 + "1"
+    text = f"torchrun t.py $(({expression.rjust(length)}))\n"
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    assert line.arguments[0].value == value
