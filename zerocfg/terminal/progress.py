@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from zerocfg.cli.terminal import columns, draw_anew
+from zerocfg.terminal.streams import columns, draw_anew
 
 PATIENCE = 1.0
 """Seconds without a word."""

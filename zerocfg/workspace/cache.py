@@ -6,7 +6,7 @@ hash, folders by what lies in them, what paths lead to. It counts while all of t
 changed is not told by its times, which tools set at will.
 
 What lies in the cache is not trusted: it is data of the form written here or it is nothing, it can make zerocfg look at
-files and print text, which is made harmless as all text is. Printing an outcome imports neither rules nor readers.
+files and print text, which is made harmless as all text is. Reading an outcome imports neither rules nor readers.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from zerocfg.budgets import CACHE_BYTES, CACHED_BYTES
-from zerocfg.cli.terminal import columns, write_coloured, write_exactly
 from zerocfg.source import disk
 from zerocfg.source.boundary import VARIABLE
 from zerocfg.source.foreign import harmless
+from zerocfg.terminal.streams import columns
 from zerocfg.version import __version__
 
 TYPE_CHECKING = False  # see `disk`
@@ -55,8 +55,8 @@ class Recording:
         self._notes = notes
 
     def keep(self, text: str, code: int, *, exactly: bool) -> None:
-        """Keep the report with the exit code. ``exactly``: it is for a program (`terminal.write_exactly`). One that
-        holds commands to a CI runner is not kept: none that a cache holds is printed."""
+        """Keep the report with the exit code. ``exactly``: it is for a program (`write_exactly`). One that holds
+        commands to a CI runner is not kept: none that a cache holds is printed."""
         if _of_this_process is not None and harmless(text, coloured=True) == text:
             entry = {"asked": _asked(sys.argv[1:]), "notes": self._notes, "text": text, "code": code}
             _write(_of_this_process, json.dumps({**entry, "exactly": exactly}).encode())
@@ -72,8 +72,9 @@ def recording() -> Iterator[Recording]:
             yield Recording(notes)
 
 
-def printed_again(words: Sequence[str]) -> int | None:
-    """Print the kept outcome of a command line and return its exit code; None where there is none that counts."""
+def kept_outcome(words: Sequence[str]) -> tuple[str, bool, int] | None:
+    """The kept outcome of a command line: the report, whether it is for a program, the exit code. None where there is
+    none that counts."""
     global _of_this_process
     if words[:1] != ["lint"] or "--no-cache" in words or sys.stdout is None:
         return None
@@ -90,13 +91,7 @@ def printed_again(words: Sequence[str]) -> int | None:
         return None
     with suppress(OSError):  # a cache that may only be read
         os.utime(_of_this_process)
-    text = harmless(entry["text"], coloured=True)
-    if entry["exactly"]:
-        write_exactly(text)
-    else:
-        write_coloured(text, sys.stdout)
-    code: int = entry["code"]
-    return code
+    return harmless(entry["text"], coloured=True), entry["exactly"], entry["code"]
 
 
 def _folder() -> str | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from zerocfg.cli.settings import Settings
-from zerocfg.cli.usage import usage_error
+from zerocfg.errors import UsageError
 from zerocfg.linter.selection import Selection
 from zerocfg.patterns import pattern
 from zerocfg.rules.codes import REMOVED
+from zerocfg.workspace.settings import Settings
 
 _CODE = pattern(r"zc\d*", re.IGNORECASE)
 
@@ -34,12 +34,12 @@ def _split(text: str) -> list[str]:
 
 
 def checked(words: Iterable[str], where: str = "") -> tuple[str, ...]:
-    """Codes in capitals, names as they are. Raises click.UsageError for a word that names no rule."""
+    """Codes in capitals, names as they are. Raises UsageError for a word that names no rule."""
     found = tuple(word.upper() if _CODE.fullmatch(word) else word for word in words)
     for word in found:
         complaint = _complaint(word)
         if complaint:
-            raise usage_error(f"{where}{complaint}")
+            raise UsageError(f"{where}{complaint}")
     return found
 
 

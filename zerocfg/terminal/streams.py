@@ -9,7 +9,6 @@ import os
 import stat
 import sys
 
-from zerocfg.catalog.values import whole_number
 from zerocfg.source.foreign import harmless
 
 TYPE_CHECKING = False  # see `zerocfg.source.disk`
@@ -62,9 +61,9 @@ def columns(stream: TextIO) -> int | None:
     """Columns of the terminal that a stream is; None where it is a file or a pipe, which have no edge."""
     if not stream.isatty():
         return None
-    asked = whole_number(os.environ.get("COLUMNS"))
-    if asked:
-        return asked
+    asked = os.environ.get("COLUMNS", "").strip()[:9]
+    if asked.isdecimal() and int(asked):
+        return int(asked)
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):
@@ -107,30 +106,19 @@ def _of_a_log(diff: str) -> str:
     return "\n".join(f"{harmless(line[:-1])}\r" if line.endswith("\r") else harmless(line) for line in diff.split("\n"))
 
 
-def write_coloured(text: str, stream: TextIO) -> None:
-    """With the colours of zerocfg, also into a pipe: somebody asked for them."""
-    text = harmless(text, coloured=True)
-    if os.name == "nt" and stream.isatty():
-        import click  # makes them visible in consoles that know none
-
-        click.echo(text, file=stream, nl=False, color=True)
-    else:
-        _write_own(text, stream)
-
-
 def draw_anew(text: str, stream: TextIO) -> None:
     """A line of progress in the place of the last one."""
-    _write_own(f"\r\x1b[K{harmless(text)}", stream)
+    write_own(f"\r\x1b[K{harmless(text)}", stream)
 
 
 def clear(stream: TextIO) -> None:
     """Take everything off a terminal."""
     if stream.isatty():
-        _write_own("\x1b[2J\x1b[1;1H", stream)
+        write_own("\x1b[2J\x1b[1;1H", stream)
 
 
-def _write_own(text: str, stream: TextIO) -> None:
-    """What zerocfg itself writes, and what has been made harmless."""
+def write_own(text: str, stream: TextIO) -> None:
+    """Write what zerocfg itself made, and what has been made harmless."""
     if isinstance(stream, _Harmless):
         stream.write_own(text)
     else:

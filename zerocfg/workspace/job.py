@@ -7,7 +7,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.cli.settings import Settings
 from zerocfg.internal_errors import Containment, contain
 from zerocfg.linter.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
 from zerocfg.linter.kept import Kept
@@ -21,6 +20,7 @@ from zerocfg.run.resolve_settings import with_consumer
 from zerocfg.run.unchecked import UncheckedFile, unchecked_files, without_unknown
 from zerocfg.source import disk
 from zerocfg.source.text import Where
+from zerocfg.workspace.settings import Settings
 
 if TYPE_CHECKING:
     from zerocfg.linter.baseline import Entry

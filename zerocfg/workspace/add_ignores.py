@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
-import click
-
 from zerocfg.budgets import FILE_BYTES
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.linting.selection import selection_of
-from zerocfg.cli.settings import find_settings, trusted
-from zerocfg.cli.settings_edit import with_ignores
+from zerocfg.errors import UsageError
 from zerocfg.linter.add_ignores import Added, ignores_for
 from zerocfg.linter.engine import Result
+from zerocfg.record import record, replace
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import SourceFile
 from zerocfg.source import disk
 from zerocfg.source.write import Change, write_together
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.selection import selection_of
+from zerocfg.workspace.settings import find_settings, trusted
+from zerocfg.workspace.settings_edit import with_ignores
 
 
-def add_ignores(job: Job, result: Result) -> Result:
-    """Write comments into YAML and shell files and entries into the settings; returns what remains."""
+@record(frozen=True)
+class Silenced:
+    """How many findings are silenced, in which files, and the result of the lint after that."""
+
+    count: int
+    files: list[str]
+    remaining: Result
+
+
+def add_ignores(job: Job, result: Result) -> Silenced:
+    """Write comments into YAML and shell files and entries into the settings."""
     added = ignores_for(result.diagnostics)
     changes = [
         Change(Path(path), job.original(path).encode("utf-8"), text.encode("utf-8"))
@@ -34,14 +42,11 @@ def add_ignores(job: Job, result: Result) -> Result:
         if settings is not None:
             changes.append(_with_patterns(settings, job.settings.folder or settings.parent, added))
         write_together(changes)
-    if added.count:
-        names = [display_name(change.path) for change in changes]
-        where = ", ".join(names) if len(names) <= 5 else f"{len(names)} files"
-        click.echo(f"{added.count} finding{'s' * (added.count != 1)} silenced in {where}.", err=True)
     again = replace(job, settings=find_settings(_start(job), job.settings.given) if settings else job.settings)
     again.selection = replace(job.selection, per_file=selection_of(again.settings, "", "", False).per_file)
     again.selection = replace(again.selection, root=again.settings.folder)
-    return again.lint({disk.real(change.path): change.after.decode("utf-8") for change in changes})
+    remaining = again.lint({disk.real(change.path): change.after.decode("utf-8") for change in changes})
+    return Silenced(added.count, [display_name(change.path) for change in changes], remaining)
 
 
 def _start(job: Job) -> Path:
@@ -70,7 +75,7 @@ def _with_patterns(settings: Path, folder: Path, added: Added) -> Change:
     try:
         text = with_ignores((before or b"").decode("utf-8"), table, entries)
     except ValueError as error:
-        raise click.UsageError(f"{settings}: {error}; nothing was written") from None
+        raise UsageError(f"{settings}: {error}; nothing was written") from None
     return Change(settings, before, text.encode("utf-8"))
 
 

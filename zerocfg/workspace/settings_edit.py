@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zerocfg.cli.settings import parse_toml
+from zerocfg.workspace.settings import parse_toml
 
 _TABLE = "per-file-ignores"
 

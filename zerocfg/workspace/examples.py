@@ -9,13 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import Settings
 from zerocfg.linter.engine import Result
 from zerocfg.linter.selection import Selection
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.source import boundary
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
 
 if TYPE_CHECKING:
     from zerocfg.rulebook.example import Example

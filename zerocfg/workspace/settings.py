@@ -11,7 +11,7 @@ from typing import Any
 
 from zerocfg.budgets import FILE_BYTES
 from zerocfg.catalog.values import show
-from zerocfg.cli.usage import usage_error
+from zerocfg.errors import UsageError
 from zerocfg.linter.selection import Selection
 from zerocfg.record import field, record, replace
 from zerocfg.run.model import CONSUMERS, Consumer, consumer_of
@@ -56,16 +56,16 @@ class Settings:
 
 
 def find_settings(start: Path, given: Sequence[str] = (), *, isolated: bool = False) -> Settings:
-    """Read the nearest settings at or above a folder. Raises click.UsageError for settings that make no sense.
+    """Read the nearest settings at or above a folder. Raises UsageError for settings that make no sense.
 
     ``given``: what ``--config`` names, a file in place of the nearest one, or ``name = value`` in TOML, which wins over
     any file. ``isolated``: no file is read.
     """
     files = [Path(word) for word in given if disk.is_file(word)]
     if len(files) > 1:
-        raise usage_error(f"--config names two files, {files[0]} and {files[1]}")
+        raise UsageError(f"--config names two files, {files[0]} and {files[1]}")
     if files and isolated:
-        raise usage_error(f"--isolated reads no settings, and --config names {files[0]}")
+        raise UsageError(f"--isolated reads no settings, and --config names {files[0]}")
     overrides: dict[str, Any] = {}
     for word in given:
         if not disk.is_file(word):
@@ -87,7 +87,7 @@ class SettingsOptions:
     extend_exclude: tuple[str, ...] = ()
 
     def settings(self, start: Path) -> Settings:
-        """What counts for files at or below a path. Raises click.UsageError for settings that make no sense."""
+        """What counts for files at or below a path. Raises UsageError for settings that make no sense."""
         found = find_settings(start if disk.is_dir(start) else start.parent, self.config, isolated=self.isolated)
         if not self.exclude and not self.extend_exclude:
             return found
@@ -114,13 +114,13 @@ def _table(path: Path) -> tuple[dict[str, Any], Path]:
         return content, path
     table = content.get("tool", {}).get("zerocfg")
     if table is None:
-        raise usage_error(f"{path} has no [tool.zerocfg]")
+        raise UsageError(f"{path} has no [tool.zerocfg]")
     return _checked(table, str(path)), path
 
 
 def _checked(table: object, where: str) -> dict[str, Any]:
     if not isinstance(table, dict):
-        raise usage_error(f"{where}: [tool.zerocfg] must be a table")
+        raise UsageError(f"{where}: [tool.zerocfg] must be a table")
     return table
 
 
@@ -128,7 +128,7 @@ def _override(word: str) -> dict[str, Any]:
     try:
         return parse_toml(word)
     except ValueError:
-        raise usage_error(
+        raise UsageError(
             f"--config: '{word}' is no file and no setting in TOML, such as 'fail-on = \"error\"'"
         ) from None
 
@@ -138,7 +138,7 @@ def _read(path: Path) -> dict[str, Any]:
         with trusted(path):
             return parse_toml(disk.whole(path, FILE_BYTES).decode("utf-8"))
     except ValueError as error:
-        raise usage_error(f"{path}: {error}") from None
+        raise UsageError(f"{path}: {error}") from None
 
 
 def trusted(path: Path) -> AbstractContextManager[None]:
@@ -171,15 +171,15 @@ def _settings(table: dict[str, Any], path: str, source: Path | None, given: tupl
     """``path``: what messages call the place of the settings."""
     for name in table:
         if name not in KNOWN:
-            raise usage_error(f"{path}: [tool.zerocfg] has no setting '{name}'; there are {', '.join(sorted(KNOWN))}")
+            raise UsageError(f"{path}: [tool.zerocfg] has no setting '{name}'; there are {', '.join(sorted(KNOWN))}")
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
-        raise usage_error(f"{path}: per-file-ignores must be a table of file patterns to lists of codes")
+        raise UsageError(f"{path}: per-file-ignores must be a table of file patterns to lists of codes")
     for name in ("preview", "notes", "cache"):
         if not isinstance(table.get(name, False), bool):
-            raise usage_error(f"{path}: {name} must be true or false")
+            raise UsageError(f"{path}: {name} must be true or false")
     if not isinstance(table.get("baseline", ""), str):
-        raise usage_error(f"{path}: baseline must be the path of a file")
+        raise UsageError(f"{path}: baseline must be the path of a file")
     return Settings(
         Selection(
             _codes(table, "select", path),
@@ -204,13 +204,13 @@ def _settings(table: dict[str, Any], path: str, source: Path | None, given: tupl
 def _consumers(table: dict[str, object], path: str) -> tuple[tuple[str, Consumer], ...]:
     by_path = table.get("consumers", {})
     if not isinstance(by_path, dict):
-        raise usage_error(f"{path}: consumers must be a table of file patterns to consumers")
+        raise UsageError(f"{path}: consumers must be a table of file patterns to consumers")
     found = []
     for pattern, word in by_path.items():
         consumer = consumer_of(word)
         if consumer is None:
             known = f"{', '.join(CONSUMERS[:-1])} or {CONSUMERS[-1]}"
-            raise usage_error(f"{path}: the consumer of '{pattern}' must be {known}, not {show(word)}")
+            raise UsageError(f"{path}: the consumer of '{pattern}' must be {known}, not {show(word)}")
         found.append((str(pattern), consumer))
     return tuple(found)
 
@@ -218,12 +218,12 @@ def _consumers(table: dict[str, object], path: str) -> tuple[tuple[str, Consumer
 def _word(table: dict[str, object], name: str, choices: tuple[str, ...], path: str) -> str | None:
     word = table.get(name)
     if word is not None and word not in choices:
-        raise usage_error(f"{path}: {name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {show(word)}")
+        raise UsageError(f"{path}: {name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {show(word)}")
     return word
 
 
 def _codes(table: dict[str, object], name: str, path: str) -> tuple[str, ...]:
     value = table.get(name, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise usage_error(f"{path}: {name} must be a list of strings")
+        raise UsageError(f"{path}: {name} must be a list of strings")
     return tuple(value)
