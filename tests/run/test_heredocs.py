@@ -217,3 +217,14 @@ def test_what_a_script_has_written_by_then(before: str, names: list[str]) -> Non
     (line,) = read_launch_lines(SourceText("run.sh", text)).lines
     written = [one.text.text.strip() for one in line.written if one.name == "ds.json" and one.text is not None]
     assert sorted(written) == names
+
+
+def test_what_is_wrong_with_a_config_stands_in_the_script(tmp_path: Path) -> None:
+    body = '{"train_batch_size": 8, // why\n  "steps_per_print": 1, "steps_per_print": 2, "zero_optimization": {}}'
+    config = run_of(tmp_path, f"ls\ncat > ds.json << EOF\n{body}\nEOF\n{LINE}\n").deepspeed
+    assert config is not None and config.document is not None
+    text = config.source.text
+    found = {one.kind: text[slice(*one.span)] for one in config.document.problems}
+    assert found == {"hjson-only": "// why", "duplicate-key": '"steps_per_print"'}
+    duplicate = next(one for one in config.document.problems if one.kind == "duplicate-key")
+    assert duplicate.span.start == text.rindex('"steps_per_print"')
