@@ -24,6 +24,7 @@ from zerocfg.run.stages.engine import number, truth
 from zerocfg.run.stages.fsdp import parallel_sizes, plugin_settings
 from zerocfg.run.stages.options import options_at
 from zerocfg.run.stages.plugin import Plugin, set_mixed_precision
+from zerocfg.run.stages.prepare import Prepared, prepare
 from zerocfg.run.stages.trainer import bucket_settings, training_steps, warmup_steps
 from zerocfg.source.launch.line import LaunchLine, Word
 from zerocfg.source.text import Span
@@ -718,3 +719,21 @@ def test_sizes_of_a_parallelism_config() -> None:
 )
 def test_ranks_of_a_sequence_share_a_batch(share: object, world: object, ranks: object) -> None:
     assert world_of(share, Setting(world, HERE)).value == ranks
+
+
+@pytest.mark.parametrize(
+    ("zero", "failed"),
+    [
+        ({"zero_optimization": None}, ["offload-optimizer-null"]),
+        ({"zero_optimization": {"offload_optimizer": None}}, ["offload-optimizer-null"]),
+        ({"zero_optimization": {"offload_optimizer": {}}}, []),
+        ({"zero_optimization": {}}, []),
+        ({}, []),
+        ({"zero_optimization": None, "optimizer": {"type": "Adam"}}, []),
+    ],
+)
+def test_an_optimizer_of_the_script_beside_a_null(zero: dict[str, Any], failed: list[str]) -> None:
+    """accelerate asks the section for its device, where the config brings no optimizer."""
+    data = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, **zero}
+    state = Prepared(config(**data), Setting(2, HERE), Setting(1, HERE), None)
+    assert [one.kind for one in prepare(state, trainer=False)] == failed

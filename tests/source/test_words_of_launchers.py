@@ -43,6 +43,7 @@ LINES: dict[str, tuple[str, dict[str, str | None], str | None, str]] = {
     "torchrun -r 3 t.py": ("torchrun", {"-r": "3"}, "t.py", ""),
     "torchrun -- t.py --x": ("torchrun", {}, "t.py", "--x"),
     "torchrun --nnodes 2": ("torchrun", {"--nnodes": "2"}, None, ""),
+    "torchrun --m 2 t.py": ("torchrun", {"--m": "2"}, "t.py", ""),
     "torchrun $X y": ("torchrun", {}, "$X", "y"),
     "python -X dev -m torch.distributed.run t.py": ("torchrun", {}, "t.py", ""),
     "python -W ignore -m deepspeed t.py": ("deepspeed", {}, "t.py", ""),
@@ -145,6 +146,23 @@ def test_the_output_of_a_command_as_a_word() -> None:
         (True, "<(echo a b)", None),
         (True, "x", "x"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("sum_", "value"),
+    [
+        ("9" * 18, "9" * 18),
+        ("-" + "9" * 18, "-" + "9" * 18),
+        ("1" + "0" * 18, None),
+        ("9" * 18 + "+1", None),
+        ("9" * 18 + "*0", "0"),
+        ("007", None),
+        ("0", "0"),
+    ],
+)
+def test_the_largest_number_of_a_sum(sum_: str, value: str | None) -> None:
+    (line,) = read_launch_lines(SourceText("run.sh", f"torchrun t.py $(({sum_}))\n")).lines
+    assert line.arguments[0].value == value
 
 
 @pytest.mark.parametrize(("length", "value"), [(500, "125"), (501, None)])
