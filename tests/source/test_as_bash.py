@@ -87,6 +87,8 @@ SCRIPTS: dict[str, tuple[str, int]] = {
     "branches that differ": ("if true; then A=2; elif false; then A=3; else A=4; fi; torchrun t.py $A", 1),
     "within a branch": ("A=1; if true; then A=2; torchrun t.py $A; fi", 0),
     "case": ("A=1; case x in y) A=2;; x) A=3; torchrun t.py $A;; esac; torchrun t.py $A", 1),
+    "dollar quotes in quotes": ("torchrun t.py \"$'a b'\" \"x$'\" \"$'\\''\"", 0),
+    "translated texts": ('A=1; torchrun t.py $"a b" x$"$A" "$" $ a$ "a$" "$ b" $""', 0),
     "a pattern that looks like a command": ("A=1; case x in A=2) true;; esac; torchrun t.py $A", 0),
     "arrays of branches": ("if true; then A=(1 2); else A=(1 3); fi; torchrun t.py ${A[0]}", 1),
     "arrays of branches that agree": ("if true; then A=(1 2); else A=(1 2); fi; torchrun t.py ${A[1]} ${A[0]}", 1),

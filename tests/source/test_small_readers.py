@@ -117,6 +117,7 @@ def test_commands_of_a_notebook() -> None:
         "%%writefile out.sh\nten\n",
         "%%capture\n!eleven\n",
         "%%javascript\n!twelve\n",
+        "!thirteen \\",
     )
     told = [chars.text.replace(UNKNOWN, "?") for chars in shell_of(source)]
     assert [one.split() for one in told] == [
@@ -126,6 +127,7 @@ def test_commands_of_a_notebook() -> None:
         ["pip", "install", "five"],
         ["eight", "nine"],
         ["eleven"],
+        ["thirteen", "\\"],
     ]
     for chars in shell_of(source):
         known = [(one, at) for one, at in zip(chars.text, chars.at, strict=True) if one not in ("\n", "\\", UNKNOWN)]

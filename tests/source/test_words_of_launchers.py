@@ -25,6 +25,7 @@ LINES: dict[str, tuple[str, dict[str, str | None], str | None, str]] = {
     "accelerate launch --new_flag train.py": ("accelerate", {"--new_flag": None}, "train.py", ""),
     "accelerate launch --new_option 3 train.py": ("accelerate", {"--new_option": "3"}, "train.py", ""),
     "accelerate launch --new_option -3 train.py": ("accelerate", {"--new_option": "-3"}, "train.py", ""),
+    "accelerate launch --new_option 3": ("accelerate", {"--new_option": "3"}, None, ""),
     "accelerate launch --new_option=3 train.py": ("accelerate", {"--new_option": "3"}, "train.py", ""),
     "accelerate launch $SCRIPT --lr 1": ("accelerate", {}, "$SCRIPT", "--lr 1"),
     "accelerate launch ${D}/train.py --lr 1": ("accelerate", {}, "${D}/train.py", "--lr 1"),
@@ -171,3 +172,27 @@ def test_the_longest_sum(length: int, value: str | None) -> None:
     text = f"torchrun t.py $(({expression.rjust(length)}))\n"
     (line,) = read_launch_lines(SourceText("run.sh", text)).lines
     assert line.arguments[0].value == value
+
+
+def test_words_of_an_assigned_text_have_their_places() -> None:
+    """Each that the text holds as a whole can be edited there; one that is put together cannot."""
+    text = "A='--lr 1e-5 --x'\nB=\"--y $N z\"\nC=one\nN=3\ntorchrun t.py $A $B $C a$C\n"
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    found = [(word.exact, text[slice(*word.span)]) for word in line.arguments]
+    assert found[:4] == [(True, "--lr"), (True, "1e-5"), (True, "--x"), (True, "--y")]
+    assert (True, "z") in found and found[-2:] == [(True, "$C"), (True, "a$C")]
+    starts = [word.span.start for word in line.arguments[:4]]
+    assert starts == [text.index(one) for one in ("--lr", "1e-5", "--x", "--y")]
+
+
+@pytest.mark.parametrize(("levels", "value"), [(1, "x"), (11, "x"), (12, None)])
+def test_defaults_inside_of_each_other(levels: int, value: str | None) -> None:
+    text = f"torchrun t.py {'${A:-' * levels}x{'}' * levels}\n"
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    assert line.arguments[0].value == value
+
+
+def test_outputs_of_commands_that_print_a_path() -> None:
+    text = 'A=a/b/c.sh\ntorchrun t.py `dirname $A` x`basename $A .sh`y $(dirname $(dirname $A)) "`dirname $A`"\n'
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    assert [word.value for word in line.arguments] == ["a/b", "xcy", "a", "a/b"]
