@@ -141,6 +141,9 @@ def test_words_of_a_recipe_have_their_places(words: list[str]) -> None:
 
 
 def test_the_output_of_a_command_as_a_word() -> None:
+    text = "torchrun t.py <() y\n"
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    assert [word.text for word in line.arguments] == ["<()", "y"]
     text = "torchrun t.py <(echo a b) x\n"
     (line,) = read_launch_lines(SourceText("run.sh", text)).lines
     assert [(word.exact, word.text, word.value) for word in line.arguments] == [
