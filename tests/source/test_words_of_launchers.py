@@ -199,3 +199,32 @@ def test_outputs_of_commands_that_print_a_path() -> None:
     text = 'A=a/b/c.sh\ntorchrun t.py `dirname $A` x`basename $A .sh`y $(dirname $(dirname $A)) "`dirname $A`"\n'
     (line,) = read_launch_lines(SourceText("run.sh", text)).lines
     assert [word.value for word in line.arguments] == ["a/b", "xcy", "a", "a/b"]
+
+
+@pytest.mark.parametrize(("levels", "found"), [(1, 1), (6, 1), (7, 0)])
+def test_commands_that_programs_hand_on(levels: int, found: int) -> None:
+    text = f"{'python x.py -- ' * levels}torchrun t.py\n"
+    assert len(read_launch_lines(SourceText("run.sh", text)).lines) == found
+
+
+def test_the_longest_word() -> None:
+    """Twenty thousand characters, whatever they are put together of."""
+    for length, known in ((20_000, True), (20_001, False)):
+        half = "x" * 10_000
+        for word in ("y" * length, f"$A{'y' * (length - 10_000)}", f"'{half}'\"$A\"{'y' * (length - 20_000)}"):
+            (line,) = read_launch_lines(SourceText("run.sh", f"A={half}\ntorchrun t.py {word}\n")).lines
+            value = line.arguments[0].value
+            assert (value is not None) is known and (value is None or len(value) == length)
+
+
+def test_a_launcher_behind_an_option_needs_a_script() -> None:
+    """`docker build -t deepspeed .` names an image."""
+    for command, found in (
+        ("srun --exclusive torchrun train.py", 1),
+        ("srun --exclusive torchrun $SCRIPT", 1),
+        ("srun --exclusive torchrun train", 0),
+        ("srun --exclusive torchrun -m train", 1),
+        ("docker run -t deepspeed .", 0),
+        ("docker build -t deepspeed train.py", 0),
+    ):
+        assert len(read_launch_lines(SourceText("run.sh", f"{command}\n")).lines) == found, command
