@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.gate.conftest import Repository
-from zerocfg.gate import builds, certificates, policy_schemas
+from zerocfg.gate import builds, certificates, gate, policy_schemas
 from zerocfg.gate.model import GateError, Reason
 from zerocfg.gate.outputs import find
 from zerocfg.gate.policy import LIBRARIES, Policy, read_policy
@@ -380,11 +380,36 @@ class TestPolicies:
 
 
 def test_git_is_shown_without_its_guard(tmp_path: Path) -> None:
-    from zerocfg.gate.gate import _git
-
     with pytest.raises(GateError, match=r"^git merge-base main HEAD: .*; fetch it$") as caught:
-        _git(tmp_path, "merge-base", "--end-of-options", "main", "HEAD", help="; fetch it")
+        gate._git(tmp_path, "merge-base", "--end-of-options", "main", "HEAD", help="; fetch it")
     assert "end-of-options" not in str(caught.value)
+
+
+def test_a_run_is_changed_by_a_file_beside_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by its certificate, nor by a file in a folder below or above."""
+    target: Any = SimpleNamespace(folder=tmp_path / "built" / "sft")
+    target.folder.mkdir(parents=True)
+    for changed, needed in (
+        ("built/sft/ds_config.json", True),
+        ("built/sft/smoke.json", False),
+        ("built/sft/more/ds_config.json", False),
+        ("built/ds_config.json", False),
+        ("recipe.yaml", False),
+    ):
+        monkeypatch.setattr(gate, "_changed_since", lambda base, folder, name=changed: {folder / name})
+        found = gate._needed([target], Policy(tmp_path, require="changed"), tmp_path)
+        assert found == ([target] if needed else []), changed
+    assert gate._needed([target], Policy(tmp_path, require="all"), tmp_path) == [target]
+    assert gate._needed([target], Policy(tmp_path, require="none"), tmp_path) == []
+
+
+def test_builds_of_specs_that_are_not_looked_at(repository: Repository) -> None:
+    """A lock below the folder whose spec is excluded, or lies outside of it."""
+    (repository.folder / "pyproject.toml").unlink()
+    spec = repository.folder / "zerocfg.yaml"
+    assert find(repository.folder, Policy(Path()), lambda _: False)[0] == {spec: [repository.folder / "built"]}
+    assert find(repository.folder, Policy(Path()), lambda path: path == spec) == ({}, [])
+    assert find(repository.folder / "built", Policy(Path()), lambda _: False) == ({}, [])
 
 
 def test_a_run_that_cannot_be_built_is_no_target(repository: Repository) -> None:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.smoke import compare, max_batch_text
+from zerocfg.smoke import compare, max_batch, max_batch_text
 from zerocfg.smoke.max_batch import Bracket, Found, Try, no_memory, tried
+from zerocfg.smoke.model.reduction import Reduced
 from zerocfg.smoke.prepare.folder import read
+from zerocfg.smoke.smoke import Options
 
+from .conftest import MODEL
 from .launched import CPU, H100, MIB, report, verdict
 from .launched import no_memory as out_of_memory
 
@@ -288,3 +291,68 @@ class TestComparison:
         assert not compare.Comparison(run, apart).good
         text = compare._about_losses(compare.Comparison(run, apart))
         assert text == ["The losses of ZeRO-1 and ZeRO-2 do NOT agree within 2%: one of these trains something else."]
+
+    def test_the_columns_of_a_processor_and_of_a_card(self, run: RunFolder, tmp_path: Path) -> None:
+        """A processor counts no tensors, and says so; a card has what was predicted beside them."""
+        last = "A processor counts no tensors: RSS is all of the process, the second column what it grew by."
+        plain = compare.render(compare.Comparison(run, [self.row(run, tmp_path / "a", "2")])).splitlines()
+        (head,) = [line for line in plain if "tokens/s" in line]
+        assert head.split() == ["peak", "RSS", "for", "training", "tokens/s", "ms/step", "loss"] and plain[-1] == last
+        card = compare.render(compare.Comparison(run, [self.row(run, tmp_path / "b", "2", H100)])).splitlines()
+        (head,) = [line for line in card if "tokens/s" in line]
+        assert head.split() == ["peak", "allocated", "predicted", "tokens/s", "ms/step", "loss"] and last not in card
+        never = compare.render(compare.Comparison(run, [compare.Row("2", problem="no room")])).splitlines()
+        assert never[0] == "tiny" and "ZeRO-2 failed: no room" in never
+        searched = compare.Row("2", ["x is dropped"], batches=found(run, 4))
+        lines = compare.render(compare.Comparison(run, [searched])).splitlines()
+        assert any(line.split()[-2:] == ["largest", "batch"] for line in lines) and "ZeRO-2: x is dropped" in lines
+
+    def test_the_smallest_reduction_fits_every_strategy(self, run: RunFolder) -> None:
+        small, short, large = (
+            Reduced(2, {**MODEL, "num_hidden_layers": layers}, None, None, {}, {}, sequence=length)
+            for layers, length in ((1, 64), (1, 32), (2, 8))
+        )
+        assert compare.smallest([large, small, short]) is short
+
+
+class TestVerdictOfASearch:
+    """Whose launch the text is about: the largest that fits, else the last one, or the one that ended the search."""
+
+    def searched(self, run: RunFolder, tmp_path: Path, most: int, **more: Any) -> Found:
+        launched: list[int] = []
+
+        def launch(changed: RunFolder, options: Any) -> Any:
+            batch = changed.plan["train_micro_batch_size_per_gpu"]
+            launched.append(batch)
+            if batch == more.get("broken"):
+                return verdict(changed, tmp_path, [report(0, {})], failure="ValueError: x")
+            if batch > most:
+                return verdict(changed, tmp_path, [out_of_memory(0, "host")], failure="RuntimeError: no memory")
+            return verdict(changed, tmp_path, [report(0, {"init": 1, "step": batch})])
+
+        result = max_batch.find(run, Options(), launch, upper=8)
+        assert [one.batch for one in result.tries] == launched
+        return result
+
+    def batch_of(self, found: Found) -> int:
+        assert found.verdict is not None
+        return int(found.verdict.run.plan["train_micro_batch_size_per_gpu"])  # type: ignore[call-overload]
+
+    def test_the_largest_that_fits(self, run: RunFolder, tmp_path: Path) -> None:
+        found = self.searched(run, tmp_path, 5)
+        assert found.largest == 5 == self.batch_of(found) and found.certain
+        assert found.tries[0].batch == 2 and found.first is not None
+
+    def test_the_last_where_none_does(self, run: RunFolder, tmp_path: Path) -> None:
+        found = self.searched(run, tmp_path, 0)
+        assert found.largest is None and self.batch_of(found) == found.tries[-1].batch == 1
+
+    def test_the_one_that_ended_it(self, run: RunFolder, tmp_path: Path) -> None:
+        found = self.searched(run, tmp_path, 8, broken=4)
+        assert found.problem == "ValueError: x" and self.batch_of(found) == 4 and not found.certain
+
+    def test_it_begins_with_the_planned_one_within_the_bounds(self, run: RunFolder, tmp_path: Path) -> None:
+        run.plan["train_micro_batch_size_per_gpu"] = 30
+        assert self.searched(run, tmp_path, 8).tries[0].batch == 8
+        run.plan["train_micro_batch_size_per_gpu"] = 0
+        assert self.searched(run, tmp_path, 8).tries[0].batch == 1

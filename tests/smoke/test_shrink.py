@@ -148,6 +148,11 @@ class TestKinds:
         assert less["num_hidden_layers"] == less["max_window_layers"] == 3
         assert (less["num_kv_shared_layers"], less["num_dense_layers"]) == (1, 1)
 
+    def test_a_number_of_layers_that_is_just_left_stays(self) -> None:
+        config = {"num_hidden_layers": 8, "max_window_layers": 3, "num_dense_layers": 2}
+        assert fewer_layers(config, 3) == {**config, "num_hidden_layers": 3}
+        assert fewer_layers({**config, "max_window_layers": 4}, 3)["max_window_layers"] == 3
+
     def test_a_config_for_each_layer(self) -> None:
         config: dict[str, Any] = {"num_hidden_layers": 5, "per_layer_config": {"0": "a", "3": "b", "4": "b"}}
         # Layers 0, 1 (nothing said) and 3 are of three kinds.
