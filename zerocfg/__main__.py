@@ -18,9 +18,6 @@ def main() -> None:
     except MemoryError:
         os.write(2, b"zerocfg: error: there is not enough memory\n")
         code = 2
-    import gc
-
-    gc.freeze()  # what was read is not looked through once more when the process ends
     if code is not None:
         sys.exit(code)
 
@@ -52,7 +49,9 @@ def _run() -> int | None:
         from zerocfg.cli.main import run
     if own:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    return run()
+    code = run()
+    gc.freeze()  # what was read is not looked through once more when the process ends
+    return code
 
 
 def _print_version() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.versions import text
+from zerocfg.internal_errors import Containment
 from zerocfg.linter.add_ignores import ignores_for
 from zerocfg.linter.applicability import Asked, within
-from zerocfg.linter.baseline import baseline_text, entry_of, read_baseline, without_known
+from zerocfg.linter.baseline import baseline_text, entry_of, fingerprint, read_baseline, without_known
 from zerocfg.linter.engine import Diagnostic, Result, _Lint, diagnose, lint_runs, without_notes
 from zerocfg.linter.fix_outcome import ALONE, IN_ITS_RUNS, TOGETHER, Groups, Identities, Reach, Try, _come, _same
 from zerocfg.linter.fix_outcome import Readers as FileReaders
@@ -26,6 +28,7 @@ from zerocfg.linter.kept import Kept
 from zerocfg.linter.reader_agreement import Readers, possible
 from zerocfg.linter.release_ranges import _with, with_release_ranges
 from zerocfg.linter.selection import Selection, covers, fits
+from zerocfg.rules import registry
 from zerocfg.rules.api import Finding, Fix, Intent, Location, Rule, Severity
 from zerocfg.run.discover import Files
 from zerocfg.run.model import Effective, Origin, Run, Setting, SourceFile
@@ -558,6 +561,12 @@ def test_a_fix_for_every_reader() -> None:
     assert Readers([run]).agree(offering(*every), Severity.WARNING, fix)
     assert not Readers([run]).agree(offering(*every, consumers=frozenset({"trl"})), Severity.ERROR, fix)
     assert Readers([replace(run, consumer="trl")]).agree(offering(), Severity.ERROR, fix), "its reader is known"
+    other = Fix("f", (cut(file, "1", "2"),))
+
+    def differing(run: Run) -> Any:
+        yield finding(file, "mine", fix=fix if run.consumer != "trl" else other)
+
+    assert not Readers([run]).agree(replace(rule(), check=differing), Severity.ERROR, fix)
     elsewhere = made("other.json", JSON)
     assert Readers([run]).agree(offering(), Severity.ERROR, Fix("f", (cut(elsewhere, "1"),)))
     assert Readers([run]).agree(offering(code="ZC010"), Severity.ERROR, fix), "a comment to zerocfg"
@@ -801,3 +810,115 @@ def test_links_are_made_anew_with_other_texts() -> None:
     files = Files()
     kept.begin(files)
     assert seen == [files]
+
+
+def sha(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def test_fingerprints_are_of_the_value() -> None:
+    """Of its JSON where the file has keys, else of its words."""
+    config = made("a.yaml", "a: [2, {z: 1, b: 2}]\nd: 2024-05-01\ns: {x: 1}\ne: ''\n", "accelerate")
+    every = {path: fingerprint(found(config, path)) for path in "adse"}
+    assert every == {"a": sha('[2, {"b": 2, "z": 1}]'), "d": sha('"2024-05-01"'), "s": "", "e": sha('""')}
+    script = made("run.sh", "torchrun  a.py \\\n  --x 1\nls\n", "launch")
+
+    def words(start: int, end: int) -> str:
+        return fingerprint(diagnose(rule(), Finding(Location(script, span=Span(start, end)), "m"), Run("one")))
+
+    assert words(0, 24) == sha("torchrun a.py \\ --x 1") and words(10, 14) == words(10, 15) == sha("a.py")
+    assert words(8, 10) == words(3, 3) == ""
+    moved = made("run.sh", "ls\n\ntorchrun  a.py\n", "launch")
+    told = diagnose(rule(), Finding(Location(moved, span=Span(14, 18)), "m"), Run("one"))
+    assert fingerprint(told) == sha("a.py"), "wherever it stands"
+    assert sha("\ud800") == fingerprint(
+        diagnose(rule(), Finding(Location(made("x.sh", "\ud800\n", "launch"), span=Span(0, 1)), "m"), Run("one"))
+    )
+
+
+def test_a_fix_of_a_launch_line_is_a_matter_of_its_run() -> None:
+    """Of the other lines of a script nobody's reader is asked; of a config that they name all are."""
+    text = "torchrun a.py\ntorchrun b.py\n"
+    script, config = made("run.sh", text, "launch"), made("ds.json", JSON)
+    lines = read_launch_lines(script.source).lines
+    one, two = (with_settings(Run("x", launch=line, launch_file=script, deepspeed=config)) for line in lines)
+    runs = [one, replace(two, consumer="trl")]
+    asked: list[str] = []
+
+    def check(run: Run) -> Any:
+        asked.append(run.name)
+        yield from ()
+
+    silent = replace(rule(), check=check)
+
+    def agreed(file: SourceFile, start: int, end: int) -> bool:
+        return Readers(runs).agree(silent, Severity.ERROR, Fix("f", ((file, Edit(Span(start, end), "z")),)))
+
+    assert not agreed(script, 0, 8) and not agreed(script, 13, 13), "up to its end"
+    assert agreed(script, 14, 22) and agreed(script, 27, 27)
+    assert not agreed(config, 6, 7) and agreed(made("other.json", JSON), 6, 7)
+    asked.clear()
+    assert agreed(script, 14, 22) and asked == []
+    assert not agreed(script, 0, 8) and set(asked) == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "second", "both"),
+    [
+        ('{"b": {"c": 2,  "d": 3}, "a": 1}', '"c": 2,', '"d": 3', False),
+        ('{"b": {"c": 2,  "d": 3,  "e": 4}, "a": 1}', '"c": 2,', '"d": 3,', True),
+        ('{"b": {"c": 2},  "a": {"d": 3}}', '"c": 2', '"d": 3', True),
+    ],
+)
+def test_cuts_with_blanks_between_them(text: str, first: str, second: str, both: bool) -> None:
+    """They meet nowhere; what is left of the mapping decides."""
+    file = made("ds.json", text)
+    together = Independence()
+    cuts = [offer(file, first, "x"), offer(file, second, "y")]
+    assert [together.add(one, chosen=True, any_place=False) for one in cuts] == [True, both]
+
+
+def test_comments_of_a_page_count_in_its_shell_blocks() -> None:
+    text = "# zerocfg: ignore[ZC1]\n```bash\ntorchrun a.py # zerocfg: ignore[ZC2]\n```\n# zerocfg: ignore[ZC3]\n"
+    for name, codes in (("README.md", ["ZC2"]), ("run.sh", ["ZC1", "ZC2", "ZC3"])):
+        found = directives(made(name, text, "launch"))
+        assert [code.text for one in found for code in one.codes or ()] == codes
+
+
+@pytest.mark.parametrize(
+    ("declared", "own", "limits"),
+    [(Severity.ERROR, None, True), (Severity.NOTE, None, False), (Severity.ERROR, Severity.NOTE, False)],
+)
+def test_a_note_is_told_as_it_is(declared: Severity, own: Severity | None, limits: bool) -> None:
+    """What is graver says in which of the admitted releases it holds."""
+    file = made("ds.json", '{"zero_optimization": {"stage": 2, "zenflow": {}}}')
+    run = Run("a", deepspeed=file, versions={"deepspeed": ">=0.14"})
+    told = within(run, rule(severity=declared), finding(file, "zero_optimization", "zenflow", severity=own), "")
+    assert told is not None and (told.message != "m") is limits
+
+
+def test_a_run_on_which_a_rule_failed_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that its failure is told in every lint; of the other runs the findings are kept."""
+    failing = [True]
+    rules = [one for one in registry.ALL if one.code == "ZC101"]
+    check = rules[0].check
+
+    def broken(run: Run) -> Any:
+        if failing[0] and run.name == "a":
+            raise ValueError("broken")
+        yield from check(run)
+
+    monkeypatch.setattr(registry, "ALL", [replace(rules[0], check=broken)])
+    monkeypatch.setattr(registry, "WITHOUT_RECIPES", registry.ALL)
+    runs = [
+        with_settings(Run(name, consumer="deepspeed", deepspeed_route="engine", deepspeed=made(f"{name}.json", JSON)))
+        for name in "ab"
+    ]
+    kept, told = Kept(), []
+    for _ in range(3):
+        kept.begin(Files())
+        contained = Containment()
+        found = lint_runs(runs, contained=contained, kept=kept)
+        told.append((len(contained.met), sorted({one.span.file.name for one in found.diagnostics}), kept.checked))
+        failing[0] = len(told) < 2
+    assert told == [(1, ["b.json"], 1), (1, ["b.json"], 1), (0, ["a.json", "b.json"], 2)]

@@ -11,6 +11,7 @@ TRAINING = """
 from helpers import step
 from transformers import Trainer, TrainingArguments
 
+step()
 Trainer(args=TrainingArguments(output_dir="out"))
 """
 

@@ -23,7 +23,7 @@ from zerocfg.run.stages.engine import number, truth
 from zerocfg.run.stages.fsdp import plugin_settings
 from zerocfg.run.stages.options import options_at
 from zerocfg.run.stages.plugin import Plugin, set_mixed_precision
-from zerocfg.run.stages.trainer import training_steps, warmup_steps
+from zerocfg.run.stages.trainer import bucket_settings, training_steps, warmup_steps
 from zerocfg.source.launch.line import LaunchLine, Word
 from zerocfg.source.text import Span
 
@@ -662,3 +662,36 @@ def test_ranks_that_share_a_batch(sizes: str, total: object) -> None:
     parts: dict[str, Any] = {"consumer": "transformers", "recipe": recipe}
     found = resolve_settings(run(accelerate=f"{text}parallelism_config:\n  {sizes}\n", **parts))
     assert found.value("train_batch_size") == total
+
+
+@pytest.mark.parametrize(
+    ("ids", "machines", "failed"),
+    [
+        ("'0'", 1, ["gpu-ids-count"]),
+        ("'0'", 2, []),
+        ("'0'", 0, ["gpu-ids-count"]),
+        ("'0,1'", 1, []),
+        ("'0,1,2'", 1, []),
+        ("all", 1, []),
+        ("[0, 1]", 1, ["gpu-ids-type"]),
+        ("0", 1, ["gpu-ids-type"]),
+    ],
+)
+def test_accelerators_of_one_machine(ids: str, machines: int, failed: list[str]) -> None:
+    text = f"distributed_type: MULTI_GPU\nnum_processes: 2\nnum_machines: {machines}\ngpu_ids: {ids}\n"
+    found = kinds(resolve_settings(run(accelerate=text, flags={"main_process_ip": "h", "main_process_port": "1"})))
+    assert [one for one in found if one.startswith("gpu-ids")] == failed
+
+
+@pytest.mark.parametrize(("size", "known"), [(4096, True), (10**15, True), (10**15 + 1, False), (UNKNOWN, False)])
+def test_bucket_sizes_of_a_width(size: object, known: bool) -> None:
+    """As transformers fills them: the square, nine tenths of it, ten times the width."""
+    found = bucket_settings(size)
+    assert [setting.value for setting in found.values()] == (
+        [size * size, int(0.9 * size * size), 10 * size] if known and isinstance(size, int) else [UNKNOWN] * 3
+    )
+    assert list(found) == [
+        "zero_optimization.reduce_bucket_size",
+        "zero_optimization.stage3_prefetch_bucket_size",
+        "zero_optimization.stage3_param_persistence_threshold",
+    ]

@@ -524,6 +524,8 @@ def test_a_key_that_an_anchor_brings_is_not_edited() -> None:
         ('{\n  "a": 1\n}\n', '{\n  "a": 1,\n  "new": 2\n}\n'),
         ('{\n  "a": 1,\n}\n', '{\n  "a": 1,\n  "new": 2,\n}\n'),
         ('{\n  "a": 1 // x\n}\n', '{\n  "a": 1, // x\n  "new": 2\n}\n'),
+        ('{\n  "a": 1, // x\n}\n', '{\n  "a": 1, // x\n  "new": 2,\n}\n'),
+        ('{\n  "a": 1, "b": 2\n}\n', '{\n  "a": 1, "b": 2, "new": 2\n}\n'),
         ('{"a": 1}', '{"a": 1, "new": 2}'),
         ("{}", '{"new": 2}'),
     ],

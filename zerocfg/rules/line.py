@@ -138,6 +138,15 @@ def all_options_seen(run: Run) -> bool:
     return True
 
 
+def all_arguments_seen(run: Run) -> bool:
+    """False where a word behind the script is a variable, or `$@`, that may hold further options of the script."""
+    line = run.launch
+    if line is None:
+        return False
+    values = {option.value.span for option in line.script_options if option.value is not None}
+    return all(word.value is not None or word.span in values for word in line.arguments)
+
+
 def at_line(run: Run) -> Location:
     """The launch line, shown at its training script."""
     assert run.launch is not None and run.launch_file is not None

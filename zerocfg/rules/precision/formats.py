@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.sizes import disagreement, mismatches
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import deepspeed, finding_at, from_origin, recipe, setting
+from zerocfg.rules.line import all_arguments_seen, started_by
+from zerocfg.rules.release_scope import among
 from zerocfg.run.model import UNKNOWN, Origin, Run
 
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
 """The word of a precision, and the setting that it turns on."""
+_PRECISION = "mixed_precision"
+_WITH_PLUGIN = "transformers>=4.30"
+"""Since which the Trainer hands its DeepSpeed config to accelerate, which refuses some."""
 
 
 @rule("ZC301", "fp16-and-bf16", Severity.ERROR)
@@ -35,6 +40,8 @@ def fp16_and_bf16(run: Run) -> Iterator[Finding]:
 
 @rule("ZC302", "precision-disagrees-with-trainer", Severity.ERROR, consumers=TRAINERS)
 def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
+    if any(failures(run, "ZC303")) and among(_WITH_PLUGIN, run) == "":
+        return  # Trainer() stops at that before train() compares
     for one in mismatches(run):
         if one.key not in _NAMES.values():
             continue
@@ -67,13 +74,15 @@ def precision_conflict(run: Run) -> Iterator[Finding]:
         asked, enabled = failure.about
         by = describe_origin(failure.places[1])
         keys = [from_origin(run, place) for place in failure.places]
-        yield finding_at(
+        finding = finding_at(
             run,
             keys,
             f"`{enabled}` is on here but {asked} is asked for {by}; accelerate stops at the difference",
             "say one of the two in both places",
             keys[0].replace("false", f"train in {asked}", safe=False),
         )
+        finding.versions = _WITH_PLUGIN if run.consumer in TRAINERS else ""
+        yield finding
 
 
 @rule("ZC304", "precision-auto-without-filler", Severity.ERROR, consumers={"deepspeed"}, versions="deepspeed>=0.17.1")
@@ -150,3 +159,25 @@ def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
             f"say {used.value} in both places",
             key.delete("remove the beaten value", safe=False),
         )
+
+
+@rule("ZC332", "launcher-precision-unseen", Severity.WARNING, consumers={"accelerate"})
+def launcher_precision_unseen(run: Run) -> Iterator[Finding]:
+    used, script = run.effective.get("mixed_precision"), run.script
+    if used is None or script is None or str(used.value) not in _NAMES or used.origin.file is None:
+        return
+    if not started_by(run, "accelerate") or _PRECISION in run.arguments or not all_arguments_seen(run):
+        return
+    for one in script.comparisons:
+        if one.option != _PRECISION or one.default is not None or used.value not in one.values:
+            continue
+        yield Finding(
+            from_origin(run, used.origin).at(),
+            f"{used.value} is asked for {describe_origin(used.origin)}, which only Accelerator sees: the script's own "
+            f"option `{_PRECISION}` is None, and what it does for {used.value} is left out, while the job trains in "
+            f"{used.value}",
+            f"give `--mixed_precision={used.value}` to the script too, behind its name, or compare "
+            "`accelerator.mixed_precision`",
+            [Location(script.file, span=one.origin.span, label="None here")],
+        )
+        return

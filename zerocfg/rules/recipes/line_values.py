@@ -24,6 +24,12 @@ def option_without_value(run: Run) -> Iterator[Finding]:
         return
     for option in line.options:
         if option.exact and _launcher_needs_value(line, option) and _is_without(option):
+            if (script := _taken_script(run, line, option)) is not None:
+                yield from_option(run, option).finding(
+                    f"{option.name} takes a value, and takes {script} for it: no script is left to start",
+                    f"give {option.name} a value, or remove it",
+                )
+                continue
             follows = option.value.text if option.value is not None else _next_option(line.options, option)
             yield _missing(run, option, follows)
     for option in line.script_options:
@@ -32,6 +38,14 @@ def option_without_value(run: Run) -> Iterator[Finding]:
             follows = next((word.text for word in line.arguments if word.span.start >= option.span.end), "")
             if not follows.strip("\"'").startswith("-") or " " not in follows:
                 yield _missing(run, option, follows)
+
+
+def _taken_script(run: Run, line: LaunchLine, option: Option) -> str | None:
+    """The script of a line where it stands as the value of an option that is given none."""
+    if option.value is not None or line.script is None or run.launch_file is None:
+        return None
+    between = run.launch_file.source.text[option.span.end : line.script.span.start]
+    return line.script.text if not between.replace("\\", "").strip() else None
 
 
 def _next_option(options: tuple[Option, ...], option: Option) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from zerocfg.run.model import Call, Consumer, Loading, Origin, Script, Setting, SourceFile
+from zerocfg.patterns import pattern
+from zerocfg.run.model import UNKNOWN, Call, Comparison, Consumer, Loading, Origin, Script, Setting, SourceFile
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.code import nodes
 from zerocfg.run.script.config_dicts import config_of, parts_of
@@ -40,6 +41,8 @@ _PLUGINS = frozenset(
 CONFIGS = ("deepspeed", "config", "config_params", "hf_ds_config")
 """Arguments that take a DeepSpeed config, as a path or a dict: of TrainingArguments, deepspeed.initialize and
 accelerate's DeepSpeedPlugin."""
+_REPLACES = pattern(r"(?:\bvars\(\w+\)|\b__dict__)\s*(?:\.update|\[|\|=)|\bsetattr\(|\bNamespace\(")
+"""What may give a parser's answer other values than the command line's."""
 _MOST_KEPT = 512
 _known: dict[tuple[SourceFile, Path], Script] = {}
 
@@ -88,7 +91,21 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         _required(found),
         own=frozenset(parser.own),
         loading=_loading(found, walk, parser),
+        comparisons=_comparisons(found, parser) if parser.options is not None else (),
+        resumes=found.resumes,
     )
+
+
+def _comparisons(found: Reach, parser: Parser) -> tuple[Comparison, ...]:
+    """The decisions by options of the script's own parser whose values nobody changes later."""
+    options, defaults = parser.own - found.stored - found.changed, parser.defaults_of_options
+    of_options = [
+        Comparison(one.option, one.values, defaults.get(one.option, UNKNOWN), _place(module, one.test))
+        for module, owner, one in found.decisions
+        if one.option in options and one.holder in parser.names(owner)
+    ]
+    replaced = of_options and any(_REPLACES.search(module.file.source.text) for module in found.modules)
+    return () if replaced else tuple(of_options)
 
 
 def _loading(found: Reach, walk: Walk, parser: Parser) -> Loading | None:

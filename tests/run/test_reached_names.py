@@ -1,0 +1,99 @@
+"""Names that modules of a repository hand on to each other: by stars, over many modules, as attributes of a module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.run.test_scripts import HF, read
+from zerocfg.run.model import Script
+
+LOOP = "from accelerate import Accelerator\ndef go():\n    Accelerator()\n"
+
+
+def modules_of(script: Script) -> list[str]:
+    return [file.name.rpartition("/")[2] for file in script.files]
+
+
+STARS: dict[str, tuple[dict[str, str], str | None]] = {
+    "a function of the other module": ({"train": "from m import *\ngo()\n", "m": LOOP}, "accelerate"),
+    "what the other module imports": (
+        {"train": "from m import *\ngo()\n", "m": "from n import go\n", "n": LOOP},
+        "accelerate",
+    ),
+    "the second of two stars": (
+        {"train": "from other import *\nfrom m import *\ngo()\n", "other": "def stop():\n    pass\n", "m": LOOP},
+        "accelerate",
+    ),
+    "a star within the package": (
+        {
+            "train": "from p.start import main\nmain()\n",
+            "p__start": "from .m import *\ndef main():\n    go()\n",
+            "p__m": LOOP,
+        },
+        "accelerate",
+    ),
+    "a name that the other module lacks": ({"train": "from m import *\nstart()\n", "m": LOOP}, None),
+    "a name of its own": ({"train": "from m import *\ndef go():\n    pass\ngo()\n", "m": LOOP}, None),
+    "a star of nothing here": ({"train": "from nowhere import *\ngo()\n", "m": LOOP}, None),
+    "a name that an import gives": (
+        {"train": "from m import *\nfrom n import go\ngo()\n", "m": LOOP, "n": "def go():\n    pass\n"},
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STARS)
+def test_names_of_a_star(case: str, tmp_path: Path) -> None:
+    modules, reader = STARS[case]
+    assert read(tmp_path, **modules).reader == reader
+
+
+@pytest.mark.parametrize(("hops", "known"), [(1, True), (3, True), (9, True), (10, False)])
+def test_a_dataclass_is_looked_for_over_modules(hops: int, known: bool, tmp_path: Path) -> None:
+    """What is behind the second import is not read as code, but a class is found over up to nine modules."""
+    modules = {"train": "from m1 import Mine\nfrom transformers import HfArgumentParser\nHfArgumentParser(Mine)\n"}
+    modules |= {f"m{at}": f"from m{at + 1} import Mine\n" for at in range(1, hops)}
+    modules[f"m{hops}"] = "class Mine:\n    size: int = 3\n"
+    script = read(tmp_path, **modules)
+    assert script.options == (frozenset({"size"}) if known else None)
+    if known:
+        assert modules_of(script) == ["train.py", *(f"m{at}.py" for at in range(1, hops + 1))]
+
+
+@pytest.mark.parametrize("last", ["def Mine():\n    pass\n", "Mine = 1\n", "class Mine(:\n", "import Mine\n"])
+def test_a_name_that_is_no_class(last: str, tmp_path: Path) -> None:
+    """Behind the second import; whatever it is, its options are unknown."""
+    modules = {"m1": "from m2 import Mine\n", "m2": "from m3 import Mine\n", "m3": last}
+    train = "from m1 import Mine\nfrom transformers import HfArgumentParser\nHfArgumentParser(Mine)\n"
+    script = read(tmp_path, train=train, **modules)
+    assert script.options is None and script.reader is None
+
+
+MEMBERS: dict[str, tuple[dict[str, str], str | None]] = {
+    "a function of a module": ({"train": "import m\nm.go()\n", "m": LOOP}, "accelerate"),
+    "of a module of a package": ({"train": "from p import m\nm.go()\n", "p__m": LOOP}, "accelerate"),
+    "of a class, which is no module": (
+        {"train": "from m import Some\nSome.go()\n", "m": f"{LOOP}class Some:\n    pass\n"},
+        None,
+    ),
+    "another of the module": ({"train": "import m\nm.stop()\n", "m": LOOP}, None),
+    "a class behind a module": (
+        {"train": "import m\nclass Mine(m.Base):\n    pass\nMine()\n", "m": f"{HF}class Base(Trainer):\n    pass\n"},
+        "transformers",
+    ),
+    "a class behind a class": (
+        {
+            "train": "from m import Base\nBase.Inner()\n",
+            "m": f"{HF}class Base:\n    class Inner(Trainer):\n        pass\n",
+        },
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MEMBERS)
+def test_what_is_reached_as_an_attribute(case: str, tmp_path: Path) -> None:
+    modules, reader = MEMBERS[case]
+    assert read(tmp_path, **modules).reader == reader

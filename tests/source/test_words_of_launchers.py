@@ -1,0 +1,155 @@
+"""Where a launcher's own options end and its script begins, as the parsers of accelerate, torch and DeepSpeed read it;
+and the words of quoted texts, as bash splits them."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from zerocfg.source.launch.files import read_launch_lines
+from zerocfg.source.launch.shell_places import words_in_text
+from zerocfg.source.launch.shell_words import Chars
+from zerocfg.source.text import SourceText
+
+# command -> launcher, options with their values, script or module, words of the script
+LINES: dict[str, tuple[str, dict[str, str | None], str | None, str]] = {
+    "accelerate launch train.py --a 1": ("accelerate", {}, "train.py", "--a 1"),
+    "accelerate launch --cpu train.py": ("accelerate", {"--cpu": None}, "train.py", ""),
+    "accelerate-launch --num_processes 2 train.py": ("accelerate", {"--num_processes": "2"}, "train.py", ""),
+    "accelerate.exe launch t.py": ("accelerate", {}, "t.py", ""),
+    "/opt/bin/accelerate launch t.py": ("accelerate", {}, "t.py", ""),
+    "accelerate launch -m mine --lr 1": ("accelerate", {"-m": None}, "mine", "--lr 1"),
+    "accelerate launch $ARGS train.py": ("accelerate", {}, "train.py", ""),
+    "accelerate launch $ARGS --x 1 train.py": ("accelerate", {"--x": "1"}, "train.py", ""),
+    "accelerate launch --new_flag train.py": ("accelerate", {"--new_flag": None}, "train.py", ""),
+    "accelerate launch --new_option 3 train.py": ("accelerate", {"--new_option": "3"}, "train.py", ""),
+    "accelerate launch --new_option -3 train.py": ("accelerate", {"--new_option": "-3"}, "train.py", ""),
+    "accelerate launch --new_option=3 train.py": ("accelerate", {"--new_option": "3"}, "train.py", ""),
+    "accelerate launch $SCRIPT --lr 1": ("accelerate", {}, "$SCRIPT", "--lr 1"),
+    "accelerate launch ${D}/train.py --lr 1": ("accelerate", {}, "${D}/train.py", "--lr 1"),
+    "deepspeed.pt t.py": ("deepspeed", {}, "t.py", ""),
+    "deepspeed --module mine.train --x 1": ("deepspeed", {"--module": None}, "mine.train", "--x 1"),
+    "deepspeed -i a:0 t.py": ("deepspeed", {"-i": "a:0"}, "t.py", ""),
+    "deepspeed --num_gp 2 t.py": ("deepspeed", {"--num_gp": "2"}, "t.py", ""),
+    "deepspeed --num_gpus=2 t.py a=b": ("deepspeed", {"--num_gpus": "2"}, "t.py", "a=b"),
+    "deepspeed --no_ssh t.py": ("deepspeed", {"--no_ssh": None}, "t.py", ""),
+    "deepspeed --no_local t.py": ("deepspeed", {"--no_local": None}, "t.py", ""),
+    "torchrun -m mine.train": ("torchrun", {"-m": None}, "mine.train", ""),
+    "torchrun --mod mine.train": ("torchrun", {"--mod": None}, "mine.train", ""),
+    "torchrun --nproc-per-node 2 t.py": ("torchrun", {"--nproc-per-node": "2"}, "t.py", ""),
+    "torchrun --nproc_per 2 t.py": ("torchrun", {"--nproc_per": "2"}, "t.py", ""),
+    "torchrun --stand t.py": ("torchrun", {"--stand": None}, "t.py", ""),
+    "torchrun -r 3 t.py": ("torchrun", {"-r": "3"}, "t.py", ""),
+    "torchrun -- t.py --x": ("torchrun", {}, "t.py", "--x"),
+    "torchrun --nnodes 2": ("torchrun", {"--nnodes": "2"}, None, ""),
+    "torchrun $X y": ("torchrun", {}, "$X", "y"),
+    "python -X dev -m torch.distributed.run t.py": ("torchrun", {}, "t.py", ""),
+    "python -W ignore -m deepspeed t.py": ("deepspeed", {}, "t.py", ""),
+    "python3.11 -u -m accelerate.commands.launch --cpu t.py": ("accelerate", {"--cpu": None}, "t.py", ""),
+    "python -m torch.distributed.launch --use_env t.py": ("torchrun", {"--use_env": None}, "t.py", ""),
+    "python -m deepspeed.launcher.runner t.py": ("deepspeed", {}, "t.py", ""),
+    "python -m accelerate launch t.py": ("accelerate", {}, "t.py", ""),
+    "llamafactory-cli train r.yaml": ("llamafactory", {}, None, "r.yaml"),
+    "lmf train r.yaml": ("llamafactory", {}, None, "r.yaml"),
+    "axolotl train c.yml": ("axolotl", {}, None, "c.yml"),
+    "swift rlhf --x 1": ("swift", {}, None, "--x 1"),
+}
+
+
+@pytest.mark.parametrize("command", LINES)
+def test_options_and_script(command: str) -> None:
+    (line,) = read_launch_lines(SourceText("run.sh", f"{command}\n")).lines
+    options = {option.name: option.value and option.value.value for option in line.options}
+    words = " ".join(word.text for word in line.arguments)
+    script = line.script.text if line.script is not None else None
+    assert (line.launcher, options, script, words) == LINES[command]
+    assert line.module is ("mod" in command or " -m mine" in command)
+    for option in line.options:
+        written = option.name if option.value is None else f"{option.name}[ =]{option.value.text}"
+        assert len(written.replace("[ =]", "=")) == option.span.end - option.span.start
+        assert command[option.span.start :].startswith(option.name)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "accelerate config",
+        "llamafactory-cli export r.yaml",
+        "axolotl preprocess c.yml",
+        "swift infer --x 1",
+        "swift",
+        "python -c pass -m torch.distributed.run t.py",
+        "python - -m torch.distributed.run t.py",
+        "python $X -m torch.distributed.run t.py",
+        "python -m $M t.py",
+        "python -m accelerate config",
+        "python -m mine.train --a",
+        "mypython -m torch.distributed.run t.py",
+        "python3.x -m torch.distributed.run t.py",
+        "my-torchrun t.py",
+    ],
+)
+def test_what_starts_no_training(command: str) -> None:
+    assert read_launch_lines(SourceText("run.sh", f"{command}\n")).lines == []
+
+
+TEXTS = (
+    '"--lr $LR --name ${NAME:-plain} x"',
+    '"$(echo a) b `echo c` d"',
+    '"$((1 + 2)) $(echo $(echo z))x y"',
+    '"$1 $# $@x"',
+    '"a\\$b c  \\"d\\" $LR$LR"',
+    '"  a\n b\t"',
+    '"${NAME:-"q"} r"',
+    "'a $LR  b'",
+    '"$"',
+    '"a $ b"',
+    "\"a $'b c' d\"",
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_words_of_a_text_with_expansions(text: str) -> None:
+    """What is in the places of the words gives, in quotes, the words that bash splits the text into."""
+    found = [text[start:end] for start, end in words_in_text(Chars(text, range(len(text))))]
+    quote = text[0]
+    each = " ".join(f"{quote}{word}{quote}" for word in found)
+    script = f"LR=1e-5; NAME=; set -- one\na={text}; printf '[%s]' $a; echo; printf '[%s]' {each}; echo"
+    ran = subprocess.run(["bash", "-c", f"set -f; {script}"], capture_output=True, text=True, check=True)
+    split, again = ran.stdout.splitlines()
+    assert split == again and found != []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["`echo a`", "x"],
+        ["$$(echo a)", "'d  e'"],
+        ["x", "`echo a`"],
+        ["$(NAME)", "y"],
+    ],
+)
+def test_words_of_a_recipe_have_their_places(words: list[str]) -> None:
+    """A dollar of the shell is written twice there, so that no character stands where the shell has it."""
+    text = f"all:\n\tX=$$HOME torchrun t.py {' '.join(words)}\n"
+    (line,) = read_launch_lines(SourceText("Makefile", text)).lines
+    found = [(word.exact, text[slice(*word.span)]) for word in line.arguments]
+    assert found == [(True, word) for word in words]
+
+
+def test_the_output_of_a_command_as_a_word() -> None:
+    text = "torchrun t.py <(echo a b) x\n"
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    assert [(word.exact, word.text, word.value) for word in line.arguments] == [
+        (True, "<(echo a b)", None),
+        (True, "x", "x"),
+    ]
+
+
+@pytest.mark.parametrize(("length", "value"), [(500, "125"), (501, None)])
+def test_the_longest_sum(length: int, value: str | None) -> None:
+    expression = "1+" * 124 + "1"
+    text = f"torchrun t.py $(({expression.rjust(length)}))\n"
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    assert line.arguments[0].value == value
