@@ -910,8 +910,9 @@ def test_a_run_on_which_a_rule_failed_is_checked_again(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(registry, "ALL", [replace(rules[0], check=broken)])
     monkeypatch.setattr(registry, "WITHOUT_RECIPES", registry.ALL)
+    text = '{"train_batch_size": 1, "zero_optimization": {"stag": 1}}'
     runs = [
-        with_settings(Run(name, consumer="deepspeed", deepspeed_route="engine", deepspeed=made(f"{name}.json", JSON)))
+        with_settings(Run(name, consumer="deepspeed", deepspeed_route="engine", deepspeed=made(f"{name}.json", text)))
         for name in "ab"
     ]
     kept, told = Kept(), []

@@ -217,3 +217,34 @@ def test_what_a_script_has_written_by_then(before: str, names: list[str]) -> Non
     (line,) = read_launch_lines(SourceText("run.sh", text)).lines
     written = [one.text.text.strip() for one in line.written if one.name == "ds.json" and one.text is not None]
     assert sorted(written) == names
+
+
+def test_what_is_wrong_with_a_config_stands_in_the_script(tmp_path: Path) -> None:
+    body = '{"train_batch_size": 8, // why\n  "steps_per_print": 1, "steps_per_print": 2, "zero_optimization": {}}'
+    config = run_of(tmp_path, f"ls\ncat > ds.json << EOF\n{body}\nEOF\n{LINE}\n").deepspeed
+    assert config is not None and config.document is not None
+    text = config.source.text
+    found = {one.kind: text[slice(*one.span)] for one in config.document.problems}
+    assert found == {"hjson-only": "// why", "duplicate-key": '"steps_per_print"'}
+    duplicate = next(one for one in config.document.problems if one.kind == "duplicate-key")
+    assert duplicate.span.start == text.rindex('"steps_per_print"')
+
+
+def test_a_value_that_is_missing_stands_behind_its_key(tmp_path: Path) -> None:
+    body = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n"
+    line = "accelerate launch --config_file acc.yaml train.py\n"
+    config = run_of(tmp_path, f"cat > acc.yaml << END\n{body}END\n{line}").accelerate
+    assert config is not None and config.document is not None
+    node = config.document.get(("deepspeed_config",))
+    end = config.source.text.rindex("deepspeed_config:") + len("deepspeed_config:")
+    assert node is not None and (node.span.start, node.span.end) == (end, end)
+
+
+def test_folders_that_only_the_shell_knows_are_told_apart() -> None:
+    """Two that a command makes have the same text, and are two places."""
+    text = f"D=$(mktemp -d)\nE=$(mktemp -d)\ncat > $D/ds.json << EOF\n{BODY}\nEOF\n"
+    for name, value in (("D", "$D/ds.json"), ("E", None)):
+        line = f"deepspeed train.py --deepspeed_config ${name}/ds.json x\n"
+        (found,) = read_launch_lines(SourceText("run.sh", text + line)).lines
+        (option,) = found.script_options
+        assert option.value is not None and option.value.value == value

@@ -10,8 +10,8 @@ import pytest
 from tests.run.test_effective import file
 from zerocfg.run.discover import Files
 from zerocfg.run.expand import Expanded, expand
-from zerocfg.run.frameworks import ships_config, started_by_line, with_framework
-from zerocfg.run.link import find_runs
+from zerocfg.run.frameworks import has_defaults, recognise, ships_config, started_by_line, with_framework
+from zerocfg.run.link import find_runs, run_of_file
 from zerocfg.run.linking.missing_files import created_before_launch, launches_other_checkout
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.unchecked import unchecked_files
@@ -275,3 +275,50 @@ def test_lines_for_another_checkout(tmp_path: Path) -> None:
         assert not launches_other_checkout(held, "else/ds.json")
     started = Run("a", launch=run.launch, launch_file=run.launch_file, entry_point=tmp_path / "train.py")
     assert not launches_other_checkout(started, "else/ds.json") and not launches_other_checkout(Run("a"), "x.json")
+
+
+def test_recipes_are_recognised_by_keys_that_no_other_has() -> None:
+    for data, framework in (
+        ({"finetuning_type": "lora", "stage": "sft"}, "llamafactory"),
+        ({"finetuning_type": "lora", "model_name_or_path": "m"}, "llamafactory"),
+        ({"finetuning_type": "lora"}, None),
+        ({"stage": "dpo", "model_name_or_path": "m", "template": "t"}, "llamafactory"),
+        ({"stage": "pt", "model_name_or_path": "m", "cutoff_len": 9}, "llamafactory"),
+        ({"stage": "pt", "model_name_or_path": "m"}, None),
+        ({"stage": "pt", "template": "t"}, None),
+        ({"stage": "deploy", "model_name_or_path": "m", "template": "t"}, None),
+        ({"stage": 2, "model_name_or_path": "m", "template": "t"}, None),
+        ({"base_model": "m", "datasets": []}, "axolotl"),
+        ({"base_model": "m", "adapter": "lora"}, "axolotl"),
+        ({"datasets": [], "adapter": "lora"}, None),
+        ({"tuner_type": "lora", "model": "m"}, "swift"),
+        ({"train_type": "lora", "dataset": "d"}, "swift"),
+        ({"sft_type": "lora", "model_type": "m"}, "swift"),
+        ({"sft_type": "lora"}, None),
+    ):
+        assert recognise(data) == framework, data
+
+
+def test_whose_recipes_leave_arguments_at_their_defaults() -> None:
+    said = {name: has_defaults(name) for name in ("llamafactory", "axolotl", "swift", "trl", "transformers", None)}
+    assert said == {
+        "llamafactory": True,
+        "axolotl": False,
+        "swift": False,
+        "trl": True,
+        "transformers": True,
+        None: True,
+    }
+
+
+def test_a_missing_file_is_named_where_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "r.yaml").write_text("output_dir: o\nsave_steps: 1\nmax_grad_norm: 1.0\ndeepspeed: gone.json\n")
+    acc = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: no.json\n"
+    (tmp_path / "acc.yaml").write_text(acc)
+    monkeypatch.chdir(tmp_path)
+    runs = {name: run_of_file(tmp_path / name, Files()) for name in ("r.yaml", "acc.yaml")}
+    missing = {name: [(one.note, one.path) for one in run.missing] for name, run in runs.items() if run is not None}
+    assert missing == {
+        "r.yaml": [("gone.json", ("deepspeed",))],
+        "acc.yaml": [("no.json", ("deepspeed_config", "deepspeed_config_file"))],
+    }

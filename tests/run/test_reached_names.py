@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.run.test_scripts import HF, read
+from zerocfg.run.discover import Files
 from zerocfg.run.model import Script
+from zerocfg.run.script.reading import read_script
 
 LOOP = "from accelerate import Accelerator\ndef go():\n    Accelerator()\n"
 
@@ -97,3 +99,65 @@ MEMBERS: dict[str, tuple[dict[str, str], str | None]] = {
 def test_what_is_reached_as_an_attribute(case: str, tmp_path: Path) -> None:
     modules, reader = MEMBERS[case]
     assert read(tmp_path, **modules).reader == reader
+
+
+def test_relative_imports_go_up_by_their_dots(tmp_path: Path) -> None:
+    """And never to a folder above that happens to have such a module."""
+    start = "from p.q.r import main\nmain()\n"
+    packages = {"p____init__": "", "p__q____init__": "", "go": LOOP, "p__go": LOOP, "p__q__go": LOOP}
+    for line, found in (
+        ("from .go import go", "q/go.py"),
+        ("from ..go import go", "p/go.py"),
+        ("from ...go import go", "go.py"),
+        ("from . import go as m", "q/go.py"),
+        ("from .. import go as m", "p/go.py"),
+        ("from go import go", "q/go.py"),
+        ("from ....go import go", None),
+        ("from .p import go", None),
+    ):
+        called = "m.go()" if " as m" in line else "go()"
+        folder = tmp_path / str(abs(hash(line)))
+        modules = {**packages, "train": start, "p__q__r": f"{line}\ndef main():\n    {called}\n"}
+        for name, text in modules.items():
+            path = folder / f"{name.replace('____init__', '/__init__').replace('__q', '/q').replace('__go', '/go')}.py"
+            path = Path(str(path).replace("p__", "p/").replace("q__", "q/"))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        script = read_script(folder / "train.py", Files().open, folder)
+        read = [file.name for file in script.files]
+        assert script.reader == ("accelerate" if found else None), line
+        assert found is None or read[-1].endswith(found), (line, read)
+
+
+def test_lines_of_a_class_run_where_it_is_reached(tmp_path: Path) -> None:
+    text = "from accelerate import Accelerator\nclass A:\n    held = Accelerator()\n"
+    assert read(tmp_path, train=f"{text}A()\n").reader == "accelerate"
+    assert read(tmp_path / "none", train=text).reader is None
+
+
+def test_a_script_is_read_again_where_a_module_changed(tmp_path: Path) -> None:
+    read(tmp_path, train="from m import go\ngo()\n", m=LOOP)
+    files = Files()
+
+    def reader(of: Files) -> object:
+        return read_script(tmp_path / "train.py", of.open, tmp_path)
+
+    first = reader(files)
+    assert reader(files) is first
+    other = files.with_texts({str((tmp_path / "m.py").resolve()): "def go():\n    pass\n"})
+    again = reader(other)
+    assert isinstance(again, Script) and again.reader is None and isinstance(first, Script)
+    assert first.reader == "accelerate" and reader(files) is not again
+
+
+def test_trainers_and_the_arguments_that_a_parser_fills(tmp_path: Path) -> None:
+    """Of two trainers the one counts whose arguments alone the parser fills."""
+    both = f"{HF}from transformers import HfArgumentParser\nfrom trl import SFTConfig, SFTTrainer\n"
+    both += "SFTTrainer(model=None)\nTrainer(model=None)\n"
+    for parsed, reader in (
+        ("HfArgumentParser(TrainingArguments)", "transformers"),
+        ("HfArgumentParser(SFTConfig)", "trl"),
+        ("HfArgumentParser((SFTConfig, TrainingArguments))", None),
+        ("print()", None),
+    ):
+        assert read(tmp_path / parsed[:20].strip("("), train=f"{both}{parsed}\n").reader == reader, parsed

@@ -10,7 +10,7 @@ import pytest
 from zerocfg.internal_errors import Containment
 from zerocfg.run import link
 from zerocfg.run.discover import Files
-from zerocfg.run.link import Links, find_runs, run_of_file
+from zerocfg.run.link import Links, find_runs, run_of_file, runs_from_spec
 from zerocfg.run.linking.follow import Paths
 from zerocfg.run.linking.sibling_recipes import as_siblings
 from zerocfg.run.model import Run, SourceFile
@@ -290,3 +290,20 @@ def test_a_recipe_from_standard_input_has_no_siblings() -> None:
     recipe = SourceFile("stdin", "recipe", SourceText("stdin", "a: 1\n"))
     run = Run("stdin", recipe=recipe)
     assert as_siblings(run, [run], Path("/nowhere")) is run and as_siblings(Run("x"), [], Path("/nowhere")).name == "x"
+
+
+def test_a_spec_that_is_no_document(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(LINE)
+    (run,) = runs_from_spec(tmp_path / "run.sh")
+    assert run.spec is not None and (run.spec.kind, run.launch, run.accelerate) == ("launch", None, None)
+
+
+@pytest.mark.parametrize(("up", "own"), [(0, True), (5, True), (6, False)])
+def test_a_recipe_below_the_package_of_its_framework(up: int, own: bool, tmp_path: Path) -> None:
+    """Up to six folders above it."""
+    folder = tmp_path.joinpath(*"abcdefg"[: up + 1])
+    folder.mkdir(parents=True)
+    (folder.parents[up - 1] if up else folder).joinpath("src/llamafactory").mkdir(parents=True)
+    (folder / "r.yaml").write_text("stage: sft\nmodel_name_or_path: m\ntemplate: t\nbf16: true\n")
+    run = run_of_file(folder / "r.yaml", Files())
+    assert run is not None and (run.consumer, run.own_framework) == ("llamafactory", own)

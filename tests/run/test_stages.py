@@ -19,10 +19,12 @@ from zerocfg.run.resolve_settings import resolve_settings
 from zerocfg.run.script import accelerator
 from zerocfg.run.stages.admitted import AdmittedKeys, admitted_keys
 from zerocfg.run.stages.arguments import _nearly, arguments_of, recipe_environment, recipe_untold
+from zerocfg.run.stages.batches import world_of
 from zerocfg.run.stages.engine import number, truth
-from zerocfg.run.stages.fsdp import plugin_settings
+from zerocfg.run.stages.fsdp import parallel_sizes, plugin_settings
 from zerocfg.run.stages.options import options_at
 from zerocfg.run.stages.plugin import Plugin, set_mixed_precision
+from zerocfg.run.stages.prepare import Prepared, prepare
 from zerocfg.run.stages.trainer import bucket_settings, training_steps, warmup_steps
 from zerocfg.source.launch.line import LaunchLine, Word
 from zerocfg.source.text import Span
@@ -695,3 +697,43 @@ def test_bucket_sizes_of_a_width(size: object, known: bool) -> None:
         "zero_optimization.stage3_prefetch_bucket_size",
         "zero_optimization.stage3_param_persistence_threshold",
     ]
+
+
+def test_accelerators_that_only_the_shell_knows() -> None:
+    text = "distributed_type: MULTI_GPU\nnum_processes: 2\n"
+    found = launched(None, text, gpu_ids=UNKNOWN)
+    assert kinds(found) == [] and found.environment["CUDA_VISIBLE_DEVICES"].value is UNKNOWN
+
+
+def test_sizes_of_a_parallelism_config() -> None:
+    """Each is 1 unless it is exported, and none without the variable that switches it on."""
+    on = {"ACCELERATE_USE_PARALLELISM_CONFIG": Setting("true", HERE), "PARALLELISM_CONFIG_TP_SIZE": Setting("4", HERE)}
+    sizes = {name.rpartition("config_")[2]: setting.value for name, setting in parallel_sizes(on).items()}
+    assert sizes == {"dp_replicate_size": 1, "dp_shard_size": 1, "tp_size": 4, "cp_size": 1, "sp_size": 1}
+    assert parallel_sizes({"PARALLELISM_CONFIG_TP_SIZE": Setting("4", HERE)}) == {}
+
+
+@pytest.mark.parametrize(
+    ("share", "world", "ranks"),
+    [(None, 8, 8), (2, 8, 4.0), (8, 8, 1.0), (0, 8, UNKNOWN), ("2", 8, UNKNOWN), (2, UNKNOWN, UNKNOWN)],
+)
+def test_ranks_of_a_sequence_share_a_batch(share: object, world: object, ranks: object) -> None:
+    assert world_of(share, Setting(world, HERE)).value == ranks
+
+
+@pytest.mark.parametrize(
+    ("zero", "failed"),
+    [
+        ({"zero_optimization": None}, ["offload-optimizer-null"]),
+        ({"zero_optimization": {"offload_optimizer": None}}, ["offload-optimizer-null"]),
+        ({"zero_optimization": {"offload_optimizer": {}}}, []),
+        ({"zero_optimization": {}}, []),
+        ({}, []),
+        ({"zero_optimization": None, "optimizer": {"type": "Adam"}}, []),
+    ],
+)
+def test_an_optimizer_of_the_script_beside_a_null(zero: dict[str, Any], failed: list[str]) -> None:
+    """accelerate asks the section for its device, where the config brings no optimizer."""
+    data = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, **zero}
+    state = Prepared(config(**data), Setting(2, HERE), Setting(1, HERE), None)
+    assert [one.kind for one in prepare(state, trainer=False)] == failed

@@ -248,3 +248,31 @@ def test_a_config_that_a_script_names_has_its_reader(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert of(tmp_path, train_dot_py=script, ds_dot_json=WITH_COMMENT) == expected
+
+
+TRL = "from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer\n"
+SHARDS = (
+    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}, "gradient_accumulation_steps": 1}'
+)
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        (["GRPOTrainer(args=GRPOConfig('out', deepspeed='ds.json')).train()"], ["ds.json ZC401 error"]),
+        (["GRPOTrainer(args=GRPOConfig('out')).train()"], ["ds.json ZC401 warning"]),
+        (
+            [
+                "SFTTrainer(args=SFTConfig('out', deepspeed='ds.json')).train()",
+                "GRPOTrainer(args=GRPOConfig('out', deepspeed='ds.json')).train()",
+            ],
+            ["ds.json ZC401 warning"],
+        ),
+    ],
+    ids=["named", "not named", "named for two trainers"],
+)
+def test_a_config_that_a_config_of_trl_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: list[str], expected: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert of(tmp_path, train_dot_py=TRL + "\n".join(calls) + "\n", ds_dot_json=SHARDS) == expected

@@ -246,3 +246,10 @@ def test_digits_of_an_escape(quote: str, digits: str) -> None:
     assert isinstance(root, Mapping)
     held = root.entries[0].value
     assert isinstance(held, Scalar) and held.value == value
+
+
+def test_the_place_at_which_yaml_is_too_deep() -> None:
+    for text, at in (("[" * 101 + "]" * 101, 100), ("a: " + "{b: " * 100 + "}" * 100, 3 + 4 * 99)):
+        (problem,) = read(text).problems
+        assert (problem.kind, problem.span) == ("too-deep", Span(at, at + 1))
+    assert read("[" * 100 + "]" * 100).problems == []

@@ -374,3 +374,14 @@ def test_what_of_a_project_is_optional() -> None:
     found, _ = read_pyproject(text)
     assert {one.name for one in found if one.optional} == {"accelerate", "deepspeed", "peft", "numpy", "scipy", "vllm"}
     assert {one.name for one in found if not one.optional} == {"trl", "transformers", "datasets"}
+
+
+def test_files_that_a_project_takes_in() -> None:
+    text = "[tool.setuptools.dynamic]\ndependencies = {file = %s}\n"
+    for written, files in (
+        ('["r.txt", 3, "s.txt"]', ["r.txt", "s.txt"]),
+        ('"r.txt"', ["r.txt"]),
+        ("3", []),
+        ("{}", []),
+    ):
+        assert read_pyproject(text % written)[1] == files

@@ -25,6 +25,7 @@ LINES: dict[str, tuple[str, dict[str, str | None], str | None, str]] = {
     "accelerate launch --new_flag train.py": ("accelerate", {"--new_flag": None}, "train.py", ""),
     "accelerate launch --new_option 3 train.py": ("accelerate", {"--new_option": "3"}, "train.py", ""),
     "accelerate launch --new_option -3 train.py": ("accelerate", {"--new_option": "-3"}, "train.py", ""),
+    "accelerate launch --new_option 3": ("accelerate", {"--new_option": "3"}, None, ""),
     "accelerate launch --new_option=3 train.py": ("accelerate", {"--new_option": "3"}, "train.py", ""),
     "accelerate launch $SCRIPT --lr 1": ("accelerate", {}, "$SCRIPT", "--lr 1"),
     "accelerate launch ${D}/train.py --lr 1": ("accelerate", {}, "${D}/train.py", "--lr 1"),
@@ -43,6 +44,7 @@ LINES: dict[str, tuple[str, dict[str, str | None], str | None, str]] = {
     "torchrun -r 3 t.py": ("torchrun", {"-r": "3"}, "t.py", ""),
     "torchrun -- t.py --x": ("torchrun", {}, "t.py", "--x"),
     "torchrun --nnodes 2": ("torchrun", {"--nnodes": "2"}, None, ""),
+    "torchrun --m 2 t.py": ("torchrun", {"--m": "2"}, "t.py", ""),
     "torchrun $X y": ("torchrun", {}, "$X", "y"),
     "python -X dev -m torch.distributed.run t.py": ("torchrun", {}, "t.py", ""),
     "python -W ignore -m deepspeed t.py": ("deepspeed", {}, "t.py", ""),
@@ -139,6 +141,9 @@ def test_words_of_a_recipe_have_their_places(words: list[str]) -> None:
 
 
 def test_the_output_of_a_command_as_a_word() -> None:
+    text = "torchrun t.py <() y\n"
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    assert [word.text for word in line.arguments] == ["<()", "y"]
     text = "torchrun t.py <(echo a b) x\n"
     (line,) = read_launch_lines(SourceText("run.sh", text)).lines
     assert [(word.exact, word.text, word.value) for word in line.arguments] == [
@@ -147,9 +152,79 @@ def test_the_output_of_a_command_as_a_word() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("sum_", "value"),
+    [
+        ("9" * 18, "9" * 18),
+        ("-" + "9" * 18, "-" + "9" * 18),
+        ("1" + "0" * 18, None),
+        ("9" * 18 + "+1", None),
+        ("9" * 18 + "*0", "0"),
+        ("007", None),
+        ("0", "0"),
+    ],
+)
+def test_the_largest_number_of_a_sum(sum_: str, value: str | None) -> None:
+    (line,) = read_launch_lines(SourceText("run.sh", f"torchrun t.py $(({sum_}))\n")).lines
+    assert line.arguments[0].value == value
+
+
 @pytest.mark.parametrize(("length", "value"), [(500, "125"), (501, None)])
 def test_the_longest_sum(length: int, value: str | None) -> None:
     expression = "1+" * 124 + "1"
     text = f"torchrun t.py $(({expression.rjust(length)}))\n"
     (line,) = read_launch_lines(SourceText("run.sh", text)).lines
     assert line.arguments[0].value == value
+
+
+def test_words_of_an_assigned_text_have_their_places() -> None:
+    """Each that the text holds as a whole can be edited there; one that is put together cannot."""
+    text = "A='--lr 1e-5 --x'\nB=\"--y $N z\"\nC=one\nN=3\ntorchrun t.py $A $B $C a$C\n"
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    found = [(word.exact, text[slice(*word.span)]) for word in line.arguments]
+    assert found[:4] == [(True, "--lr"), (True, "1e-5"), (True, "--x"), (True, "--y")]
+    assert (True, "z") in found and found[-2:] == [(True, "$C"), (True, "a$C")]
+    starts = [word.span.start for word in line.arguments[:4]]
+    assert starts == [text.index(one) for one in ("--lr", "1e-5", "--x", "--y")]
+
+
+@pytest.mark.parametrize(("levels", "value"), [(1, "x"), (11, "x"), (12, None)])
+def test_defaults_inside_of_each_other(levels: int, value: str | None) -> None:
+    text = f"torchrun t.py {'${A:-' * levels}x{'}' * levels}\n"
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    assert line.arguments[0].value == value
+
+
+def test_outputs_of_commands_that_print_a_path() -> None:
+    text = 'A=a/b/c.sh\ntorchrun t.py `dirname $A` x`basename $A .sh`y $(dirname $(dirname $A)) "`dirname $A`"\n'
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    assert [word.value for word in line.arguments] == ["a/b", "xcy", "a", "a/b"]
+
+
+@pytest.mark.parametrize(("levels", "found"), [(1, 1), (6, 1), (7, 0)])
+def test_commands_that_programs_hand_on(levels: int, found: int) -> None:
+    text = f"{'python x.py -- ' * levels}torchrun t.py\n"
+    assert len(read_launch_lines(SourceText("run.sh", text)).lines) == found
+
+
+def test_the_longest_word() -> None:
+    """Twenty thousand characters, whatever they are put together of."""
+    for length, known in ((20_000, True), (20_001, False)):
+        half = "x" * 10_000
+        for word in ("y" * length, f"$A{'y' * (length - 10_000)}", f"'{half}'\"$A\"{'y' * (length - 20_000)}"):
+            (line,) = read_launch_lines(SourceText("run.sh", f"A={half}\ntorchrun t.py {word}\n")).lines
+            value = line.arguments[0].value
+            assert (value is not None) is known and (value is None or len(value) == length)
+
+
+def test_a_launcher_behind_an_option_needs_a_script() -> None:
+    """`docker build -t deepspeed .` names an image."""
+    for command, found in (
+        ("srun --exclusive torchrun train.py", 1),
+        ("srun --exclusive torchrun $SCRIPT", 1),
+        ("srun --exclusive torchrun train", 0),
+        ("srun --exclusive torchrun -m train", 1),
+        ("docker run -t deepspeed .", 0),
+        ("docker build -t deepspeed train.py", 0),
+    ):
+        assert len(read_launch_lines(SourceText("run.sh", f"{command}\n")).lines) == found, command

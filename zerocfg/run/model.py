@@ -302,6 +302,7 @@ class Script:
     ``required``: the requirements without which it stops, each with its place. ``loading``: None where it is not
     certain how and when the model of the Trainer is loaded. ``comparisons``: decisions by its own options.
     ``resumes``: it gives `train` a checkpoint to go on from.
+    ``saves_sharded``: where it calls `save_pretrained` of a model that an Accelerator prepared, with nothing gathered.
     ``understood`` False: Python could not parse it.
     """
 
@@ -327,6 +328,7 @@ class Script:
     loading: Loading | None = None
     comparisons: tuple[Comparison, ...] = ()
     resumes: bool = False
+    saves_sharded: Origin | None = None
 
 
 @record(frozen=True, slots=True, eq=False)

@@ -385,6 +385,16 @@ CONFIG = (
         "a recipe by its position",
         {"train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n", "train.py": ""},
     ).finds("warning", "train.sh: recipe.yaml"),
+    of(
+        "ZC749",
+        "the script is taken for the value",
+        {"train.sh": "accelerate launch --num_processes 2 --deepspeed_multinode_launcher \\\n  train.py --lr=1\n"},
+    ).finds("error", "train.sh: --deepspeed_multinode_launcher"),
+    of(
+        "ZC749",
+        "a value before the script",
+        {"train.sh": "accelerate launch --deepspeed_multinode_launcher standard train.py --lr=1\n"},
+    ),
     *(
         of("ZC703", why, {"train.sh": WRITES % program, "train.py": "", "ds.json": ZERO2})
         for why, program in (

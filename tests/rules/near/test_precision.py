@@ -45,9 +45,12 @@ SCALING = (
     fp16("ZC316", "without ZeRO no scale is found", '"initial_scale_power": 64', 0).finds(
         "error", power(64), 2, 64, 48, 16
     ),
-    fp16("ZC316", "no more than a million steps", '"initial_scale_power": 2000000', 0).finds(
-        "error", power(2000000), 2, "2e+06", 999984, 16
+    fp16("ZC316", "the last without ZeRO that a float holds", '"initial_scale_power": 1023', 0).finds(
+        "error", power(1023), 2, 1023, 1007, 16
     ),
+    fp16("ZC316", "the first without ZeRO that none holds", '"initial_scale_power": 1024', 0)
+    .finds("error", power(1024), 2, 1024, 16)
+    .says("stops in its first step"),
     fp16("ZC316", "a fixed scale does not start", '"initial_scale_power": 65536, "loss_scale": 1024'),
     ds("ZC316", "fp16 is off", '"fp16": {"enabled": false, "initial_scale_power": 65536}'),
     fp16("ZC317", "just above 0", '"min_loss_scale": 0.5, "loss_scale_window": 1'),

@@ -11,7 +11,6 @@ from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, ef
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import deepspeed, finding_at, from_origin, recipe, setting
 from zerocfg.rules.line import all_arguments_seen, started_by
-from zerocfg.rules.release_scope import among
 from zerocfg.run.model import UNKNOWN, Origin, Run
 
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
@@ -40,7 +39,7 @@ def fp16_and_bf16(run: Run) -> Iterator[Finding]:
 
 @rule("ZC302", "precision-disagrees-with-trainer", Severity.ERROR, consumers=TRAINERS)
 def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
-    if any(failures(run, "ZC303")) and among(_WITH_PLUGIN, run) == "":
+    if any(failures(run, "ZC303")):
         return  # Trainer() stops at that before train() compares
     for one in mismatches(run):
         if one.key not in _NAMES.values():

@@ -93,6 +93,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         loading=_loading(found, walk, parser),
         comparisons=_comparisons(found, parser) if parser.options is not None else (),
         resumes=found.resumes,
+        saves_sharded=_saves_sharded(found) if reader == "accelerate" and "save_pretrained" in found.methods else None,
     )
 
 
@@ -106,6 +107,13 @@ def _comparisons(found: Reach, parser: Parser) -> tuple[Comparison, ...]:
     ]
     replaced = of_options and any(_REPLACES.search(module.file.source.text) for module in found.modules)
     return () if replaced else tuple(of_options)
+
+
+def _saves_sharded(found: Reach) -> Origin | None:
+    from zerocfg.run.script.saving import saves_sharded  # few scripts save so
+
+    saved = saves_sharded(found)
+    return _place(saved[0], saved[1]) if saved is not None else None
 
 
 def _loading(found: Reach, walk: Walk, parser: Parser) -> Loading | None:
