@@ -71,7 +71,7 @@ class TestFit:
         assert fitted(consumer, None)[0].arguments == {}
 
     @pytest.mark.parametrize("consumer", ["transformers", "trl"])
-    def test_a_trainer_takes_its_own_and_what_its_arguments_no_longer_have(self, consumer: str, tmp_path: Path) -> None:
+    def test_a_trainer_takes_its_own_and_what_its_arguments_no_longer_have(self, consumer: Any, tmp_path: Path) -> None:
         own = read(Set(trainer(zero(2), RECIPE + "no_cuda: true\n")).write(tmp_path)).handwritten
         assert own is not None
         own.run = replace(own.run, consumer=consumer)
