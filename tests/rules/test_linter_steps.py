@@ -879,7 +879,7 @@ def test_cuts_with_blanks_between_them(text: str, first: str, second: str, both:
 
 
 def test_comments_of_a_page_count_in_its_shell_blocks() -> None:
-    text = "# zerocfg: ignore[ZC1]\n```bash\ntorchrun a.py # zerocfg: ignore[ZC2]\n```\n# zerocfg: ignore[ZC3]\n"
+    text = "# zerocfg: ignore[ZC1]\n```bash\n```\n```bash\ntorchrun a.py # zerocfg: ignore[ZC2]\n```\n# zerocfg: ignore[ZC3]\n"
     for name, codes in (("README.md", ["ZC2"]), ("run.sh", ["ZC1", "ZC2", "ZC3"])):
         found = directives(made(name, text, "launch"))
         assert [code.text for one in found for code in one.codes or ()] == codes

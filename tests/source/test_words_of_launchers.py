@@ -232,8 +232,8 @@ def test_a_launcher_behind_an_option_needs_a_script() -> None:
 
 def test_patterns_of_a_case_are_no_commands() -> None:
     text = (
-        "A=1\nB=1\ncase $X in\n  torchrun|A=2) B=2 ;;\n  (accelerate launch) torchrun b.py ;;\n  x) torchrun c.py $A $B\n"
-        "esac\ncase in in in) torchrun d.py;; esac\ntorchrun e.py $A $B\n"
+        "A=1\nB=1\ncase $X in\n  torchrun|A=2) B=2 ;;\n  (accelerate launch) torchrun b.py ;;\n"
+        "  x) torchrun c.py $A $B\nesac\ncase in in in) torchrun d.py;; esac\ntorchrun e.py $A $B\n"
     )
     lines = read_launch_lines(SourceText("run.sh", text)).lines
     found = [(line.script and line.script.value, [word.value for word in line.arguments]) for line in lines]
