@@ -18,7 +18,18 @@ from zerocfg.linter.add_ignores import ignores_for
 from zerocfg.linter.applicability import Asked, within
 from zerocfg.linter.baseline import baseline_text, entry_of, fingerprint, read_baseline, without_known
 from zerocfg.linter.engine import Diagnostic, Result, _Lint, diagnose, lint_runs, without_notes
-from zerocfg.linter.fix_outcome import ALONE, IN_ITS_RUNS, TOGETHER, Groups, Identities, Reach, Try, _come, _same
+from zerocfg.linter.fix_outcome import (
+    ALONE,
+    IN_ITS_RUNS,
+    TOGETHER,
+    Groups,
+    Identities,
+    Reach,
+    Try,
+    _as_intended,
+    _come,
+    _same,
+)
 from zerocfg.linter.fix_outcome import Readers as FileReaders
 from zerocfg.linter.fixed_texts import edited_together
 from zerocfg.linter.fixing import _next
@@ -879,7 +890,8 @@ def test_cuts_with_blanks_between_them(text: str, first: str, second: str, both:
 
 
 def test_comments_of_a_page_count_in_its_shell_blocks() -> None:
-    text = "# zerocfg: ignore[ZC1]\n```bash\n```\n```bash\ntorchrun a.py # zerocfg: ignore[ZC2]\n```\n# zerocfg: ignore[ZC3]\n"
+    text = "# zerocfg: ignore[ZC1]\n```bash\n```\n```bash\ntorchrun a.py # zerocfg: ignore[ZC2]\n```\n"
+    text += "# zerocfg: ignore[ZC3]\n"
     for name, codes in (("README.md", ["ZC2"]), ("run.sh", ["ZC1", "ZC2", "ZC3"])):
         found = directives(made(name, text, "launch"))
         assert [code.text for one in found for code in one.codes or ()] == codes
@@ -923,3 +935,24 @@ def test_a_run_on_which_a_rule_failed_is_checked_again(monkeypatch: pytest.Monke
         told.append((len(contained.met), sorted({one.span.file.name for one in found.diagnostics}), kept.checked))
         failing[0] = len(told) < 2
     assert told == [(1, ["b.json"], 1), (1, ["b.json"], 1), (0, ["a.json", "b.json"], 2)]
+
+
+def test_a_fix_of_a_launch_line_means_its_own_run() -> None:
+    """One of a config means every run that reads it."""
+    script, config = made("run.sh", "torchrun a.py\ntorchrun b.py\n", "launch"), made("ds.json", JSON)
+    here = Origin("flag")
+    runs = [
+        Run(name, effective=Effective(settings={"s": Setting(value, here)})) for name, value in (("x", 3), ("y", 2))
+    ]
+    result = Result(runs=runs, together=[frozenset({"run.sh", "ds.json"})] * 2)
+    gives = (Intent("s", 3),)
+    for edits, run, intended in (
+        ((cut(script, "a.py", "c.py"),), "x", True),
+        ((cut(script, "b.py", "c.py"),), "y", False),
+        ((cut(config, "1", "2"),), "x", False),
+        ((cut(script, "a.py", "c.py"), cut(config, "1", "2")), "x", False),
+    ):
+        told = found(config, "a", run=run, fix=Fix("f", edits, gives=gives))
+        assert _as_intended(told, result, FileReaders(result)) is intended
+    nothing = found(config, "a", run="x", fix=Fix("f", (cut(config, "1", "2"),)))
+    assert _as_intended(nothing, result, FileReaders(result))
