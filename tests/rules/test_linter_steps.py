@@ -32,7 +32,7 @@ from zerocfg.linter.fix_outcome import (
 )
 from zerocfg.linter.fix_outcome import Readers as FileReaders
 from zerocfg.linter.fixed_texts import edited_together
-from zerocfg.linter.fixing import _next
+from zerocfg.linter.fixing import _fitting, _next
 from zerocfg.linter.ignores import Ignores, command_lines, directives
 from zerocfg.linter.independent import Independence, Offer, _Ranges, offers
 from zerocfg.linter.kept import Kept
@@ -521,6 +521,8 @@ def test_counts_of_a_baseline(entry: dict[str, Any], count: int | None) -> None:
         ("ZC1", "ALL", False, "ZC101 ZC102"),
         ("ZC101", "rule-ZC101", False, ""),
         ("ZC3", "", False, ""),
+        ("", "Z", False, ""),
+        ("", "ZC20", True, "ZC101 ZC102"),
     ],
 )
 def test_rules_that_are_selected(select: str, ignore: str, preview: bool, wanted: str) -> None:
@@ -956,3 +958,27 @@ def test_a_fix_of_a_launch_line_means_its_own_run() -> None:
         assert _as_intended(told, result, FileReaders(result)) is intended
     nothing = found(config, "a", run="x", fix=Fix("f", (cut(config, "1", "2"),)))
     assert _as_intended(nothing, result, FileReaders(result))
+
+
+def test_what_cannot_be_made_lets_nothing_behind_it_go_first(tmp_path: Path) -> None:
+    files = {name: made(f"{name}.json", JSON, folder=tmp_path) for name in "ab"}
+    paths = {name: str(tmp_path / f"{name}.json") for name in "ab"}
+    one, over = tried(files["a"], "1", "a", runs="x"), tried(files["a"], ": 1", "a", runs="x")
+    alone = {paths["a"]: JSON.replace("1", "7")}
+    for runs, goes in (("x", False), ("y", True)):
+        behind = tried(files["b"], "4", "e", runs=runs)
+        spoiling: list[Try] = []
+        left, texts = _fitting([one, over, behind], Result(), spoiling)
+        assert left == [one, *[behind] * goes] and spoiling == [over], runs
+        assert texts == alone | ({paths["b"]: JSON.replace("4", "7")} if goes else {})
+        before, after = _fitting([one, behind], Result(), [over], [over, one, behind])
+        assert before == [behind] * goes and list(after) == [paths["b"]] * goes
+
+
+def test_files_that_were_looked_at() -> None:
+    """One that cannot be read counts where that is told."""
+    broken, whole = made("ds.json", "{"), made("acc.yaml", "num_processes: 1\n", "accelerate")
+    run = with_settings(Run("a", deepspeed=broken, accelerate=whole))
+    told = lint_runs([run])
+    assert {one.code for one in told.diagnostics if one.span.file is broken} and told.files == 2
+    assert lint_runs([run], Selection(select=("ZC101",))).files == 1
