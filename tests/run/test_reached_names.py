@@ -161,3 +161,24 @@ def test_trainers_and_the_arguments_that_a_parser_fills(tmp_path: Path) -> None:
         ("print()", None),
     ):
         assert read(tmp_path / parsed[:20].strip("("), train=f"{both}{parsed}\n").reader == reader, parsed
+
+
+def test_parsers_that_let_unknown_options_through(tmp_path: Path) -> None:
+    start = "from transformers import HfArgumentParser, TrainingArguments\np = HfArgumentParser(TrainingArguments)\n"
+    for number, (call, lenient) in enumerate(
+        (
+            ("p.parse_args_into_dataclasses()", False),
+            ("p.parse_args_into_dataclasses(args=[])", False),
+            ("p.parse_args_into_dataclasses(look_for_args_file=True)", False),
+            ("p.parse_args_into_dataclasses(return_remaining_strings=True)", True),
+            ("p.parse_args_into_dataclasses(return_remaining_strings=False)", False),
+            ("p.parse_args_into_dataclasses(return_remaining_strings=x)", True),
+            ("p.parse_args_and_config(fail_with_unknown_args=False)", True),
+            ("p.parse_args_and_config(fail_with_unknown_args=True)", False),
+            ("p.parse_json_file('x', allow_extra_keys=True)", True),
+            ("p.parse_args_into_dataclasses(**k)", True),
+            ("p.parse_known_args()", True),
+            ("p.set_defaults(return_remaining_strings=True)", False),
+        )
+    ):
+        assert read(tmp_path / str(number), train=f"{start}{call}\n").lenient is lenient, call

@@ -240,6 +240,19 @@ def test_patterns_of_a_case_are_no_commands() -> None:
     assert found == [("b.py", []), ("c.py", ["1", "1"]), ("d.py", []), ("e.py", ["1", None])]
 
 
+def test_variables_that_a_loop_sets() -> None:
+    """Within it and behind it only the running shell knows them; others stay as they are."""
+    text = "A=1\nB=1\nC=1\nfor A in 2 3; do torchrun a.py $A $B; done\ntorchrun b.py $A $B\n"
+    text += "select C in x; do torchrun c.py $C $B; done\nfor ((B=0; B<2; B++)); do torchrun d.py $B; done\n"
+    lines = read_launch_lines(SourceText("run.sh", text)).lines
+    assert [[word.value for word in line.arguments] for line in lines] == [
+        [None, "1"],
+        [None, "1"],
+        [None, "1"],
+        [None],
+    ]
+
+
 def test_variables_of_make_that_never_end() -> None:
     for written in ("$(A", "${A", "$(A$(B)", "$"):
         lines = read_launch_lines(SourceText("Makefile", f"all:\n\ttorchrun t.py --x {written}")).lines
