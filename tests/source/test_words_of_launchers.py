@@ -225,6 +225,7 @@ def test_a_launcher_behind_an_option_needs_a_script() -> None:
         ("srun --exclusive torchrun train", 0),
         ("srun --exclusive torchrun -m train", 1),
         ("docker run -t deepspeed .", 0),
+        ("torchrun train --flag", 1),
         ("docker build -t deepspeed train.py", 0),
     ):
         assert len(read_launch_lines(SourceText("run.sh", f"{command}\n")).lines) == found, command
