@@ -685,6 +685,7 @@ def test_findings_at_one_place_of_a_script() -> None:
         return [together.add(at_span(*one), chosen=True, any_place=False) for one in which][-1]
 
     assert not second((0, 22, "2"), (10, 22, "t.py")) and not second((10, 22, "2"), (22, 27, "t.py"))
+    assert second((10, 21, "2"), (22, 27, "t.py")) and second((22, 27, "t.py"), (10, 21, "2"))
     assert second((10, 21, "2"), (23, 27, "t.py")) and second((10, 22, "2"), (38, 50, "4"))
 
 

@@ -270,3 +270,18 @@ def test_ranges_of_values_that_only_hjson_reads() -> None:
     assert (found[("j", 0)], found[("j", 0, 0)], found[("j", 1)]) == ("[1]", "1", "{}")
     keys = {path: text[slice(*entry.key_span)] for path, _, entry in walk(document.root) if entry is not None}
     assert (keys[("a",)], keys[("d",)], keys[("d", "f")], keys[("j",)]) == ("a", '"d"', "f", "j")
+
+
+def test_texts_without_braces_are_read_as_hjson_reads_them() -> None:
+    for text in (
+        "a: 1",
+        "a: 1\nb: 2\n",
+        "a: 1,\nb: 2",
+        "a: {b: 1}\nc: [1]\n# d\n",
+        "\n# x\na: q\n\nb: w",
+        "a: 1 # x\nb: 2 // y",
+    ):
+        document = read_json(SourceText("a.json", text))
+        assert document.readers == {"json": False, "hjson": True}, text
+        assert document.data() == json.loads(json.dumps(hjson.loads(text))), text
+        assert document.root is not None and document.root.span.start == text.index("a")
