@@ -983,3 +983,23 @@ def test_files_that_were_looked_at() -> None:
     told = lint_runs([run])
     assert {one.code for one in told.diagnostics if one.span.file is broken} and told.files == 2
     assert lint_runs([run], Selection(select=("ZC101",))).files == 1
+
+
+def test_help_of_a_rule_that_another_replaces() -> None:
+    file = made("ds.json", JSON)
+
+    def told(help: str, **more: Any) -> str:
+        return diagnose(rule(**more), Finding(Location(file, ("a",)), "m", help), Run("one")).help
+
+    assert told("h") == told("h", replaced_by="ZC902") == "h"
+    old = {"status": "deprecated", "replaced_by": "ZC902"}
+    assert told("h", **old) == "h (this rule is deprecated, ZC902 replaces it)"
+    assert told("", **old) == "this rule is deprecated, ZC902 replaces it"
+    assert told("h", status="deprecated") == "h (this rule is deprecated)"
+
+
+def test_names_of_files_are_readable_in_a_baseline(tmp_path: Path) -> None:
+    file = made("größe.json", JSON, folder=tmp_path)
+    text = baseline_text(Result([found(file, "a")]), tmp_path.resolve())
+    assert '"file": "größe.json"' in text
+    assert list(read_baseline(text)) == [("ZC901", "größe.json", "a", "6b86b273ff34")]
