@@ -17,6 +17,7 @@ from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.model_source import open_model
 from zerocfg.run.reader import reader_evidence
 from zerocfg.run.resolve_settings import resolve_settings
+from zerocfg.run.templates import placeholder
 from zerocfg.run.unchecked import unchecked_files
 from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.load import load_as
@@ -371,3 +372,26 @@ def test_a_well_known_model_has_its_published_config(tmp_path: Path, monkeypatch
     assert own is not None and own.data() == {"hidden_size": 8}, "what lies there comes first"
     for text in ("nobody/nothing", "gone.json", "./Qwen", ""):
         assert open_model(text, tmp_path / "cache", Files()) is None, text
+
+
+def test_parts_of_a_text_that_something_fills_in() -> None:
+    for value, part in (
+        ("${A}/x", "${A}"),
+        ("x $A_1 y", "$A_1"),
+        ("{{ a b }}", "{{ a b }}"),
+        ("{{a}} ${B}", "{{a}}"),
+        ("<NAME>", "<NAME>"),
+        ("<name>", None),
+        ("<A B>", None),
+        ("$", None),
+        ("$1", None),
+        ("{a}", None),
+        ("${A", None),
+        ("{{ a }", None),
+        ("plain", None),
+        ("", None),
+        (3, None),
+        (None, None),
+        (["$A"], None),
+    ):
+        assert placeholder(value) == part, value
