@@ -10,11 +10,9 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.argument_reader import parsed_argument
-from zerocfg.rules.line import from_option
+from zerocfg.rules.line import from_option, options_without_value
 from zerocfg.run.model import Run
-from zerocfg.run.stages.options import OPTIONS
-from zerocfg.source.launch.launchers import GRAMMARS, option_like
-from zerocfg.source.launch.line import LaunchLine, Option
+from zerocfg.source.launch.line import Option
 
 
 @rule("ZC749", "option-without-value", Severity.ERROR)
@@ -22,10 +20,9 @@ def option_without_value(run: Run) -> Iterator[Finding]:
     line = run.launch
     if line is None:
         return
-    for option in line.options:
-        if option.exact and _launcher_needs_value(line, option) and _is_without(option):
-            follows = option.value.text if option.value is not None else _next_option(line.options, option)
-            yield _missing(run, option, follows)
+    for option in options_without_value(run):
+        follows = option.value.text if option.value is not None else _next_option(line.options, option)
+        yield _missing(run, option, follows)
     for option in line.script_options:
         key = parsed_argument(run, option) if option.value is None else None
         if key is not None and _needs_value(run, option.plain, key):
@@ -36,22 +33,6 @@ def option_without_value(run: Run) -> Iterator[Finding]:
 
 def _next_option(options: tuple[Option, ...], option: Option) -> str:
     return next((other.name for other in options if other.span.start >= option.span.end), "")
-
-
-def _launcher_needs_value(line: LaunchLine, option: Option) -> bool:
-    if line.launcher == "accelerate":
-        known = OPTIONS.get(option.plain)
-        return known is not None and known.kind == "str" and not known.choices  # ZC711 speaks of others
-    return line.launcher in ("torchrun", "deepspeed") and bool(GRAMMARS[line.launcher].takes_value(option.name))
-
-
-def _is_without(option: Option) -> bool:
-    """Whether an option of the launcher is followed by nothing, or by the next option."""
-    value = option.value
-    if value is None:
-        return True
-    glued = value.span.start == option.span.start + len(option.name) + 1 and value.text.startswith("=")
-    return not glued and value.exact and value.text.startswith("--") and option_like(value)
 
 
 def _missing(run: Run, option: Option, follows: str) -> Finding:
