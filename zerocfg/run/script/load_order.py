@@ -58,6 +58,19 @@ def _loads(module: Module, call: ast.Call) -> bool:
     return _MODEL.fullmatch(module.dotted(function.value)) is not None and None not in given and not given & _QUANTIZES
 
 
+_DTYPES = frozenset(("dtype", "torch_dtype", "config", "quantization_config", "load_in_4bit", "load_in_8bit", None))
+"""What decides the dtype of a loaded model, or may; None: `**`."""
+
+
+def leaves_dtype(one: Reached) -> bool:
+    """Whether a call loads a model of transformers, and says nothing of the dtype of its weights."""
+    function = one.call.func
+    if not isinstance(function, ast.Attribute) or function.attr != "from_pretrained" or len(one.call.args) > 1:
+        return False
+    known = _MODEL.fullmatch(one.module.dotted(function.value)) is not None
+    return known and not {keyword.arg for keyword in one.call.keywords} & _DTYPES
+
+
 def _blocks(module: Module) -> Iterator[tuple[Sequence[ast.stmt], Functions]]:
     """The blocks of straight code of a module, with the functions that each can call: `f`, or `self.f` in a class."""
     own = {one.name: one for one in module.definitions.values() if isinstance(one, ast.FunctionDef)}
