@@ -111,6 +111,10 @@ LOADS = (
         (", config=config", "4.46.3", "5.23.0", []),
         (", quantization_config=bnb", "4.46.3", "5.23.0", []),
         (", **given", "4.46.3", "5.23.0", []),
+        (").to('cuda'", "4.46.3", "5.23.0", [("default", "5.0.0", "float32", "auto")]),
+        (").to(torch.float32", "4.46.3", "5.23.0", []),
+        (").to('cuda', dtype=chosen", "4.46.3", "5.23.0", []),
+        (").half(", "4.46.3", "5.23.0", []),
     ],
 )
 def test_the_dtype_of_a_model_that_a_script_loads(
