@@ -139,7 +139,6 @@ def msamp_with_zero3(run: Run) -> Iterator[Finding]:
 
 @rule("ZC308", "precision-of-launcher-beaten", Severity.WARNING, consumers=WITH_ACCELERATE)
 def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
-    own_loop = run.consumer == "accelerate"
     used = run.effective.get("mixed_precision")
     if used is None or str(used.value) not in _NAMES:
         return
@@ -149,15 +148,24 @@ def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
         if any(failure.kind == "ds-precision-conflict" for failure in run.effective.failures):
             continue
         key = from_origin(run, beaten.origin)
-        winner = "argument of Accelerator wins" if own_loop else "training arguments win"
         yield finding_at(
             run,
             (key, from_origin(run, used.origin)),
             f"{beaten.value} is asked for {describe_origin(beaten.origin)} but {used.value} "
-            f"{describe_origin(used.origin)}; the {winner} and the job silently trains in {used.value}",
+            f"{describe_origin(used.origin)}; the {_winner(run, used.origin)} and the job silently trains in "
+            f"{used.value}",
             f"say {used.value} in both places",
             key.delete("remove the beaten value", safe=False),
         )
+
+
+def _winner(run: Run, origin: Origin) -> str:
+    """Who decides the precision, with the verb."""
+    if run.launch is not None and any(option.span == origin.span for option in run.launch.options):
+        return "launcher's option wins over its file"
+    if origin.kind == "environment":
+        return "variable wins"
+    return "argument of Accelerator wins" if run.consumer == "accelerate" else "training arguments win"
 
 
 @rule("ZC332", "launcher-precision-unseen", Severity.WARNING, consumers={"accelerate"})
