@@ -115,6 +115,11 @@ def test_comments_that_are_not_understood(comment: str, told: str, after: str | 
     file = made("a.yaml", text, "accelerate")
     findings = list(not_understood(Run("one", accelerate=file), ALL))
     assert [one.message[: len(told)] for one in findings] == ([told] if told else [])
+    word = told.split("'")[1] if "'" in told else comment.partition("[")[0] if "`ignore" in told[:40] else None
+    for one in findings if word is not None else ():
+        span = one.location.span
+        assert span is not None and text[slice(*span)] in (word, text[5:-1])
+        assert "'" not in told or text[slice(*span)] == word
     if after is not None:
         assert findings[0].fix is not None
         mended = apply_edits(text, [edit for _, edit in findings[0].fix.edits])

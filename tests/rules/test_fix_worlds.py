@@ -40,6 +40,7 @@ class Trouble:
     run: str
     when: frozenset[Key]
     refused: bool = False
+    code: str = ""
 
 
 @dataclass
@@ -104,7 +105,7 @@ class World:
         for at, one in enumerate(self.troubles):
             if not one.refused and one.when <= fixed:
                 place = Location(sources[self.runs[one.run][0]], ("z",))
-                told = diagnose(rule(f"ZC98{at}"), Finding(place, "trouble"), Run(one.run))
+                told = diagnose(rule(one.code or f"ZC98{at}"), Finding(place, "trouble"), Run(one.run))
                 found.append(replace(told, met_in=frozenset({one.run})))
         together = [frozenset(str(self.folder / name) for name in read) for read in there.values()]
         errors = tuple(InternalError("check", name, key, "here") for name, key in sorted(self.broken & fixed))
@@ -203,6 +204,14 @@ def test_what_is_kept(case: str, tmp_path: Path) -> None:
     offered = {(one.span.file.name, one.span.path) for one in after.diagnostics if one.fix is not None}
     assert offered == world.unsafe, "what did not hold is no longer offered"
     assert len(world.lints) <= lints
+
+
+@pytest.mark.parametrize(("code", "kept"), [("ZC980", True), ("ZC010", False), ("ZC011", False)])
+def test_a_comment_that_comes_to_nothing_is_a_matter_of_every_reader(code: str, kept: bool, tmp_path: Path) -> None:
+    """In whichever run it was met; of anything else only the runs in which it was met."""
+    trouble = Trouble("x", frozenset({OTHER}), code=code)
+    world = World(tmp_path, {"x": ["f"], "w": ["g", "f"]}, {OTHER: None}, [trouble])
+    assert world.fixed()[0] == ({OTHER} if kept else set())
 
 
 def test_fixes_that_are_asked_for(tmp_path: Path) -> None:

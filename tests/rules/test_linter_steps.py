@@ -18,10 +18,21 @@ from zerocfg.linter.add_ignores import ignores_for
 from zerocfg.linter.applicability import Asked, within
 from zerocfg.linter.baseline import baseline_text, entry_of, fingerprint, read_baseline, without_known
 from zerocfg.linter.engine import Diagnostic, Result, _Lint, diagnose, lint_runs, without_notes
-from zerocfg.linter.fix_outcome import ALONE, IN_ITS_RUNS, TOGETHER, Groups, Identities, Reach, Try, _come, _same
+from zerocfg.linter.fix_outcome import (
+    ALONE,
+    IN_ITS_RUNS,
+    TOGETHER,
+    Groups,
+    Identities,
+    Reach,
+    Try,
+    _as_intended,
+    _come,
+    _same,
+)
 from zerocfg.linter.fix_outcome import Readers as FileReaders
 from zerocfg.linter.fixed_texts import edited_together
-from zerocfg.linter.fixing import _next
+from zerocfg.linter.fixing import _fitting, _next
 from zerocfg.linter.ignores import Ignores, command_lines, directives
 from zerocfg.linter.independent import Independence, Offer, _Ranges, offers
 from zerocfg.linter.kept import Kept
@@ -510,6 +521,8 @@ def test_counts_of_a_baseline(entry: dict[str, Any], count: int | None) -> None:
         ("ZC1", "ALL", False, "ZC101 ZC102"),
         ("ZC101", "rule-ZC101", False, ""),
         ("ZC3", "", False, ""),
+        ("", "Z", False, ""),
+        ("", "ZC20", True, "ZC101 ZC102"),
     ],
 )
 def test_rules_that_are_selected(select: str, ignore: str, preview: bool, wanted: str) -> None:
@@ -672,6 +685,7 @@ def test_findings_at_one_place_of_a_script() -> None:
         return [together.add(at_span(*one), chosen=True, any_place=False) for one in which][-1]
 
     assert not second((0, 22, "2"), (10, 22, "t.py")) and not second((10, 22, "2"), (22, 27, "t.py"))
+    assert second((10, 21, "2"), (22, 27, "t.py")) and second((22, 27, "t.py"), (10, 21, "2"))
     assert second((10, 21, "2"), (23, 27, "t.py")) and second((10, 22, "2"), (38, 50, "4"))
 
 
@@ -879,7 +893,8 @@ def test_cuts_with_blanks_between_them(text: str, first: str, second: str, both:
 
 
 def test_comments_of_a_page_count_in_its_shell_blocks() -> None:
-    text = "# zerocfg: ignore[ZC1]\n```bash\ntorchrun a.py # zerocfg: ignore[ZC2]\n```\n# zerocfg: ignore[ZC3]\n"
+    text = "# zerocfg: ignore[ZC1]\n```bash\n```\n```bash\ntorchrun a.py # zerocfg: ignore[ZC2]\n```\n"
+    text += "# zerocfg: ignore[ZC3]\n"
     for name, codes in (("README.md", ["ZC2"]), ("run.sh", ["ZC1", "ZC2", "ZC3"])):
         found = directives(made(name, text, "launch"))
         assert [code.text for one in found for code in one.codes or ()] == codes
@@ -923,3 +938,68 @@ def test_a_run_on_which_a_rule_failed_is_checked_again(monkeypatch: pytest.Monke
         told.append((len(contained.met), sorted({one.span.file.name for one in found.diagnostics}), kept.checked))
         failing[0] = len(told) < 2
     assert told == [(1, ["b.json"], 1), (1, ["b.json"], 1), (0, ["a.json", "b.json"], 2)]
+
+
+def test_a_fix_of_a_launch_line_means_its_own_run() -> None:
+    """One of a config means every run that reads it."""
+    script, config = made("run.sh", "torchrun a.py\ntorchrun b.py\n", "launch"), made("ds.json", JSON)
+    here = Origin("flag")
+    runs = [
+        Run(name, effective=Effective(settings={"s": Setting(value, here)})) for name, value in (("x", 3), ("y", 2))
+    ]
+    result = Result(runs=runs, together=[frozenset({"run.sh", "ds.json"})] * 2)
+    gives = (Intent("s", 3),)
+    for edits, run, intended in (
+        ((cut(script, "a.py", "c.py"),), "x", True),
+        ((cut(script, "b.py", "c.py"),), "y", False),
+        ((cut(config, "1", "2"),), "x", False),
+        ((cut(script, "a.py", "c.py"), cut(config, "1", "2")), "x", False),
+    ):
+        told = found(config, "a", run=run, fix=Fix("f", edits, gives=gives))
+        assert _as_intended(told, result, FileReaders(result)) is intended
+    nothing = found(config, "a", run="x", fix=Fix("f", (cut(config, "1", "2"),)))
+    assert _as_intended(nothing, result, FileReaders(result))
+
+
+def test_what_cannot_be_made_lets_nothing_behind_it_go_first(tmp_path: Path) -> None:
+    files = {name: made(f"{name}.json", JSON, folder=tmp_path) for name in "ab"}
+    paths = {name: str(tmp_path / f"{name}.json") for name in "ab"}
+    one, over = tried(files["a"], "1", "a", runs="x"), tried(files["a"], ": 1", "a", runs="x")
+    alone = {paths["a"]: JSON.replace("1", "7")}
+    for runs, goes in (("x", False), ("y", True)):
+        behind = tried(files["b"], "4", "e", runs=runs)
+        spoiling: list[Try] = []
+        left, texts = _fitting([one, over, behind], Result(), spoiling)
+        assert left == [one, *[behind] * goes] and spoiling == [over], runs
+        assert texts == alone | ({paths["b"]: JSON.replace("4", "7")} if goes else {})
+        before, after = _fitting([one, behind], Result(), [over], [over, one, behind])
+        assert before == [behind] * goes and list(after) == [paths["b"]] * goes
+
+
+def test_files_that_were_looked_at() -> None:
+    """One that cannot be read counts where that is told."""
+    broken, whole = made("ds.json", "{"), made("acc.yaml", "num_processes: 1\n", "accelerate")
+    run = with_settings(Run("a", deepspeed=broken, accelerate=whole))
+    told = lint_runs([run])
+    assert {one.code for one in told.diagnostics if one.span.file is broken} and told.files == 2
+    assert lint_runs([run], Selection(select=("ZC101",))).files == 1
+
+
+def test_help_of_a_rule_that_another_replaces() -> None:
+    file = made("ds.json", JSON)
+
+    def told(help: str, **more: Any) -> str:
+        return diagnose(rule(**more), Finding(Location(file, ("a",)), "m", help), Run("one")).help
+
+    assert told("h") == told("h", replaced_by="ZC902") == "h"
+    old = {"status": "deprecated", "replaced_by": "ZC902"}
+    assert told("h", **old) == "h (this rule is deprecated, ZC902 replaces it)"
+    assert told("", **old) == "this rule is deprecated, ZC902 replaces it"
+    assert told("h", status="deprecated") == "h (this rule is deprecated)"
+
+
+def test_names_of_files_are_readable_in_a_baseline(tmp_path: Path) -> None:
+    file = made("größe.json", JSON, folder=tmp_path)
+    text = baseline_text(Result([found(file, "a")]), tmp_path.resolve())
+    assert '"file": "größe.json"' in text
+    assert list(read_baseline(text)) == [("ZC901", "größe.json", "a", "6b86b273ff34")]

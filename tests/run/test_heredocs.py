@@ -201,6 +201,8 @@ def test_a_value_of_a_variable_stands_where_that_is_set(tmp_path: Path) -> None:
         ("{a}sed -i s/a/b/ ds.json\n", []),
         ("{a}echo x > ds.json\n", []),
         ("{a}cp ds.json other.json\n", ["A"]),
+        ("{a}python x.py < ds.json\n", ["A"]),
+        ("{a}python x.py > ds.json\n", []),
         ("{a}cp other.json ds.json\n", []),
         ("{a}chmod 600 ds.json\n", ["A"]),
         ("{a}cd elsewhere\n{b}cd ..\n", ["A"]),

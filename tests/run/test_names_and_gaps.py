@@ -14,6 +14,10 @@ from zerocfg.run.frameworks import has_defaults, recognise, ships_config, starte
 from zerocfg.run.link import find_runs, run_of_file
 from zerocfg.run.linking.missing_files import created_before_launch, launches_other_checkout
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+from zerocfg.run.model_source import open_model
+from zerocfg.run.reader import reader_evidence
+from zerocfg.run.resolve_settings import resolve_settings
+from zerocfg.run.templates import placeholder
 from zerocfg.run.unchecked import unchecked_files
 from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.load import load_as
@@ -322,3 +326,72 @@ def test_a_missing_file_is_named_where_it_is_written(tmp_path: Path, monkeypatch
         "r.yaml": [("gone.json", ("deepspeed",))],
         "acc.yaml": [("no.json", ("deepspeed_config", "deepspeed_config_file"))],
     }
+
+
+def test_a_file_that_two_runs_cannot_read_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import deepspeed\ndeepspeed.initialize()\n")
+    (tmp_path / "ds.json").write_text('{"train_batch_size": ')
+    (tmp_path / "run.sh").write_text("deepspeed --num_gpus 2 train.py --deepspeed_config ds.json\n" * 2)
+    why = "not valid JSON: expected a value"
+    assert unchecked(tmp_path) == [("ds.json", "not-read", why, False)]
+    assert unchecked(tmp_path, "ds.json") == [("ds.json", "not-read", why, True)]
+    assert unchecked(tmp_path, told=(Where("ds.json", 1, 1),)) == []
+
+
+def test_a_config_that_cannot_be_read_is_refused_by_nobody_else() -> None:
+    for text, failed in (('{"train_batch_size": ', []), ("[1]", ["ds-not-a-mapping"]), ("3", ["ds-not-a-mapping"])):
+        for consumer in ("deepspeed", "accelerate", "transformers"):
+            reader: Any = consumer
+            run = Run("a", consumer=reader, deepspeed=file("deepspeed", text), deepspeed_route=None)
+            found = [one.kind for one in resolve_settings(run).failures]
+            assert [one for one in found if one == "ds-not-a-mapping"] == failed, (text, consumer)
+
+
+def test_what_shows_the_reader_of_a_recipe() -> None:
+    (line,) = read_launch_lines(SourceText("run.sh", "torchrun train.py r.yaml\n")).lines
+    recipe, script = file("recipe", "a: 1\n"), file("launch", "torchrun train.py r.yaml\n")
+    run = Run("a", consumer="trl", recipe=recipe, launch=line, launch_file=script)
+    evidence = reader_evidence(run)
+    assert evidence is not None and (evidence.by, evidence.place) == ("recipe", None)
+    alone = reader_evidence(Run("a", consumer="trl", launch=line, launch_file=script))
+    assert alone is not None and alone.place is not None
+    assert (alone.by, alone.place.file, alone.place.span) == ("option", script, line.span)
+    nothing = reader_evidence(Run("a", consumer="trl"))
+    assert nothing is not None and (nothing.by, nothing.place) == ("option", None)
+
+
+def test_a_well_known_model_has_its_published_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    known = open_model("Qwen/Qwen2.5-7B", tmp_path, Files())
+    assert known is not None and (known.kind, known.path) == ("model", None)
+    assert (known.data()["hidden_size"], known.data()["num_hidden_layers"]) == (3584, 28)
+    (tmp_path / "Qwen/Qwen2.5-7B").mkdir(parents=True)
+    (tmp_path / "Qwen/Qwen2.5-7B/config.json").write_text('{"hidden_size": 8}')
+    own = open_model("Qwen/Qwen2.5-7B", tmp_path, Files())
+    assert own is not None and own.data() == {"hidden_size": 8}, "what lies there comes first"
+    for text in ("nobody/nothing", "gone.json", "./Qwen", ""):
+        assert open_model(text, tmp_path / "cache", Files()) is None, text
+
+
+def test_parts_of_a_text_that_something_fills_in() -> None:
+    for value, part in (
+        ("${A}/x", "${A}"),
+        ("x $A_1 y", "$A_1"),
+        ("{{ a b }}", "{{ a b }}"),
+        ("{{a}} ${B}", "{{a}}"),
+        ("<NAME>", "<NAME>"),
+        ("<name>", None),
+        ("<A B>", None),
+        ("$", None),
+        ("$1", None),
+        ("{a}", None),
+        ("${A", None),
+        ("{{ a }", None),
+        ("plain", None),
+        ("", None),
+        (3, None),
+        (None, None),
+        (["$A"], None),
+    ):
+        assert placeholder(value) == part, value

@@ -161,3 +161,61 @@ def test_trainers_and_the_arguments_that_a_parser_fills(tmp_path: Path) -> None:
         ("print()", None),
     ):
         assert read(tmp_path / parsed[:20].strip("("), train=f"{both}{parsed}\n").reader == reader, parsed
+
+
+def test_parsers_that_let_unknown_options_through(tmp_path: Path) -> None:
+    start = "from transformers import HfArgumentParser, TrainingArguments\np = HfArgumentParser(TrainingArguments)\n"
+    for number, (call, lenient) in enumerate(
+        (
+            ("p.parse_args_into_dataclasses()", False),
+            ("p.parse_args_into_dataclasses(args=[])", False),
+            ("p.parse_args_into_dataclasses(look_for_args_file=True)", False),
+            ("p.parse_args_into_dataclasses(return_remaining_strings=True)", True),
+            ("p.parse_args_into_dataclasses(return_remaining_strings=False)", False),
+            ("p.parse_args_into_dataclasses(return_remaining_strings=x)", True),
+            ("p.parse_args_and_config(fail_with_unknown_args=False)", True),
+            ("p.parse_args_and_config(fail_with_unknown_args=True)", False),
+            ("p.parse_json_file('x', allow_extra_keys=True)", True),
+            ("p.parse_args_into_dataclasses(**k)", True),
+            ("p.parse_known_args()", True),
+            ("p.set_defaults(return_remaining_strings=True)", False),
+        )
+    ):
+        assert read(tmp_path / str(number), train=f"{start}{call}\n").lenient is lenient, call
+
+
+def test_whose_loop_counts_where_a_script_shows_several(tmp_path: Path) -> None:
+    """A Trainer makes its own Accelerator and engine; an engine beside `prepare` is another model's."""
+    shown = {
+        "t": f"{HF}Trainer(model=None)\n",
+        "l": "from trl import SFTTrainer\nSFTTrainer(model=None)\n",
+        "a": "from accelerate import Accelerator\nacc = Accelerator()\n",
+        "p": "acc.prepare(m)\n",
+        "d": "import deepspeed\ndeepspeed.initialize()\n",
+        "s": "from swift import sft_main\nsft_main()\n",
+        "f": "from lightning import Trainer as L\nL()\n",
+        "o": "from trl import PPOConfig\nPPOConfig(ppo_epochs=4)\n",
+        "n": "from trl import PPOConfig\nPPOConfig(num_ppo_epochs=4)\n",
+    }
+    for parts, reader, foreign in (
+        ("t", "transformers", ""),
+        ("ta", "transformers", ""),
+        ("tad", "transformers", ""),
+        ("la", "trl", ""),
+        ("tl", None, ""),
+        ("a", "accelerate", ""),
+        ("ad", None, ""),
+        ("apd", "accelerate", ""),
+        ("d", "deepspeed", ""),
+        ("s", "swift", ""),
+        ("st", None, ""),
+        ("sa", None, ""),
+        ("f", None, "lightning"),
+        ("fa", None, "lightning"),
+        ("ft", None, ""),
+        ("to", None, ""),
+        ("tn", "transformers", ""),
+    ):
+        script = read(tmp_path / parts, train="".join(shown[part] for part in parts))
+        assert (script.reader, script.foreign) == (reader, foreign), parts
+        assert (script.shown_by is not None) is bool(reader or foreign), parts

@@ -86,6 +86,8 @@ def test_a_spec_names_the_reader_of_a_launch_line(case: str, tmp_path: Path, mon
     run = found(Path())["run.sh:1"]
     assert run.consumer == consumer
     evidence = run.reader_evidence
+    assert consumer is None or (evidence and evidence.place and evidence.place.file is not None)
+    assert consumer is None or evidence.place.file.name == "zerocfg.yaml"  # type: ignore[union-attr]
     assert (evidence is not None and (evidence.by, evidence.place and evidence.place.path)) == (
         ("spec", ("runs", "r0", "consumer")) if consumer else False
     )
@@ -307,3 +309,14 @@ def test_a_recipe_below_the_package_of_its_framework(up: int, own: bool, tmp_pat
     (folder / "r.yaml").write_text("stage: sft\nmodel_name_or_path: m\ntemplate: t\nbf16: true\n")
     run = run_of_file(folder / "r.yaml", Files())
     assert run is not None and (run.consumer, run.own_framework) == ("llamafactory", own)
+
+
+def test_a_shell_script_does_not_stand_for_those_that_start_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training script does."""
+    outer = "accelerate launch --no_python --config_file acc.yaml {}\n"
+    files = {"outer.sh": outer.format("inner.sh"), "other.sh": outer.format("train.py"), "acc.yaml": ACCELERATE}
+    files |= {"inner.sh": "ls\n", "train.py": "print(1)\n"}
+    folder = project(tmp_path / "p", files)
+    monkeypatch.chdir(folder)
+    assert found(folder / "inner.sh", scripts=True) == {}
+    assert list(found(folder / "train.py", scripts=True)) == ["other.sh:1"]

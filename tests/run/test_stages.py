@@ -25,6 +25,7 @@ from zerocfg.run.stages.fsdp import parallel_sizes, plugin_settings
 from zerocfg.run.stages.options import options_at
 from zerocfg.run.stages.plugin import Plugin, set_mixed_precision
 from zerocfg.run.stages.prepare import Prepared, prepare
+from zerocfg.run.stages.process_counts import launch_of
 from zerocfg.run.stages.trainer import bucket_settings, training_steps, warmup_steps
 from zerocfg.source.launch.line import LaunchLine, Word
 from zerocfg.source.text import Span
@@ -737,3 +738,26 @@ def test_an_optimizer_of_the_script_beside_a_null(zero: dict[str, Any], failed: 
     data = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, **zero}
     state = Prepared(config(**data), Setting(2, HERE), Setting(1, HERE), None)
     assert [one.kind for one in prepare(state, trainer=False)] == failed
+
+
+def test_the_launcher_that_accelerate_takes() -> None:
+    """Without a config it starts one process on each accelerator, where the line does not say one."""
+    line = LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0))
+
+    def taken(text: str | None = None, **flags: Any) -> str:
+        parts: dict[str, Any] = {} if text is None else {"accelerate": text}
+        given = {
+            name: value if isinstance(value, bool) or value is UNKNOWN else str(value) for name, value in flags.items()
+        }
+        return launch_of(run(launch=line, flags=given, **parts)).launcher
+
+    assert taken() == taken(num_processes=2) == taken(num_processes=UNKNOWN) == "multi_gpu"
+    assert taken(num_processes=1) == taken(cpu=True, num_processes=2) == taken(SIMPLE) == "simple"
+    assert taken(use_deepspeed=True) == taken(ACCELERATE) == "deepspeed"
+    assert taken(use_deepspeed=True, cpu=True) == "simple"
+    assert taken(use_fsdp=True) == taken(use_fsdp=True, multi_gpu=True) == "fsdp"
+    assert taken(tpu=True) == "tpu" and taken(use_megatron_lm=True) == "megatron"
+    for kind, launcher in (("FSDP", "fsdp"), ("MULTI_GPU", "multi_gpu"), ("XLA", "tpu"), ("MEGATRON_LM", "megatron")):
+        text = f"distributed_type: {kind}\nnum_processes: 2\n"
+        assert taken(text) == launcher
+        assert taken(text, use_deepspeed=True) == "deepspeed", "the line decides"

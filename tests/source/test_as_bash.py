@@ -92,6 +92,7 @@ SCRIPTS: dict[str, tuple[str, int]] = {
     "two here-documents in an output": ("A=$(cat << E; cat << F\n) '\nE\n( \"\nF\n)\ntorchrun t.py 1", 0),
     "shifted in an output": ("A=$(echo $((1 << 2)) ')')\ntorchrun t.py 1", 0),
     "declared by name": ("A=1; B=2; C=3; declare A; declare -x B; export C; torchrun t.py", 0),
+    "what looks like a here-document": ('A="x << y\n"; torchrun t.py 1\ny\n', 0),
     "translated texts": ('A=1; torchrun t.py $"a b" x$"$A" "$" $ a$ "a$" "$ b" $""', 0),
     "a pattern that looks like a command": ("A=1; case x in A=2) true;; esac; torchrun t.py $A", 0),
     "arrays of branches": ("if true; then A=(1 2); else A=(1 3); fi; torchrun t.py ${A[0]}", 1),

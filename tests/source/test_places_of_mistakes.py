@@ -253,3 +253,35 @@ def test_the_place_at_which_yaml_is_too_deep() -> None:
         (problem,) = read(text).problems
         assert (problem.kind, problem.span) == ("too-deep", Span(at, at + 1))
     assert read("[" * 100 + "]" * 100).problems == []
+
+
+def test_ranges_of_values_that_only_hjson_reads() -> None:
+    text = (
+        "{\n  # c\n  a: [1, 2,\n    'x' // y\n    [ ], {b: q w\n }]\n  \"d\": {e: true, f: null # n\n }\n"
+        "  g: '''\n    h\n    '''\n  i: some text \n  j: [\n    [1]\n    {}\n  ]\n}\n"
+    )
+    document = read_json(SourceText("a.json", text))
+    assert document.root is not None and document.data() == json.loads(json.dumps(hjson.loads(text)))
+    found = {path: text[slice(*node.span)] for path, node, _ in walk(document.root)}
+    assert found[()] == text.strip() and found[("a",)] == "[1, 2,\n    'x' // y\n    [ ], {b: q w\n }]"
+    assert (found[("a", 2)], found[("a", 3)], found[("a", 4)]) == ("'x'", "[ ]", "{b: q w\n }")
+    assert (found[("a", 4, "b")], found[("d", "e")], found[("i",)]) == ("q w", "true", "some text")
+    assert found[("g",)] == "'''\n    h\n    '''" and found[("j",)] == "[\n    [1]\n    {}\n  ]"
+    assert (found[("j", 0)], found[("j", 0, 0)], found[("j", 1)]) == ("[1]", "1", "{}")
+    keys = {path: text[slice(*entry.key_span)] for path, _, entry in walk(document.root) if entry is not None}
+    assert (keys[("a",)], keys[("d",)], keys[("d", "f")], keys[("j",)]) == ("a", '"d"', "f", "j")
+
+
+def test_texts_without_braces_are_read_as_hjson_reads_them() -> None:
+    for text in (
+        "a: 1",
+        "a: 1\nb: 2\n",
+        "a: 1,\nb: 2",
+        "a: {b: 1}\nc: [1]\n# d\n",
+        "\n# x\na: q\n\nb: w",
+        "a: 1 # x\nb: 2 // y",
+    ):
+        document = read_json(SourceText("a.json", text))
+        assert document.readers == {"json": False, "hjson": True}, text
+        assert document.data() == json.loads(json.dumps(hjson.loads(text))), text
+        assert document.root is not None and document.root.span.start == text.index("a")

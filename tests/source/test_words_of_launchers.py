@@ -211,7 +211,7 @@ def test_the_longest_word() -> None:
     """Twenty thousand characters, whatever they are put together of."""
     for length, known in ((20_000, True), (20_001, False)):
         half = "x" * 10_000
-        for word in ("y" * length, f"$A{'y' * (length - 10_000)}", f"'{half}'\"$A\"{'y' * (length - 20_000)}"):
+        for word in ("y" * length, f"${{A}}{'y' * (length - 10_000)}", f"'{half}'\"$A\"{'y' * (length - 20_000)}"):
             (line,) = read_launch_lines(SourceText("run.sh", f"A={half}\ntorchrun t.py {word}\n")).lines
             value = line.arguments[0].value
             assert (value is not None) is known and (value is None or len(value) == length)
@@ -225,6 +225,36 @@ def test_a_launcher_behind_an_option_needs_a_script() -> None:
         ("srun --exclusive torchrun train", 0),
         ("srun --exclusive torchrun -m train", 1),
         ("docker run -t deepspeed .", 0),
+        ("torchrun train --flag", 1),
         ("docker build -t deepspeed train.py", 0),
     ):
         assert len(read_launch_lines(SourceText("run.sh", f"{command}\n")).lines) == found, command
+
+
+def test_patterns_of_a_case_are_no_commands() -> None:
+    text = (
+        "A=1\nB=1\ncase $X in\n  torchrun|A=2) B=2 ;;\n  (accelerate launch) torchrun b.py ;;\n"
+        "  x) torchrun c.py $A $B\nesac\ncase in in in) torchrun d.py;; esac\ntorchrun e.py $A $B\n"
+    )
+    lines = read_launch_lines(SourceText("run.sh", text)).lines
+    found = [(line.script and line.script.value, [word.value for word in line.arguments]) for line in lines]
+    assert found == [("b.py", []), ("c.py", ["1", "1"]), ("d.py", []), ("e.py", ["1", None])]
+
+
+def test_variables_that_a_loop_sets() -> None:
+    """Within it and behind it only the running shell knows them; others stay as they are."""
+    text = "A=1\nB=1\nC=1\nfor A in 2 3; do torchrun a.py $A $B; done\ntorchrun b.py $A $B\n"
+    text += "select C in x; do torchrun c.py $C $B; done\nfor ((B=0; B<2; B++)); do torchrun d.py $B; done\n"
+    lines = read_launch_lines(SourceText("run.sh", text)).lines
+    assert [[word.value for word in line.arguments] for line in lines] == [
+        [None, "1"],
+        [None, "1"],
+        [None, "1"],
+        [None],
+    ]
+
+
+def test_variables_of_make_that_never_end() -> None:
+    for written in ("$(A", "${A", "$(A$(B)", "$"):
+        lines = read_launch_lines(SourceText("Makefile", f"all:\n\ttorchrun t.py --x {written}")).lines
+        assert [line.script and line.script.value for line in lines] in ([], ["t.py"])

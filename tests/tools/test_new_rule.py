@@ -103,6 +103,7 @@ def _status(root: Path) -> str:
 
 
 def test_a_rule_that_was_added_can_be_taken_away(tmp_path: Path) -> None:
+    pytest.importorskip("ruff")
     root = _checkout(tmp_path)
     add(root, "ZC499", "state-dumped", "zero/instruments", "warning")
     assert _status(root).split() == [

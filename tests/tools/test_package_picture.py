@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.conftest import ROOT
+
+pytest.importorskip("grimp")
+
 from tools.package_picture import FILE, drawing, floors, imports, reduced
 
 EDGES = {

@@ -272,6 +272,14 @@ class Comparison:
 
 
 @record(frozen=True, slots=True)
+class DefaultDtype:
+    """A `from_pretrained` of a model that leaves its dtype to transformers. ``name``: as the code calls it."""
+
+    name: str
+    origin: Origin
+
+
+@record(frozen=True, slots=True)
 class ResumedState:
     """What the state of the checkpoint that a run resumes from sets. ``file``: its trainer_state.json; ``steps``: by
     argument; ``named``: where the run names the checkpoint."""
@@ -303,6 +311,7 @@ class Script:
     certain how and when the model of the Trainer is loaded. ``comparisons``: decisions by its own options.
     ``resumes``: it gives `train` a checkpoint to go on from.
     ``saves_sharded``: where it calls `save_pretrained` of a model that an Accelerator prepared, with nothing gathered.
+    ``default_dtypes``: the models that it loads without saying in which dtype.
     ``understood`` False: Python could not parse it.
     """
 
@@ -329,6 +338,7 @@ class Script:
     comparisons: tuple[Comparison, ...] = ()
     resumes: bool = False
     saves_sharded: Origin | None = None
+    default_dtypes: tuple[DefaultDtype, ...] = ()
 
 
 @record(frozen=True, slots=True, eq=False)

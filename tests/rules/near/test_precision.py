@@ -31,6 +31,32 @@ def power(number: int) -> str:
     return f'ds.json: "initial_scale_power": {number}'
 
 
+MULTI = "distributed_type: MULTI_GPU\nmixed_precision: fp16\nnum_processes: 2\n"
+OWN_LOOP = "from accelerate import Accelerator\naccelerator = Accelerator(%s)\nmodel = accelerator.prepare(model)\n"
+WINNERS = (
+    of(
+        "ZC308",
+        "the launcher's option beats its file",
+        {
+            "acc.yaml": MULTI,
+            "train.py": OWN_LOOP % "",
+            "run.sh": "accelerate launch --config_file acc.yaml --mixed_precision bf16 train.py\n",
+        },
+    )
+    .finds("warning", "acc.yaml: mixed_precision: fp16", also=("run.sh: --mixed_precision bf16",))
+    .says("the launcher's option wins over its file"),
+    of(
+        "ZC308",
+        "the argument of Accelerator beats the file",
+        {
+            "acc.yaml": MULTI,
+            "train.py": OWN_LOOP % 'mixed_precision="bf16"',
+            "run.sh": "accelerate launch --config_file acc.yaml train.py\n",
+        },
+    )
+    .finds("warning", "acc.yaml: mixed_precision: fp16", also=('train.py: "bf16"',))
+    .says("the argument of Accelerator wins"),
+)
 SCALING = (
     fp16("ZC315", "the least that is fixed", '"loss_scale": 1').finds("warning", 'ds.json: "loss_scale": 1', 1, 0),
     fp16("ZC315", "negative", '"loss_scale": -1'),
@@ -361,7 +387,7 @@ ARGUMENTS = (
     near("ZC330", "no model", ("    model: model/config.json\n", "")),
 )
 
-TABLE = (*SCALING, *DTYPES, *AUTOCAST, *ACCELERATE, *FORMATS, *MASTER_WEIGHTS, *ARGUMENTS)
+TABLE = (*WINNERS, *SCALING, *DTYPES, *AUTOCAST, *ACCELERATE, *FORMATS, *MASTER_WEIGHTS, *ARGUMENTS)
 
 
 @pytest.mark.parametrize("row", rows(TABLE))

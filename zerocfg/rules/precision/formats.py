@@ -11,13 +11,12 @@ from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, ef
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import deepspeed, finding_at, from_origin, recipe, setting
 from zerocfg.rules.line import all_arguments_seen, started_by
+from zerocfg.rules.release_scope import uses_plugin
 from zerocfg.run.model import UNKNOWN, Origin, Run
 
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
 """The word of a precision, and the setting that it turns on."""
 _PRECISION = "mixed_precision"
-_WITH_PLUGIN = "transformers>=4.30"
-"""Since which the Trainer hands its DeepSpeed config to accelerate, which refuses some."""
 
 
 @rule("ZC301", "fp16-and-bf16", Severity.ERROR)
@@ -69,19 +68,17 @@ def _switch_on(run: Run, kind: str, argument: Origin) -> Fix | None:
 
 @rule("ZC303", "precision-conflict", Severity.ERROR)
 def precision_conflict(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC303"):
+    for failure in failures(run, "ZC303") if uses_plugin(run) else ():
         asked, enabled = failure.about
         by = describe_origin(failure.places[1])
         keys = [from_origin(run, place) for place in failure.places]
-        finding = finding_at(
+        yield finding_at(
             run,
             keys,
             f"`{enabled}` is on here but {asked} is asked for {by}; accelerate stops at the difference",
             "say one of the two in both places",
             keys[0].replace("false", f"train in {asked}", safe=False),
         )
-        finding.versions = _WITH_PLUGIN if run.consumer in TRAINERS else ""
-        yield finding
 
 
 @rule("ZC304", "precision-auto-without-filler", Severity.ERROR, consumers={"deepspeed"}, versions="deepspeed>=0.17.1")
@@ -139,7 +136,6 @@ def msamp_with_zero3(run: Run) -> Iterator[Finding]:
 
 @rule("ZC308", "precision-of-launcher-beaten", Severity.WARNING, consumers=WITH_ACCELERATE)
 def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
-    own_loop = run.consumer == "accelerate"
     used = run.effective.get("mixed_precision")
     if used is None or str(used.value) not in _NAMES:
         return
@@ -149,15 +145,24 @@ def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
         if any(failure.kind == "ds-precision-conflict" for failure in run.effective.failures):
             continue
         key = from_origin(run, beaten.origin)
-        winner = "argument of Accelerator wins" if own_loop else "training arguments win"
         yield finding_at(
             run,
             (key, from_origin(run, used.origin)),
             f"{beaten.value} is asked for {describe_origin(beaten.origin)} but {used.value} "
-            f"{describe_origin(used.origin)}; the {winner} and the job silently trains in {used.value}",
+            f"{describe_origin(used.origin)}; the {_winner(run, used.origin)} and the job silently trains in "
+            f"{used.value}",
             f"say {used.value} in both places",
             key.delete("remove the beaten value", safe=False),
         )
+
+
+def _winner(run: Run, origin: Origin) -> str:
+    """Who decides the precision, with the verb."""
+    if run.launch is not None and any(option.span == origin.span for option in run.launch.options):
+        return "launcher's option wins over its file"
+    if origin.kind == "environment":
+        return "variable wins"
+    return "argument of Accelerator wins" if run.consumer == "accelerate" else "training arguments win"
 
 
 @rule("ZC332", "launcher-precision-unseen", Severity.WARNING, consumers={"accelerate"})

@@ -6,12 +6,23 @@ import ast
 from pathlib import Path
 
 from zerocfg.patterns import pattern
-from zerocfg.run.model import UNKNOWN, Call, Comparison, Consumer, Loading, Origin, Script, Setting, SourceFile
+from zerocfg.run.model import (
+    UNKNOWN,
+    Call,
+    Comparison,
+    Consumer,
+    DefaultDtype,
+    Loading,
+    Origin,
+    Script,
+    Setting,
+    SourceFile,
+)
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.code import nodes
 from zerocfg.run.script.config_dicts import config_of, parts_of
 from zerocfg.run.script.guards import is_guarded, patches_trainers
-from zerocfg.run.script.load_order import load_order
+from zerocfg.run.script.load_order import leaves_dtype, load_order
 from zerocfg.run.script.modules import Module, Open, parse, span_of
 from zerocfg.run.script.options import Parser, class_defaults, parser_of
 from zerocfg.run.script.reachable import Reach, Reached, Walk
@@ -93,6 +104,9 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         loading=_loading(found, walk, parser),
         comparisons=_comparisons(found, parser) if parser.options is not None else (),
         resumes=found.resumes,
+        default_dtypes=tuple(
+            DefaultDtype(ast.unparse(one.call.func), _origin(one)) for one in found.calls if leaves_dtype(one)
+        ),
         saves_sharded=_saves_sharded(found) if reader == "accelerate" and "save_pretrained" in found.methods else None,
     )
 
