@@ -262,6 +262,21 @@ FOLDERS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"Dockerfile": "RUN pip install trl==0.9\n", "docker/Dockerfile.b": "RUN pip install trl==0.11\n"},
         {"trl": ">=0.9.0,<=0.11.0"},
     ),
+    "an extra alone": (
+        {"pyproject.toml": '[project.optional-dependencies]\na = ["trl==0.9"]\nb = ["trl==0.11"]\n'},
+        {"trl": ">=0.9.0,<=0.11.0"},
+    ),
+    "an extra beside a pin": (
+        {"pyproject.toml": '[project.optional-dependencies]\na = ["deepspeed==0.9"]\n', "requirements.txt": PIN},
+        {"deepspeed": "==0.16.4"},
+    ),
+    "an extra or another file": (
+        {
+            "pyproject.toml": '[project.optional-dependencies]\na = ["deepspeed==0.16.9"]\n',
+            "requirements-dev.txt": PIN,
+        },
+        {"deepspeed": ">=0.16.4,<=0.16.9"},
+    ),
     "a script that installs": ({"setup_env.sh": "pip install deepspeed==0.14.5\n"}, {"deepspeed": "==0.14.5"}),
     "a script that trains": (
         {"train.sh": "pip install deepspeed==0.14.5\ndeepspeed train.py --deepspeed ds.json\n"},
@@ -404,7 +419,11 @@ def test_a_framework_bounds_the_range(
     ("files", "wanted"),
     [  # the newest releases that resolving leaves: 4.39.3, 4.55.4, 4.57.6
         ({"requirements.txt": "transformers>=4.37.2\ntokenizers==0.15.1\n"}, ">=4.37.2,<=4.39.3"),
-        ({"requirements.txt": "transformers\ntokenizers<0.22\n"}, None),
+        ({"requirements.txt": "transformers\ntokenizers<0.22\n"}, "<=4.55.4"),
+        ({"requirements.txt": "transformers\n", "more/requirements.txt": "tokenizers<0.22\n"}, None),
+        ({"requirements.txt": "transformers\ntokenizers>=0.1\n"}, None),
+        ({"requirements.txt": "transformers[torch]\ntorch<=2.4.0\n"}, "<=5.14.1"),
+        ({"requirements.txt": "transformers\ntorch<=2.4.0\n"}, None),  # needs no torch
         ({"requirements.txt": "transformers>=4.50\ntokenizers<0.22\n"}, ">=4.50,<=4.55.4"),
         ({"requirements.txt": "transformers>=4.53.3\nhuggingface_hub[cli]>=0.33.4,<1.0\n"}, ">=4.53.3,<=4.57.6"),
         ({"requirements.txt": "transformers>=4.53.3\nhuggingface-hub>=0.33.4\ntokenizers>=0.13\n"}, ">=4.53.3"),

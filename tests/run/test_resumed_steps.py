@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import Settings
 from zerocfg.linter.selection import Selection
 from zerocfg.resume.read import read_checkpoint
 from zerocfg.resume.target import Target
 from zerocfg.resume.text import render
 from zerocfg.resume.verdict import judge
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

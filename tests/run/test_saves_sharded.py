@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
+
 from zerocfg.linter.selection import Selection
 
 if TYPE_CHECKING:

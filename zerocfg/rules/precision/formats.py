@@ -16,6 +16,8 @@ from zerocfg.run.model import UNKNOWN, Origin, Run
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
 """The word of a precision, and the setting that it turns on."""
 _PRECISION = "mixed_precision"
+_WITH_PLUGIN = "transformers>=4.30"
+"""Since which the Trainer hands its DeepSpeed config to accelerate, which refuses some."""
 
 
 @rule("ZC301", "fp16-and-bf16", Severity.ERROR)
@@ -37,6 +39,8 @@ def fp16_and_bf16(run: Run) -> Iterator[Finding]:
 
 @rule("ZC302", "precision-disagrees-with-trainer", Severity.ERROR, consumers=TRAINERS)
 def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
+    if any(failures(run, "ZC303")):
+        return  # Trainer() stops at that before train() compares
     for one in mismatches(run):
         if one.key not in _NAMES.values():
             continue
@@ -69,13 +73,15 @@ def precision_conflict(run: Run) -> Iterator[Finding]:
         asked, enabled = failure.about
         by = describe_origin(failure.places[1])
         keys = [from_origin(run, place) for place in failure.places]
-        yield finding_at(
+        finding = finding_at(
             run,
             keys,
             f"`{enabled}` is on here but {asked} is asked for {by}; accelerate stops at the difference",
             "say one of the two in both places",
             keys[0].replace("false", f"train in {asked}", safe=False),
         )
+        finding.versions = _WITH_PLUGIN if run.consumer in TRAINERS else ""
+        yield finding
 
 
 @rule("ZC304", "precision-auto-without-filler", Severity.ERROR, consumers={"deepspeed"}, versions="deepspeed>=0.17.1")

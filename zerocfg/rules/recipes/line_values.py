@@ -12,7 +12,7 @@ from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.argument_reader import parsed_argument
 from zerocfg.rules.line import from_option, options_without_value
 from zerocfg.run.model import Run
-from zerocfg.source.launch.line import Option
+from zerocfg.source.launch.line import LaunchLine, Option
 
 
 @rule("ZC749", "option-without-value", Severity.ERROR)
@@ -21,6 +21,12 @@ def option_without_value(run: Run) -> Iterator[Finding]:
     if line is None:
         return
     for option in options_without_value(run):
+        if (script := _taken_script(run, line, option)) is not None:
+            yield from_option(run, option).finding(
+                f"{option.name} takes a value, and takes {script} for it: no script is left to start",
+                f"give {option.name} a value, or remove it",
+            )
+            continue
         follows = option.value.text if option.value is not None else _next_option(line.options, option)
         yield _missing(run, option, follows)
     for option in line.script_options:
@@ -29,6 +35,14 @@ def option_without_value(run: Run) -> Iterator[Finding]:
             follows = next((word.text for word in line.arguments if word.span.start >= option.span.end), "")
             if not follows.strip("\"'").startswith("-") or " " not in follows:
                 yield _missing(run, option, follows)
+
+
+def _taken_script(run: Run, line: LaunchLine, option: Option) -> str | None:
+    """The script of a line where it stands as the value of an option that is given none."""
+    if option.value is not None or line.script is None or run.launch_file is None:
+        return None
+    between = run.launch_file.source.text[option.span.end : line.script.span.start]
+    return line.script.text if not between.replace("\\", "").strip() else None
 
 
 def _next_option(options: tuple[Option, ...], option: Option) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.arguments import word
 from zerocfg.rules.effects import TRAINERS, changed_before, effective_value, stage_of
 from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
 from zerocfg.run.model import UNKNOWN, Run
@@ -25,6 +26,8 @@ _TRAINING = frozenset("train fit step backward train_batch training_step learn p
 
 _GATHERING = frozenset("get_state_dict save_model save_16bit_model GatheredParameters save_checkpoint".split())
 """Methods that gather weights, or save them as they are sharded."""
+_WEIGHTS = frozenset("get_state_dict save_model save_pretrained save_16bit_model push_to_hub state_dict save".split())
+"""Methods that keep the weights by themselves."""
 
 
 def _quoted_stage(run: Run) -> Key | None:
@@ -76,7 +79,13 @@ def _never_saves(run: Run) -> bool:
     if script is not None and script.foreign:
         return True
     if script is not None and script.whole and script.methods:
-        return not any(name in _TRAINING or name.startswith("save") for name in script.methods)
+        saves = any(name.startswith("save") or name == "push_to_hub" for name in script.methods)
+        if run.consumer in TRAINERS and word(run, "save_strategy") == "no":
+            return not saves
+        if not saves and not any(name in _TRAINING for name in script.methods):
+            return True
+        # `save_state` alone writes what is sharded as it is, and resumes from it
+        return run.consumer == "accelerate" and "save_state" in script.methods and not script.methods & _WEIGHTS
     file = run.deepspeed or run.accelerate
     return run.consumer is None and file is not None and "infer" in file.name.lower()
 
@@ -112,7 +121,7 @@ def _consequence(run: Run) -> str:
     if run.consumer in TRAINERS:
         return "the Trainer writes sharded states but no model weights, not even at the end"
     if run.consumer == "accelerate":
-        return "accelerator.get_state_dict() and save_model() raise instead of saving the model"
+        return "accelerator.get_state_dict() and save_model() raise, save_pretrained() alone writes empty tensors"
     if run.consumer == "deepspeed":
         return "engine.save_16bit_model() writes nothing"
     return (

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
+    TRAINERS,
     changed_before,
     effective_value,
     fits_at,
@@ -105,6 +106,8 @@ def zero_section_missing(run: Run) -> Iterator[Finding]:
             'add "zero_optimization": {"stage": 0}, or the stage that you want',
             related,
             deepspeed(run, "zero_optimization").set('{"stage": 0}', "write the section", safe=False),
+            # before that the Trainer handed its config to DeepSpeed itself
+            versions="transformers>=4.30" if run.consumer in TRAINERS else "",
         )
 
 
