@@ -139,6 +139,10 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
         {"ds.json": NO_ZERO, "train.py": TRAINS, "run.sh": RUN + "\n", "requirements.txt": "transformers==4.26.1\n"},
         [],
     ),
+    "a Trainer of which some releases ask accelerate": (
+        {"ds.json": NO_ZERO, "train.py": TRAINS, "run.sh": RUN + "\n", "requirements.txt": "transformers>=4.26.1\n"},
+        [("ZC411", "error", "ds.json")],
+    ),
     "a Trainer that hands its config to accelerate": (
         {"ds.json": NO_ZERO, "train.py": TRAINS, "run.sh": RUN + "\n", "requirements.txt": "transformers==4.30.0\n"},
         [("ZC411", "error", "ds.json")],

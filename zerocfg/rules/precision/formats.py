@@ -11,13 +11,12 @@ from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, ef
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import deepspeed, finding_at, from_origin, recipe, setting
 from zerocfg.rules.line import all_arguments_seen, started_by
+from zerocfg.rules.release_scope import uses_plugin
 from zerocfg.run.model import UNKNOWN, Origin, Run
 
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
 """The word of a precision, and the setting that it turns on."""
 _PRECISION = "mixed_precision"
-_WITH_PLUGIN = "transformers>=4.30"
-"""Since which the Trainer hands its DeepSpeed config to accelerate, which refuses some."""
 
 
 @rule("ZC301", "fp16-and-bf16", Severity.ERROR)
@@ -69,19 +68,17 @@ def _switch_on(run: Run, kind: str, argument: Origin) -> Fix | None:
 
 @rule("ZC303", "precision-conflict", Severity.ERROR)
 def precision_conflict(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC303"):
+    for failure in failures(run, "ZC303") if uses_plugin(run) else ():
         asked, enabled = failure.about
         by = describe_origin(failure.places[1])
         keys = [from_origin(run, place) for place in failure.places]
-        finding = finding_at(
+        yield finding_at(
             run,
             keys,
             f"`{enabled}` is on here but {asked} is asked for {by}; accelerate stops at the difference",
             "say one of the two in both places",
             keys[0].replace("false", f"train in {asked}", safe=False),
         )
-        finding.versions = _WITH_PLUGIN if run.consumer in TRAINERS else ""
-        yield finding
 
 
 @rule("ZC304", "precision-auto-without-filler", Severity.ERROR, consumers={"deepspeed"}, versions="deepspeed>=0.17.1")

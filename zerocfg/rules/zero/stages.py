@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
-    TRAINERS,
     changed_before,
     effective_value,
     fits_at,
@@ -18,6 +17,7 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.key import accelerate, deepspeed, from_origin, setting
+from zerocfg.rules.release_scope import uses_plugin
 from zerocfg.run.model import Run
 
 
@@ -98,7 +98,7 @@ def legacy_stage_1(run: Run) -> Iterator[Finding]:
 
 @rule("ZC411", "zero-section-missing", Severity.ERROR)
 def zero_section_missing(run: Run) -> Iterator[Finding]:
-    for failure in () if tuned(run) or changed_before(run) else failures(run, "ZC411"):
+    for failure in () if tuned(run) or changed_before(run) or not uses_plugin(run) else failures(run, "ZC411"):
         location, related = primary_location(run, failure.places)
         yield Finding(
             Location(run.deepspeed) if run.deepspeed is not None else location,
@@ -106,8 +106,6 @@ def zero_section_missing(run: Run) -> Iterator[Finding]:
             'add "zero_optimization": {"stage": 0}, or the stage that you want',
             related,
             deepspeed(run, "zero_optimization").set('{"stage": 0}', "write the section", safe=False),
-            # before that the Trainer handed its config to DeepSpeed itself
-            versions="transformers>=4.30" if run.consumer in TRAINERS else "",
         )
 
 
