@@ -1,14 +1,16 @@
-"""Which test runs which line, and how long each test takes: recorded once for a state of code and tests, then kept."""
+"""Which test runs which line, and how long each test takes: recorded once for a state of the code, then kept."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import coverage
 import pytest
@@ -63,60 +65,105 @@ def within(tests: Sequence[str], reach: Reach, budget: float) -> list[str]:
 
 
 def of(items: Sequence[pytest.Item], root: Path, files: Sequence[str], forget: Callable[[], None], jobs: int) -> Reach:
-    """What these tests run of these files; from an earlier run over the same bytes where there was one.
+    """What these tests run of these files. Kept for each file of tests: after an edit of tests only the edited ones are
+    recorded again, after an edit of the code all.
 
     ``forget`` is called before each test: a test that takes its answer from a cache depends on the lines that made it.
     """
-    kept = root / KEPT / f"{_key(items, root, files)}.json"
-    if not kept.is_file():
-        found = _record(items, root, files, forget, jobs)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        for old in sorted(kept.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-10]:
+    by_file: dict[Path, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        by_file[item.path].append(item)
+    shared = _shared_key(root, files)
+    kept = {path: root / KEPT / f"{_key(shared, path, tests)}.json" for path, tests in by_file.items()}
+    unknown = [item for path, tests in by_file.items() if not kept[path].is_file() for item in tests]
+    if unknown:
+        _forget_old(root / KEPT)
+        for path, recorded in _record(unknown, root, files, forget, jobs).items():
+            kept[path].with_suffix(".new").write_text(json.dumps(recorded), encoding="utf-8")
+            kept[path].with_suffix(".new").replace(kept[path])
+    return _together(json.loads(path.read_text(encoding="utf-8")) for path in kept.values())
+
+
+def _together(records: Iterable[dict[str, Any]]) -> Reach:
+    seconds: dict[str, float] = {}
+    broken: list[str] = []
+    lines: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        seconds |= record["seconds"]
+        broken += record["broken"]
+        names = list(record["seconds"])
+        for file, by_line in record["lines"].items():
+            for line, tests in by_line.items():
+                lines[file][int(line)] += [names[at] for at in tests]
+    return Reach(seconds, lines, tuple(sorted(broken)))
+
+
+def _forget_old(folder: Path) -> None:
+    """Removes records that were made more than three days ago."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.json"):
+        if time.time() - old.stat().st_mtime > 3 * 24 * 3600:
             old.unlink(missing_ok=True)
-        kept.with_suffix(".new").write_text(json.dumps(found), encoding="utf-8")
-        kept.with_suffix(".new").replace(kept)
-    found = json.loads(kept.read_text(encoding="utf-8"))
-    names = list(found["seconds"])
-    lines = {
-        file: {int(line): [names[at] for at in tests] for line, tests in by_line.items()}
-        for file, by_line in found["lines"].items()
-    }
-    return Reach(found["seconds"], lines, tuple(found["broken"]))
 
 
-def _key(items: Sequence[pytest.Item], root: Path, files: Sequence[str]) -> str:
-    """A hash of all that decides which lines the tests run."""
-    key = hashlib.sha256(json.dumps([coverage.__version__, sorted(files), [item.nodeid for item in items]]).encode())
-    watched = [*(root / "zerocfg").rglob("*.py"), *(root / "schemas").rglob("*.json"), *(root / "tests").rglob("*.py")]
-    for path in sorted(watched):
-        if "mutants" not in path.parts:
-            key.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
-    return key.hexdigest()[:24]
+def _shared_key(root: Path, files: Sequence[str]) -> bytes:
+    """A hash of what decides for every test which lines it runs: the code, and what tests have in common."""
+    key = hashlib.sha256(json.dumps([coverage.__version__, sorted(files)]).encode())
+    common = (path for path in (root / "tests").rglob("*.py") if not _is_tests(path) and "mutants" not in path.parts)
+    for path in sorted([*(root / "zerocfg").rglob("*.py"), *(root / "schemas").rglob("*.json"), *common]):
+        key.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return key.digest()
+
+
+def _is_tests(path: Path) -> bool:
+    return path.name.startswith("test_")
+
+
+def _key(shared: bytes, path: Path, tests: Sequence[pytest.Item]) -> str:
+    names = json.dumps([test.nodeid for test in tests]).encode()
+    return hashlib.sha256(shared + names + path.read_bytes()).hexdigest()[:24]
 
 
 def _record(
     items: Sequence[pytest.Item], root: Path, files: Sequence[str], forget: Callable[[], None], jobs: int
-) -> dict[str, object]:
-    """Runs every test once, in processes of their own: this one stays as it was, its caches cold."""
+) -> dict[Path, dict[str, Any]]:
+    """Runs every test once, in processes of their own: this one stays as it was, its caches cold. By file of tests."""
     parts = [items[at::jobs] for at in range(jobs)]
     answers = forks.each(parts, lambda part: _watched(part, root, files, forget), jobs)
     seconds: dict[str, float] = {}
-    broken: list[str] = []
+    broken: set[str] = set()
     lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for _, answer in answers:
         if answer.value is None:
             raise RuntimeError(f"the tests do not run through: {answer.ended}")
         seconds |= answer.value["seconds"]
-        broken += answer.value["broken"]
+        broken |= set(answer.value["broken"])
         for file, by_line in answer.value["lines"].items():
             for line, tests in by_line.items():
                 lines[file][int(line)].update(tests)
-    order = {name: at for at, name in enumerate(seconds)}
-    numbered = {
-        file: {line: sorted(order[test] for test in tests if test in order) for line, tests in sorted(by_line.items())}
-        for file, by_line in sorted(lines.items())
+    by_file: dict[Path, list[str]] = defaultdict(list)
+    for item in items:
+        by_file[item.path].append(item.nodeid)
+    return {path: _of_these(names, seconds, broken, lines) for path, names in by_file.items()}
+
+
+def _of_these(
+    names: Sequence[str], seconds: Mapping[str, float], broken: set[str], lines: Mapping[str, Mapping[int, set[str]]]
+) -> dict[str, Any]:
+    """The part of a record that is about some tests; of each line the numbers of its tests in ``seconds``."""
+    number = {name: at for at, name in enumerate(name for name in names if name in seconds)}
+    return {
+        "seconds": {name: seconds[name] for name in number},
+        "broken": sorted(broken & set(names)),
+        "lines": {
+            file: {
+                line: sorted(map(number.__getitem__, mine))
+                for line, tests in by_line.items()
+                if (mine := tests & number.keys())
+            }
+            for file, by_line in lines.items()
+        },
     }
-    return {"seconds": seconds, "broken": sorted(broken), "lines": numbered}
 
 
 def _watched(

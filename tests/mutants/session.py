@@ -19,6 +19,14 @@ from zerocfg.rules.api import Rule
 from . import forks, reach, swap
 from .faults import SEVERITY, Fault, Module, faults_of
 
+NOTICED = {
+    "time": "the time limit",
+    "blocked": "waiting without end",
+    "SIGSEGV": "the death of the process",
+    "SIGABRT": "the death of the process",
+}
+"""How the process of a fault may end without a failing test, and still nobody could miss it."""
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -117,8 +125,8 @@ class Session:
 
         for one, answer in forks.each(work, judge, self.wanted.jobs):
             by, ended = answer.value, answer.ended
-            if ended == "time":
-                by, ended = "the time limit", None
+            if ended in NOTICED:
+                by, ended = NOTICED[ended], None
             self.outcomes.append(Outcome(one.group, one.fault, by, len(one.tests), one.seen, answer.seconds, ended))
             self.heard(self.outcomes[-1])
         self.done = True

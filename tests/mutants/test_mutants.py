@@ -118,21 +118,57 @@ Path("seen.json").write_text(json.dumps(seen))
 """
 
 
+MORE_TESTS = """
+from small import numbers
+
+
+def test_words():
+    assert numbers.WORDS == {"three": 3}
+"""
+EDITED = MORE_TESTS + "    assert numbers.unseen(5) == 5\n"
+
+
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory, root: Path) -> dict[str, str]:
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("project")
+
+
+@pytest.fixture(scope="module")
+def seen(project: Path, root: Path) -> dict[str, str]:
     """Who noticed each fault of the small project ("-": nobody). Its files are as they were."""
-    folder = tmp_path_factory.mktemp("project")
+    folder = project
     files = {"small/__init__.py": "", "small/numbers.py": CODE, "small/late.py": LATE, "checks/test_numbers.py": TESTS}
+    files |= {"checks/test_more.py": MORE_TESTS}
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
+    found = played(folder, root)
+    assert {name: (folder / name).read_text() for name in files} == files
+    return found
+
+
+def played(folder: Path, root: Path) -> dict[str, str]:
     path = os.pathsep.join([str(folder), str(root)])
     subprocess.run(
         [sys.executable, "-c", RUN], cwd=folder, env=os.environ | {"PYTHONPATH": path}, check=True, capture_output=True
     )
-    assert {name: (folder / name).read_text() for name in files} == files
     found: dict[str, str] = json.loads((folder / "seen.json").read_text())
     return found
+
+
+def test_an_edit_of_tests_records_only_their_file_anew(seen: dict[str, str], project: Path, root: Path) -> None:
+    def records() -> set[str]:
+        return {path.name for path in (project / ".cache/mutants").glob("*.json")}
+
+    before = records()
+    assert len(before) == 2, "one for each file of tests"
+    edited = project / "checks/test_more.py"
+    edited.write_text(EDITED)
+    try:
+        assert played(project, root)["unseen: return n -> 0"] == "checks/test_more.py::test_words"
+        assert before < records() and len(records()) == 3
+    finally:
+        edited.write_text(MORE_TESTS)
 
 
 def test_a_fault_is_noticed_by_the_test_that_runs_it(seen: dict[str, str]) -> None:

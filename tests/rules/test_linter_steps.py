@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,33 @@ import pytest
 
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.versions import text
+from zerocfg.internal_errors import Containment
 from zerocfg.linter.add_ignores import ignores_for
 from zerocfg.linter.applicability import Asked, within
-from zerocfg.linter.baseline import baseline_text, entry_of, read_baseline, without_known
+from zerocfg.linter.baseline import baseline_text, entry_of, fingerprint, read_baseline, without_known
 from zerocfg.linter.engine import Diagnostic, Result, _Lint, diagnose, lint_runs, without_notes
-from zerocfg.linter.fix_outcome import ALONE, IN_ITS_RUNS, TOGETHER, Groups, Identities, Reach, Try, _come, _same
+from zerocfg.linter.fix_outcome import (
+    ALONE,
+    IN_ITS_RUNS,
+    TOGETHER,
+    Groups,
+    Identities,
+    Reach,
+    Try,
+    _as_intended,
+    _come,
+    _same,
+)
 from zerocfg.linter.fix_outcome import Readers as FileReaders
 from zerocfg.linter.fixed_texts import edited_together
-from zerocfg.linter.fixing import _next
+from zerocfg.linter.fixing import _fitting, _next
 from zerocfg.linter.ignores import Ignores, command_lines, directives
 from zerocfg.linter.independent import Independence, Offer, _Ranges, offers
 from zerocfg.linter.kept import Kept
 from zerocfg.linter.reader_agreement import Readers, possible
 from zerocfg.linter.release_ranges import _with, with_release_ranges
 from zerocfg.linter.selection import Selection, covers, fits
+from zerocfg.rules import registry
 from zerocfg.rules.api import Finding, Fix, Intent, Location, Rule, Severity
 from zerocfg.run.discover import Files
 from zerocfg.run.model import Effective, Origin, Run, Setting, SourceFile
@@ -507,6 +521,8 @@ def test_counts_of_a_baseline(entry: dict[str, Any], count: int | None) -> None:
         ("ZC1", "ALL", False, "ZC101 ZC102"),
         ("ZC101", "rule-ZC101", False, ""),
         ("ZC3", "", False, ""),
+        ("", "Z", False, ""),
+        ("", "ZC20", True, "ZC101 ZC102"),
     ],
 )
 def test_rules_that_are_selected(select: str, ignore: str, preview: bool, wanted: str) -> None:
@@ -558,6 +574,12 @@ def test_a_fix_for_every_reader() -> None:
     assert Readers([run]).agree(offering(*every), Severity.WARNING, fix)
     assert not Readers([run]).agree(offering(*every, consumers=frozenset({"trl"})), Severity.ERROR, fix)
     assert Readers([replace(run, consumer="trl")]).agree(offering(), Severity.ERROR, fix), "its reader is known"
+    other = Fix("f", (cut(file, "1", "2"),))
+
+    def differing(run: Run) -> Any:
+        yield finding(file, "mine", fix=fix if run.consumer != "trl" else other)
+
+    assert not Readers([run]).agree(replace(rule(), check=differing), Severity.ERROR, fix)
     elsewhere = made("other.json", JSON)
     assert Readers([run]).agree(offering(), Severity.ERROR, Fix("f", (cut(elsewhere, "1"),)))
     assert Readers([run]).agree(offering(code="ZC010"), Severity.ERROR, fix), "a comment to zerocfg"
@@ -663,6 +685,7 @@ def test_findings_at_one_place_of_a_script() -> None:
         return [together.add(at_span(*one), chosen=True, any_place=False) for one in which][-1]
 
     assert not second((0, 22, "2"), (10, 22, "t.py")) and not second((10, 22, "2"), (22, 27, "t.py"))
+    assert second((10, 21, "2"), (22, 27, "t.py")) and second((22, 27, "t.py"), (10, 21, "2"))
     assert second((10, 21, "2"), (23, 27, "t.py")) and second((10, 22, "2"), (38, 50, "4"))
 
 
@@ -801,3 +824,182 @@ def test_links_are_made_anew_with_other_texts() -> None:
     files = Files()
     kept.begin(files)
     assert seen == [files]
+
+
+def sha(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def test_fingerprints_are_of_the_value() -> None:
+    """Of its JSON where the file has keys, else of its words."""
+    config = made("a.yaml", "a: [2, {z: 1, b: 2}]\nd: 2024-05-01\ns: {x: 1}\ne: ''\n", "accelerate")
+    every = {path: fingerprint(found(config, path)) for path in "adse"}
+    assert every == {"a": sha('[2, {"b": 2, "z": 1}]'), "d": sha('"2024-05-01"'), "s": "", "e": sha('""')}
+    script = made("run.sh", "torchrun  a.py \\\n  --x 1\nls\n", "launch")
+
+    def words(start: int, end: int) -> str:
+        return fingerprint(diagnose(rule(), Finding(Location(script, span=Span(start, end)), "m"), Run("one")))
+
+    assert words(0, 24) == sha("torchrun a.py \\ --x 1") and words(10, 14) == words(10, 15) == sha("a.py")
+    assert words(8, 10) == words(3, 3) == ""
+    moved = made("run.sh", "ls\n\ntorchrun  a.py\n", "launch")
+    told = diagnose(rule(), Finding(Location(moved, span=Span(14, 18)), "m"), Run("one"))
+    assert fingerprint(told) == sha("a.py"), "wherever it stands"
+    assert sha("\ud800") == fingerprint(
+        diagnose(rule(), Finding(Location(made("x.sh", "\ud800\n", "launch"), span=Span(0, 1)), "m"), Run("one"))
+    )
+
+
+def test_a_fix_of_a_launch_line_is_a_matter_of_its_run() -> None:
+    """Of the other lines of a script nobody's reader is asked; of a config that they name all are."""
+    text = "torchrun a.py\ntorchrun b.py\n"
+    script, config = made("run.sh", text, "launch"), made("ds.json", JSON)
+    lines = read_launch_lines(script.source).lines
+    one, two = (with_settings(Run("x", launch=line, launch_file=script, deepspeed=config)) for line in lines)
+    runs = [one, replace(two, consumer="trl")]
+    asked: list[str] = []
+
+    def check(run: Run) -> Any:
+        asked.append(run.name)
+        yield from ()
+
+    silent = replace(rule(), check=check)
+
+    def agreed(file: SourceFile, start: int, end: int) -> bool:
+        return Readers(runs).agree(silent, Severity.ERROR, Fix("f", ((file, Edit(Span(start, end), "z")),)))
+
+    assert not agreed(script, 0, 8) and not agreed(script, 13, 13), "up to its end"
+    assert agreed(script, 14, 22) and agreed(script, 27, 27)
+    assert not agreed(config, 6, 7) and agreed(made("other.json", JSON), 6, 7)
+    asked.clear()
+    assert agreed(script, 14, 22) and asked == []
+    assert not agreed(script, 0, 8) and set(asked) == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "second", "both"),
+    [
+        ('{"b": {"c": 2,  "d": 3}, "a": 1}', '"c": 2,', '"d": 3', False),
+        ('{"b": {"c": 2,  "d": 3,  "e": 4}, "a": 1}', '"c": 2,', '"d": 3,', True),
+        ('{"b": {"c": 2},  "a": {"d": 3}}', '"c": 2', '"d": 3', True),
+    ],
+)
+def test_cuts_with_blanks_between_them(text: str, first: str, second: str, both: bool) -> None:
+    """They meet nowhere; what is left of the mapping decides."""
+    file = made("ds.json", text)
+    together = Independence()
+    cuts = [offer(file, first, "x"), offer(file, second, "y")]
+    assert [together.add(one, chosen=True, any_place=False) for one in cuts] == [True, both]
+
+
+def test_comments_of_a_page_count_in_its_shell_blocks() -> None:
+    text = "# zerocfg: ignore[ZC1]\n```bash\n```\n```bash\ntorchrun a.py # zerocfg: ignore[ZC2]\n```\n"
+    text += "# zerocfg: ignore[ZC3]\n"
+    for name, codes in (("README.md", ["ZC2"]), ("run.sh", ["ZC1", "ZC2", "ZC3"])):
+        found = directives(made(name, text, "launch"))
+        assert [code.text for one in found for code in one.codes or ()] == codes
+
+
+@pytest.mark.parametrize(
+    ("declared", "own", "limits"),
+    [(Severity.ERROR, None, True), (Severity.NOTE, None, False), (Severity.ERROR, Severity.NOTE, False)],
+)
+def test_a_note_is_told_as_it_is(declared: Severity, own: Severity | None, limits: bool) -> None:
+    """What is graver says in which of the admitted releases it holds."""
+    file = made("ds.json", '{"zero_optimization": {"stage": 2, "zenflow": {}}}')
+    run = Run("a", deepspeed=file, versions={"deepspeed": ">=0.14"})
+    told = within(run, rule(severity=declared), finding(file, "zero_optimization", "zenflow", severity=own), "")
+    assert told is not None and (told.message != "m") is limits
+
+
+def test_a_run_on_which_a_rule_failed_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that its failure is told in every lint; of the other runs the findings are kept."""
+    failing = [True]
+    rules = [one for one in registry.ALL if one.code == "ZC101"]
+    check = rules[0].check
+
+    def broken(run: Run) -> Any:
+        if failing[0] and run.name == "a":
+            raise ValueError("broken")
+        yield from check(run)
+
+    monkeypatch.setattr(registry, "ALL", [replace(rules[0], check=broken)])
+    monkeypatch.setattr(registry, "WITHOUT_RECIPES", registry.ALL)
+    text = '{"train_batch_size": 1, "zero_optimization": {"stag": 1}}'
+    runs = [
+        with_settings(Run(name, consumer="deepspeed", deepspeed_route="engine", deepspeed=made(f"{name}.json", text)))
+        for name in "ab"
+    ]
+    kept, told = Kept(), []
+    for _ in range(3):
+        kept.begin(Files())
+        contained = Containment()
+        found = lint_runs(runs, contained=contained, kept=kept)
+        told.append((len(contained.met), sorted({one.span.file.name for one in found.diagnostics}), kept.checked))
+        failing[0] = len(told) < 2
+    assert told == [(1, ["b.json"], 1), (1, ["b.json"], 1), (0, ["a.json", "b.json"], 2)]
+
+
+def test_a_fix_of_a_launch_line_means_its_own_run() -> None:
+    """One of a config means every run that reads it."""
+    script, config = made("run.sh", "torchrun a.py\ntorchrun b.py\n", "launch"), made("ds.json", JSON)
+    here = Origin("flag")
+    runs = [
+        Run(name, effective=Effective(settings={"s": Setting(value, here)})) for name, value in (("x", 3), ("y", 2))
+    ]
+    result = Result(runs=runs, together=[frozenset({"run.sh", "ds.json"})] * 2)
+    gives = (Intent("s", 3),)
+    for edits, run, intended in (
+        ((cut(script, "a.py", "c.py"),), "x", True),
+        ((cut(script, "b.py", "c.py"),), "y", False),
+        ((cut(config, "1", "2"),), "x", False),
+        ((cut(script, "a.py", "c.py"), cut(config, "1", "2")), "x", False),
+    ):
+        told = found(config, "a", run=run, fix=Fix("f", edits, gives=gives))
+        assert _as_intended(told, result, FileReaders(result)) is intended
+    nothing = found(config, "a", run="x", fix=Fix("f", (cut(config, "1", "2"),)))
+    assert _as_intended(nothing, result, FileReaders(result))
+
+
+def test_what_cannot_be_made_lets_nothing_behind_it_go_first(tmp_path: Path) -> None:
+    files = {name: made(f"{name}.json", JSON, folder=tmp_path) for name in "ab"}
+    paths = {name: str(tmp_path / f"{name}.json") for name in "ab"}
+    one, over = tried(files["a"], "1", "a", runs="x"), tried(files["a"], ": 1", "a", runs="x")
+    alone = {paths["a"]: JSON.replace("1", "7")}
+    for runs, goes in (("x", False), ("y", True)):
+        behind = tried(files["b"], "4", "e", runs=runs)
+        spoiling: list[Try] = []
+        left, texts = _fitting([one, over, behind], Result(), spoiling)
+        assert left == [one, *[behind] * goes] and spoiling == [over], runs
+        assert texts == alone | ({paths["b"]: JSON.replace("4", "7")} if goes else {})
+        before, after = _fitting([one, behind], Result(), [over], [over, one, behind])
+        assert before == [behind] * goes and list(after) == [paths["b"]] * goes
+
+
+def test_files_that_were_looked_at() -> None:
+    """One that cannot be read counts where that is told."""
+    broken, whole = made("ds.json", "{"), made("acc.yaml", "num_processes: 1\n", "accelerate")
+    run = with_settings(Run("a", deepspeed=broken, accelerate=whole))
+    told = lint_runs([run])
+    assert {one.code for one in told.diagnostics if one.span.file is broken} and told.files == 2
+    assert lint_runs([run], Selection(select=("ZC101",))).files == 1
+
+
+def test_help_of_a_rule_that_another_replaces() -> None:
+    file = made("ds.json", JSON)
+
+    def told(help: str, **more: Any) -> str:
+        return diagnose(rule(**more), Finding(Location(file, ("a",)), "m", help), Run("one")).help
+
+    assert told("h") == told("h", replaced_by="ZC902") == "h"
+    old = {"status": "deprecated", "replaced_by": "ZC902"}
+    assert told("h", **old) == "h (this rule is deprecated, ZC902 replaces it)"
+    assert told("", **old) == "this rule is deprecated, ZC902 replaces it"
+    assert told("h", status="deprecated") == "h (this rule is deprecated)"
+
+
+def test_names_of_files_are_readable_in_a_baseline(tmp_path: Path) -> None:
+    file = made("größe.json", JSON, folder=tmp_path)
+    text = baseline_text(Result([found(file, "a")]), tmp_path.resolve())
+    assert '"file": "größe.json"' in text
+    assert list(read_baseline(text)) == [("ZC901", "größe.json", "a", "6b86b273ff34")]

@@ -110,6 +110,16 @@ def test_values_that_the_text_does_not_tell(code: str) -> None:
     assert value(code) is UNKNOWN
 
 
+@pytest.mark.parametrize("deep", [39, 40, 41])
+def test_the_deepest_value(deep: int) -> None:
+    """Lists in lists: what is in more than forty is not looked at."""
+    found = value(f"x = {'[' * deep}1{']' * deep}")
+    for _ in range(min(deep, 40)):
+        assert isinstance(found, list)
+        (found,) = found
+    assert found == 1 if deep < 40 else found is UNKNOWN
+
+
 def test_paths_and_options_in_code() -> None:
     assert value("import os\nx = os.path.join('a', 'b.json')") == os.path.join("a", "b.json")  # noqa: PTH118
     assert value("x = Path('a.json')") == value("x = os.path.abspath('a.json')") == "a.json"
@@ -259,6 +269,15 @@ def test_names_of_the_hub_and_folders_of_its_cache(monkeypatch: pytest.MonkeyPat
         ({"model_type": "mine", "text_config": {"hidden_size": 8}}, None, 8, None),
         ({"model_type": "mine", "text_config": {"model_type": "gpt2", "n_embd": 24}}, None, 24, None),
         ({"model_type": "mine", "text_config": 3}, None, None, None),
+        ({"model_type": "aimv2"}, None, 768, None),
+        ({"model_type": "aimv2", "text_config": {"hidden_size": 32}}, None, 32, None),
+        ({"model_type": "convnext"}, None, None, 768),
+        ({"model_type": "convnext", "hidden_sizes": [8, 64]}, None, None, 64),
+        ({"model_type": "clap"}, 768, None, None),
+        ({"model_type": "voxtral", "text_config": {"hidden_size": 64}}, 64, None, None),
+        ({"model_type": "fuyu"}, None, 4096, None),
+        ({"model_type": "fuyu", "hidden_size": 128}, None, 128, None),
+        ({"model_type": "blt", "hidden_size": 96}, 96, None, None),
     ],
 )
 def test_the_width_of_a_model(config: dict[str, Any], own: int | None, text: int | None, widest: int | None) -> None:

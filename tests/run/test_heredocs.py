@@ -13,6 +13,9 @@ from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.templates import plain_or_unknown
+from zerocfg.source.launch.files import read_launch_lines
+from zerocfg.source.node import walk
+from zerocfg.source.text import SourceText
 
 BODY = '{"train_batch_size": 8, "zero_optimization": {"stage": 2}}'
 LINE = "deepspeed train.py --deepspeed_config ds.json"
@@ -153,3 +156,97 @@ def test_findings_stand_in_the_script(tmp_path: Path) -> None:
     (found,) = [one for one in lint_runs(runs).diagnostics if one.code == "ZC101"]
     assert found.span.start == (4, line.index('"overlap_com"') + 1)
     assert found.fix is None
+
+
+def places(folder: Path, script: str) -> dict[tuple[str | int, ...], str]:
+    """What stands in the script at each key and value of the config that it writes."""
+    config = run_of(folder, script).deepspeed
+    assert config is not None and config.document is not None and config.document.root is not None
+    text = config.source.text
+    found = {path: text[slice(*node.span)] for path, node, _ in walk(config.document.root)}
+    keys = {(*path, "key"): text[slice(*entry.key_span)] for path, _, entry in walk(config.document.root) if entry}
+    return {**found, **keys}
+
+
+def test_every_value_stands_where_the_script_writes_it(tmp_path: Path) -> None:
+    body = '{"train_batch_size": 8, "optimizer": {"type": "Adam", "params": {"betas": [0.9, 0.95]}}}'
+    found = places(tmp_path, f"cat > ds.json << EOF\n{body}\nEOF\n{LINE}\n")
+    assert found[()] == body and found[("train_batch_size",)] == "8"
+    assert found[("optimizer",)] == '{"type": "Adam", "params": {"betas": [0.9, 0.95]}}'
+    assert found[("optimizer", "params", "betas")] == "[0.9, 0.95]"
+    assert found[("optimizer", "params", "betas", 1)] == "0.95"
+    assert found[("optimizer", "type", "key")] == '"type"'
+    tabs = places(tmp_path, 'cat > ds.json <<-EOF\n\t{"a": 1,\n\t\t"train_batch_size": [2,\n\t3]}\n\tEOF\n' + LINE)
+    assert tabs[("train_batch_size",)] == "[2,\n\t3]" and tabs[("a",)] == "1"
+
+
+def test_a_value_of_a_variable_stands_where_that_is_set(tmp_path: Path) -> None:
+    """One that is put together has the place of its first part, and what only the shell knows that of its name."""
+    body = '{"train_batch_size": $N, "optimizer": {"type": "Adam${V:-W}"}, "steps_per_print": $M, "bf16": {"x": "$U"}}'
+    found = places(tmp_path, f"N=16\ncat > ds.json << EOF\n{body}\nEOF\n{LINE}\n")
+    assert found[("train_batch_size",)] == "16"
+    assert found[("optimizer", "type")] == '"Adam${V:-W}"'
+    assert found[("steps_per_print",)][:1] == "$" and found[("bf16", "x")] == '"$U"'
+    assert found[("steps_per_print", "key")] == '"steps_per_print"'
+
+
+@pytest.mark.parametrize(
+    ("before", "names"),
+    [
+        ("if x; then\n{a}fi\n{b}", ["B"]),
+        ("{a}if x; then\n{b}fi\n", ["A", "B"]),
+        ("{a}if x; then\n{b}else\n{a}fi\n", ["A", "A", "B"]),
+        ("{a}{b}", ["B"]),
+        ("{a}cat >> ds.json << EOF\nx\nEOF\n", []),
+        ("{a}sed -i s/a/b/ ds.json\n", []),
+        ("{a}echo x > ds.json\n", []),
+        ("{a}cp ds.json other.json\n", ["A"]),
+        ("{a}python x.py < ds.json\n", ["A"]),
+        ("{a}python x.py > ds.json\n", []),
+        ("{a}cp other.json ds.json\n", []),
+        ("{a}chmod 600 ds.json\n", ["A"]),
+        ("{a}cd elsewhere\n{b}cd ..\n", ["A"]),
+        ("{a}tee -a ds.json << EOF\nx\nEOF\n", []),
+        ("{a}cat x > ds.json 2>&1\n", []),
+        ("{a}python make.py ds.json\n", []),
+        ("cat > ds.json << A; cat > other.json << B\n{{A}}\nA\n{{B}}\nB\n", ["{A}"]),
+        ("cat << EOF\n{{}}\nEOF\n", []),
+    ],
+)
+def test_what_a_script_has_written_by_then(before: str, names: list[str]) -> None:
+    one, two = (f"cat > ds.json << EOF\n{name}\nEOF\n" for name in "AB")
+    text = before.format(a=one, b=two) + LINE
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    written = [one.text.text.strip() for one in line.written if one.name == "ds.json" and one.text is not None]
+    assert sorted(written) == names
+
+
+def test_what_is_wrong_with_a_config_stands_in_the_script(tmp_path: Path) -> None:
+    body = '{"train_batch_size": 8, // why\n  "steps_per_print": 1, "steps_per_print": 2, "zero_optimization": {}}'
+    config = run_of(tmp_path, f"ls\ncat > ds.json << EOF\n{body}\nEOF\n{LINE}\n").deepspeed
+    assert config is not None and config.document is not None
+    text = config.source.text
+    found = {one.kind: text[slice(*one.span)] for one in config.document.problems}
+    assert found == {"hjson-only": "// why", "duplicate-key": '"steps_per_print"'}
+    duplicate = next(one for one in config.document.problems if one.kind == "duplicate-key")
+    assert duplicate.span.start == text.rindex('"steps_per_print"')
+
+
+def test_a_value_that_is_missing_stands_behind_its_key(tmp_path: Path) -> None:
+    body = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n"
+    line = "accelerate launch --config_file acc.yaml train.py\n"
+    config = run_of(tmp_path, f"cat > acc.yaml << END\n{body}END\n{line}").accelerate
+    assert config is not None and config.document is not None
+    node = config.document.get(("deepspeed_config",))
+    end = config.source.text.rindex("deepspeed_config:") + len("deepspeed_config:")
+    assert node is not None and (node.span.start, node.span.end) == (end, end)
+
+
+def test_folders_that_only_the_shell_knows_are_told_apart() -> None:
+    """Two that a command makes have the same text, and are two places."""
+    text = f"D=$(mktemp -d)\nE=$(mktemp -d)\ncat > $D/ds.json << EOF\n{BODY}\nEOF\n"
+    for name, value in (("D", "$D/ds.json"), ("E", None)):
+        line = f"deepspeed train.py --deepspeed_config ${name}/ds.json x\n"
+        (found,) = read_launch_lines(SourceText("run.sh", text + line)).lines
+        (option,) = found.script_options
+        assert option.value is not None and option.value.value == value

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import Settings
 from zerocfg.linter.engine import lint_runs
 from zerocfg.linter.selection import Selection
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
 
 HF = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
 PARSED = HF + "(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\nTrainer(args=args)\n"

@@ -301,6 +301,8 @@ def test_the_files_of_a_run() -> None:
         ("a:run.sh", ("a:run.sh", None)),
         (":3", (":3", None)),
         ("run.sh:", ("run.sh:", None)),
+        ("run.sh:" + "9" * 40, ("run.sh", int("9" * 40))),
+        ("run.sh:" + "9" * 41, ("run.sh:" + "9" * 41, None)),
         ("run.sh:" + "9" * 5000, ("run.sh:" + "9" * 5000, None)),
     ],
 )

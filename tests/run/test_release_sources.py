@@ -262,6 +262,21 @@ FOLDERS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"Dockerfile": "RUN pip install trl==0.9\n", "docker/Dockerfile.b": "RUN pip install trl==0.11\n"},
         {"trl": ">=0.9.0,<=0.11.0"},
     ),
+    "an extra alone": (
+        {"pyproject.toml": '[project.optional-dependencies]\na = ["trl==0.9"]\nb = ["trl==0.11"]\n'},
+        {"trl": ">=0.9.0,<=0.11.0"},
+    ),
+    "an extra beside a pin": (
+        {"pyproject.toml": '[project.optional-dependencies]\na = ["deepspeed==0.9"]\n', "requirements.txt": PIN},
+        {"deepspeed": "==0.16.4"},
+    ),
+    "an extra or another file": (
+        {
+            "pyproject.toml": '[project.optional-dependencies]\na = ["deepspeed==0.16.9"]\n',
+            "requirements-dev.txt": PIN,
+        },
+        {"deepspeed": ">=0.16.4,<=0.16.9"},
+    ),
     "a script that installs": ({"setup_env.sh": "pip install deepspeed==0.14.5\n"}, {"deepspeed": "==0.14.5"}),
     "a script that trains": (
         {"train.sh": "pip install deepspeed==0.14.5\ndeepspeed train.py --deepspeed ds.json\n"},

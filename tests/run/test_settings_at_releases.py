@@ -258,7 +258,18 @@ def test_a_run_whose_project_admits_other_releases_is_computed_again() -> None:
 def test_who_decides_for_one_release_takes_the_newest(declared: str | None, value: bool) -> None:
     run = Run("", versions={} if declared is None else {"deepspeed": declared})
     name = "zero_optimization.offload_optimizer.pin_memory"
-    assert parser_of(run).newest(name).value is value
+    found = parser_of(run).newest(name)
+    assert found.value is value
+    assert (
+        found.origin.note
+        == {
+            ">=0.18": "deepspeed 0.19.8, the newest of >=0.18",
+            ">=0.18,<0.19": "deepspeed >=0.18,<0.19",
+            "==0.9.5": "deepspeed 0.10.0, the oldest known",
+            "==0.19.5": "deepspeed 0.19.5",
+            None: "deepspeed 0.19.8",
+        }[declared]
+    )
 
 
 @pytest.mark.parametrize(

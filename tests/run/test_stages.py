@@ -19,11 +19,14 @@ from zerocfg.run.resolve_settings import resolve_settings
 from zerocfg.run.script import accelerator
 from zerocfg.run.stages.admitted import AdmittedKeys, admitted_keys
 from zerocfg.run.stages.arguments import _nearly, arguments_of, recipe_environment, recipe_untold
+from zerocfg.run.stages.batches import world_of
 from zerocfg.run.stages.engine import number, truth
-from zerocfg.run.stages.fsdp import plugin_settings
+from zerocfg.run.stages.fsdp import parallel_sizes, plugin_settings
 from zerocfg.run.stages.options import options_at
 from zerocfg.run.stages.plugin import Plugin, set_mixed_precision
-from zerocfg.run.stages.trainer import training_steps, warmup_steps
+from zerocfg.run.stages.prepare import Prepared, prepare
+from zerocfg.run.stages.process_counts import launch_of
+from zerocfg.run.stages.trainer import bucket_settings, training_steps, warmup_steps
 from zerocfg.source.launch.line import LaunchLine, Word
 from zerocfg.source.text import Span
 
@@ -662,3 +665,99 @@ def test_ranks_that_share_a_batch(sizes: str, total: object) -> None:
     parts: dict[str, Any] = {"consumer": "transformers", "recipe": recipe}
     found = resolve_settings(run(accelerate=f"{text}parallelism_config:\n  {sizes}\n", **parts))
     assert found.value("train_batch_size") == total
+
+
+@pytest.mark.parametrize(
+    ("ids", "machines", "failed"),
+    [
+        ("'0'", 1, ["gpu-ids-count"]),
+        ("'0'", 2, []),
+        ("'0'", 0, ["gpu-ids-count"]),
+        ("'0,1'", 1, []),
+        ("'0,1,2'", 1, []),
+        ("all", 1, []),
+        ("[0, 1]", 1, ["gpu-ids-type"]),
+        ("0", 1, ["gpu-ids-type"]),
+    ],
+)
+def test_accelerators_of_one_machine(ids: str, machines: int, failed: list[str]) -> None:
+    text = f"distributed_type: MULTI_GPU\nnum_processes: 2\nnum_machines: {machines}\ngpu_ids: {ids}\n"
+    found = kinds(resolve_settings(run(accelerate=text, flags={"main_process_ip": "h", "main_process_port": "1"})))
+    assert [one for one in found if one.startswith("gpu-ids")] == failed
+
+
+@pytest.mark.parametrize(("size", "known"), [(4096, True), (10**15, True), (10**15 + 1, False), (UNKNOWN, False)])
+def test_bucket_sizes_of_a_width(size: object, known: bool) -> None:
+    """As transformers fills them: the square, nine tenths of it, ten times the width."""
+    found = bucket_settings(size)
+    assert [setting.value for setting in found.values()] == (
+        [size * size, int(0.9 * size * size), 10 * size] if known and isinstance(size, int) else [UNKNOWN] * 3
+    )
+    assert list(found) == [
+        "zero_optimization.reduce_bucket_size",
+        "zero_optimization.stage3_prefetch_bucket_size",
+        "zero_optimization.stage3_param_persistence_threshold",
+    ]
+
+
+def test_accelerators_that_only_the_shell_knows() -> None:
+    text = "distributed_type: MULTI_GPU\nnum_processes: 2\n"
+    found = launched(None, text, gpu_ids=UNKNOWN)
+    assert kinds(found) == [] and found.environment["CUDA_VISIBLE_DEVICES"].value is UNKNOWN
+
+
+def test_sizes_of_a_parallelism_config() -> None:
+    """Each is 1 unless it is exported, and none without the variable that switches it on."""
+    on = {"ACCELERATE_USE_PARALLELISM_CONFIG": Setting("true", HERE), "PARALLELISM_CONFIG_TP_SIZE": Setting("4", HERE)}
+    sizes = {name.rpartition("config_")[2]: setting.value for name, setting in parallel_sizes(on).items()}
+    assert sizes == {"dp_replicate_size": 1, "dp_shard_size": 1, "tp_size": 4, "cp_size": 1, "sp_size": 1}
+    assert parallel_sizes({"PARALLELISM_CONFIG_TP_SIZE": Setting("4", HERE)}) == {}
+
+
+@pytest.mark.parametrize(
+    ("share", "world", "ranks"),
+    [(None, 8, 8), (2, 8, 4.0), (8, 8, 1.0), (0, 8, UNKNOWN), ("2", 8, UNKNOWN), (2, UNKNOWN, UNKNOWN)],
+)
+def test_ranks_of_a_sequence_share_a_batch(share: object, world: object, ranks: object) -> None:
+    assert world_of(share, Setting(world, HERE)).value == ranks
+
+
+@pytest.mark.parametrize(
+    ("zero", "failed"),
+    [
+        ({"zero_optimization": None}, ["offload-optimizer-null"]),
+        ({"zero_optimization": {"offload_optimizer": None}}, ["offload-optimizer-null"]),
+        ({"zero_optimization": {"offload_optimizer": {}}}, []),
+        ({"zero_optimization": {}}, []),
+        ({}, []),
+        ({"zero_optimization": None, "optimizer": {"type": "Adam"}}, []),
+    ],
+)
+def test_an_optimizer_of_the_script_beside_a_null(zero: dict[str, Any], failed: list[str]) -> None:
+    """accelerate asks the section for its device, where the config brings no optimizer."""
+    data = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, **zero}
+    state = Prepared(config(**data), Setting(2, HERE), Setting(1, HERE), None)
+    assert [one.kind for one in prepare(state, trainer=False)] == failed
+
+
+def test_the_launcher_that_accelerate_takes() -> None:
+    """Without a config it starts one process on each accelerator, where the line does not say one."""
+    line = LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0))
+
+    def taken(text: str | None = None, **flags: Any) -> str:
+        parts: dict[str, Any] = {} if text is None else {"accelerate": text}
+        given = {
+            name: value if isinstance(value, bool) or value is UNKNOWN else str(value) for name, value in flags.items()
+        }
+        return launch_of(run(launch=line, flags=given, **parts)).launcher
+
+    assert taken() == taken(num_processes=2) == taken(num_processes=UNKNOWN) == "multi_gpu"
+    assert taken(num_processes=1) == taken(cpu=True, num_processes=2) == taken(SIMPLE) == "simple"
+    assert taken(use_deepspeed=True) == taken(ACCELERATE) == "deepspeed"
+    assert taken(use_deepspeed=True, cpu=True) == "simple"
+    assert taken(use_fsdp=True) == taken(use_fsdp=True, multi_gpu=True) == "fsdp"
+    assert taken(tpu=True) == "tpu" and taken(use_megatron_lm=True) == "megatron"
+    for kind, launcher in (("FSDP", "fsdp"), ("MULTI_GPU", "multi_gpu"), ("XLA", "tpu"), ("MEGATRON_LM", "megatron")):
+        text = f"distributed_type: {kind}\nnum_processes: 2\n"
+        assert taken(text) == launcher
+        assert taken(text, use_deepspeed=True) == "deepspeed", "the line decides"

@@ -74,3 +74,10 @@ def test_the_format_is_told_by_name_then_by_content(tmp_path: Path) -> None:
 def test_no_bytes_raise(data: bytes, name: str) -> None:
     document = load_bytes(name, data)
     assert document.root is not None or document.problems
+
+
+def test_what_cannot_be_decoded_has_a_format_all_the_same() -> None:
+    """The one that is asked for, else that of its name."""
+    for name, format, expected in (("a.yaml", "json", "json"), ("a.json", None, "json"), ("a.yaml", None, "yaml")):
+        document = load_bytes(name, b"a: \xff", format)  # type: ignore[arg-type]
+        assert (document.format, document.root, document.problems[0].kind) == (expected, None, "encoding")

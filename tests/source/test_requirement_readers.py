@@ -239,6 +239,9 @@ def test_blocks_of_a_page(page: str, found: list[str]) -> None:
         ("```yaml\n# ./conf/a.yaml\na: 1\n```\n", ["conf/a.yaml"]),
         ("`ds.json`:\n```json\n{...}\n```\n", []),
         ("`ds.json`:\n```bash\n{}\n```\n", []),
+        ("> `ds.json`:\n> ```json\n> {}\n> ```\n", []),
+        ("`a.json` and `b.json`:\n```json\n{}\n```\n", ["a.json", "b.json"]),
+        ("`a.json`, `b.json`, `c.json`:\n```json\n{}\n```\n", []),
         ("```json\n{}\n```\n", []),
     ],
 )
@@ -357,3 +360,28 @@ def test_places_in_other_manifests() -> None:
 def test_locked_releases(text: str) -> None:
     (found,) = read_lock(text, ["trl"])
     assert (found.name, found.versions, text[slice(*found.span)]) == ("trl", "==1.0", "1.0")
+
+
+def test_what_of_a_project_is_optional() -> None:
+    """Groups and extras are alternatives; what every installation takes is not."""
+    text = (
+        '[project]\ndependencies = ["trl==1.0"]\n[project.optional-dependencies]\na = ["accelerate==1.1"]\n'
+        '[dependency-groups]\nb = ["deepspeed==0.16.4"]\n[tool.pdm.dev-dependencies]\nc = ["peft==0.1"]\n'
+        '[tool.poetry.dependencies]\ntransformers = "4.50.0"\n[tool.poetry.dev-dependencies]\nnumpy = "2.0"\n'
+        '[tool.poetry.group.d.dependencies]\nscipy = "1.0"\n'
+        '[tool.uv]\ndev-dependencies = ["vllm==0.9"]\nconstraint-dependencies = ["datasets<4"]\n'
+    )
+    found, _ = read_pyproject(text)
+    assert {one.name for one in found if one.optional} == {"accelerate", "deepspeed", "peft", "numpy", "scipy", "vllm"}
+    assert {one.name for one in found if not one.optional} == {"trl", "transformers", "datasets"}
+
+
+def test_files_that_a_project_takes_in() -> None:
+    text = "[tool.setuptools.dynamic]\ndependencies = {file = %s}\n"
+    for written, files in (
+        ('["r.txt", 3, "s.txt"]', ["r.txt", "s.txt"]),
+        ('"r.txt"', ["r.txt"]),
+        ("3", []),
+        ("{}", []),
+    ):
+        assert read_pyproject(text % written)[1] == files

@@ -9,7 +9,7 @@ import pytest
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.launch.line import LaunchLine, Option
-from zerocfg.source.launch.shell_check import intact, only_comments
+from zerocfg.source.launch.shell_check import _touches_inside, _within, intact, only_comments
 from zerocfg.source.launch.shell_edits import before, behind, removed, replaced, with_value, written_option
 from zerocfg.source.text import SourceText, Span
 
@@ -176,3 +176,32 @@ def test_notebooks_and_programs_stay_what_they_are() -> None:
     program = f"import os\nos.system('{RUN} --a 1')\n"
     assert changed(program, "--a 1", "--a 2", "run.py")
     assert not changed(program, "--a 1", "--a '", "run.py")
+
+
+def test_changes_within_a_word() -> None:
+    """Behind its first and before its last character; what is put in at either end is beside it."""
+    word = Span(5, 9)
+    for change, inside in (
+        (Span(0, 5), False),
+        (Span(5, 5), False),
+        (Span(6, 6), True),
+        (Span(9, 9), False),
+        (Span(9, 12), False),
+        (Span(3, 6), True),
+        (Span(5, 6), True),
+        (Span(8, 12), True),
+        (Span(0, 20), True),
+    ):
+        assert _touches_inside([change], word) is inside, change
+    assert _touches_inside([Span(0, 5), Span(7, 7)], word) and not _touches_inside([Span(0, 5), Span(9, 10)], word)
+    assert not _touches_inside([], word)
+    for ranges, span, within in (
+        ([Span(0, 5)], Span(1, 3), True),
+        ([Span(0, 5)], Span(0, 5), True),
+        ([Span(0, 5)], Span(0, 6), False),
+        ([Span(0, 5)], Span(3, 3), False),
+        ([Span(0, 2), Span(4, 8)], Span(5, 8), True),
+        ([Span(0, 2), Span(4, 8)], Span(1, 5), False),
+        ([], Span(0, 1), False),
+    ):
+        assert _within(ranges, span) is within, (ranges, span)

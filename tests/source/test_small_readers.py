@@ -117,6 +117,8 @@ def test_commands_of_a_notebook() -> None:
         "%%writefile out.sh\nten\n",
         "%%capture\n!eleven\n",
         "%%javascript\n!twelve\n",
+        "!thirteen \\",
+        "!fourteen \\\n  fifteen",
     )
     told = [chars.text.replace(UNKNOWN, "?") for chars in shell_of(source)]
     assert [one.split() for one in told] == [
@@ -126,6 +128,8 @@ def test_commands_of_a_notebook() -> None:
         ["pip", "install", "five"],
         ["eight", "nine"],
         ["eleven"],
+        ["thirteen", "\\"],
+        ["fourteen", "\\", "fifteen"],
     ]
     for chars in shell_of(source):
         known = [(one, at) for one, at in zip(chars.text, chars.at, strict=True) if one not in ("\n", "\\", UNKNOWN)]
@@ -524,6 +528,8 @@ def test_a_key_that_an_anchor_brings_is_not_edited() -> None:
         ('{\n  "a": 1\n}\n', '{\n  "a": 1,\n  "new": 2\n}\n'),
         ('{\n  "a": 1,\n}\n', '{\n  "a": 1,\n  "new": 2,\n}\n'),
         ('{\n  "a": 1 // x\n}\n', '{\n  "a": 1, // x\n  "new": 2\n}\n'),
+        ('{\n  "a": 1, // x\n}\n', '{\n  "a": 1, // x\n  "new": 2,\n}\n'),
+        ('{\n  "a": 1, "b": 2\n}\n', '{\n  "a": 1, "b": 2, "new": 2\n}\n'),
         ('{"a": 1}', '{"a": 1, "new": 2}'),
         ("{}", '{"new": 2}'),
     ],
@@ -534,6 +540,20 @@ def test_an_entry_of_a_json(text: str, after: str) -> None:
     assert apply_edits(text, insert_entry(document, (), "new", "2")) == after
     again = load_as(SourceText("a.json", after), "json")
     assert again.data() == {**(document.data() or {}), "new": 2}
+
+
+def test_entries_go_with_their_commas() -> None:
+    for text, key, after in (
+        ('{"a": 1, "b": 2}', "b", '{"a": 1}'),
+        ('{"a": 1, "b": 2}', "a", '{"b": 2}'),
+        ('{"a": 1, "b": 2, "c": 3}', "b", '{"a": 1, "c": 3}'),
+        ('{"a": 1}', "a", "{}"),
+        ('{\n  "a": 1,\n  "b": 2\n}', "b", '{\n  "a": 1\n}'),
+        ('{\n  "a": 1,\n  "b": 2\n}', "a", '{\n  "b": 2\n}'),
+        ('{\n  "a": 1, // x\n  "b": 2\n}', "b", '{\n  "a": 1 // x\n}'),
+    ):
+        document = load_as(SourceText("a.json", text), "json")
+        assert apply_edits(text, delete_entry(document, (key,))) == after, text
 
 
 def test_keys_keep_their_letters() -> None:

@@ -32,6 +32,8 @@ ELSEWHERE = Span(100, 101)
         ((7, 7, 9), Span(7, 10)),  # several characters of one that is escaped
         ([0, 84], Span(0, 85)),  # one gap of 84 is 2 x 2 + 80
         ([0, 85], ELSEWHERE),
+        ([1000, 1084], Span(1000, 1085)),
+        ([1000, 1085], ELSEWHERE),
         ([5, 4], ELSEWHERE),
         ([], ELSEWHERE),
         (None, ELSEWHERE),

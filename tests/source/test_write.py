@@ -133,3 +133,15 @@ def test_what_a_process_left_that_runs_no_more_is_swept_at_once(tmp_path: Path) 
         path.write_bytes(b"")
     write_atomic(tmp_path / "ds.json", b"new")
     assert content(tmp_path) == {"ds.json": b"new", **{path.name: b"" for path in kept}}
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o555, 0o400, 0o111])
+def test_a_file_that_nobody_may_write_is_refused(mode: int, tmp_path: Path) -> None:
+    """Also of root, who could; whether it may be executed does not matter."""
+    path = tmp_path / "a.sh"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    with pytest.raises(PermissionError, match="the file is read-only; nothing was written"):
+        write_together([Change(path, b"old", b"new")])
+    path.chmod(0o755)
+    assert path.read_bytes() == b"old"

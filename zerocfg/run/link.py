@@ -18,12 +18,15 @@ from zerocfg.run.linking.follow import Find, Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
 from zerocfg.run.remembered import remembered
 from zerocfg.run.resolve_settings import with_settings
+from zerocfg.run.trainer_state import with_resumed
+from zerocfg.run.uncollected import uncollected
 from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from zerocfg.source.launch.line import LaunchLine
 
 
+@uncollected()
 def find_runs(
     paths: Sequence[Path],
     files: Files,
@@ -91,7 +94,7 @@ def find_runs(
     settled = []
     for run in wanted:
         with contain(contained, f"compute the settings of the run `{run.name}`", run.main_file):
-            settled.append(settle(run))
+            settled.append(settle(with_resumed(followed, run)))
     return settled, set(asked)
 
 
