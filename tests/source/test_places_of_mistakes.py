@@ -306,3 +306,22 @@ def test_where_an_object_without_braces_is_noted() -> None:
     for text, at in (("a: 1\n", 0), ("# x\n  a: 1\nb: 2\n", 6)):
         noted = [one for one in read_json(SourceText("a.json", text)).problems if "without braces" in one.message]
         assert [one.span for one in noted] == [Span(at, at + 1)]
+
+
+def test_how_strings_are_noted_that_json_does_not_read() -> None:
+    for text, forms in (
+        ("{\"a\": 'x'}", ["single quotes"]),
+        ('{"a": "x\\\'y"}', [""]),
+        ('{"a": "x"}', []),
+        ("{'a': \"x\\n\", \"b\": 'y\\'z'}", ["single quotes", "single quotes"]),
+    ):
+        document = read_json(SourceText("a.json", text))
+        assert document.data() == json.loads(json.dumps(hjson.loads(text))), text
+        assert [one.form for one in document.problems] == forms, text
+
+
+def test_the_deepest_hjson() -> None:
+    for levels, kinds in ((99, ["hjson-only"]), (100, ["hjson-only"]), (101, ["too-deep"])):
+        for text in (f"# c\n{'[' * levels}{']' * levels}", f"# c\n{'{a: ' * levels}1\n{'}' * levels}"):
+            document = read_json(SourceText("a.json", text))
+            assert {one.kind for one in document.problems} == set(kinds), (levels, text[:8])
