@@ -16,6 +16,7 @@ from zerocfg.source.text import SourceText
 LINES: dict[str, tuple[str, dict[str, str | None], str | None, str]] = {
     "accelerate launch train.py --a 1": ("accelerate", {}, "train.py", "--a 1"),
     "accelerate launch --cpu train.py": ("accelerate", {"--cpu": None}, "train.py", ""),
+    "accelerate launch --cpu train arg": ("accelerate", {"--cpu": None}, "train", "arg"),
     "accelerate-launch --num_processes 2 train.py": ("accelerate", {"--num_processes": "2"}, "train.py", ""),
     "accelerate.exe launch t.py": ("accelerate", {}, "t.py", ""),
     "/opt/bin/accelerate launch t.py": ("accelerate", {}, "t.py", ""),
