@@ -2,6 +2,7 @@
 # make test  static checks, all tests that need no training library, proofs and launches whose inputs changed, and one
 #            real ZeRO-3 job (minutes; writes what it saw into tests/ledger.jsonl, which is committed)
 # make test-all  every test: all proofs and launches are run, and must be what tests/ledger.jsonl says
+# make ledger  whether tests/ledger.jsonl is up to date with the files that it speaks of
 # make test-rest  what make test left out, with the same ledger: CI runs both
 # make rule CODE=ZC103  examples, page and proofs of one rule, played on the real libraries
 # make parity  thousands of generated configs against the real libraries, and other random values (nightly)
@@ -11,7 +12,8 @@
 # make pythons  the tests that need no training library on every Python from 3.10 to 3.13 that is at hand
 # make facts  walks every release of tools/facts/releases.yaml that was not walked yet, writes schemas/releases; FACTS=deepspeed
 # make releases  corpus, recipes and generated configs at older releases, zerocfg against those releases themselves
-# make new-rule CODE=ZC250 NAME=steps-never-end MODULE=batch/accumulation SEVERITY=error  a rule to fill in
+# make new-rule CODE=ZC250 NAME=steps-never-end MODULE=batch/accumulation SEVERITY=error  a rule to fill in;
+#            CODE=ZC250 UNDO=1 takes it away again
 # make follow-release PACKAGE=deepspeed VERSION=0.19.9  moves to that release, compares, and says what to edit
 # make slurm-demo  two Slurm nodes on this machine (apt-get install slurm-wlm), a ZeRO-3 smoke-run over both, its verdict
 PYTHON ?= python3
@@ -25,7 +27,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lock dist pythons new-rule follow-release facts releases demo test test-all test-rest rule parity fuzz mutants check gpu schemas docs examples slurm-demo clean
+.PHONY: setup lock dist pythons new-rule follow-release facts releases demo ledger test test-all test-rest rule proof parity fuzz mutants check gpu schemas docs examples slurm-demo clean
 
 setup: $(STAMP) $(NODE)
 
@@ -63,7 +65,7 @@ pythons: $(BIN)/uv
 	$(BIN)/python -m tools.pythons $(PYTHONS)
 
 new-rule: setup
-	@$(BIN)/python -m tools.new_rule $(CODE) $(NAME) --module $(MODULE) --severity $(or $(SEVERITY),error)
+	@$(BIN)/python -m tools.new_rule $(CODE) $(if $(UNDO),--undo,$(NAME) --module $(MODULE) --severity $(or $(SEVERITY),error))
 
 follow-release: setup
 	@$(BIN)/python -m tools.follow_release $(PACKAGE) $(VERSION)
@@ -85,7 +87,12 @@ check: setup
 # the commands that ninja compares name the environment's folder.
 OPERATORS := .cache/torch_extensions/fused_adam/fused_adam.so
 $(OPERATORS): | $(STAMP)
+	@echo "compiling what DeepSpeed needs on a processor: minutes, once for this checkout"
 	@$(BIN)/python -m tests.operators
+
+# Whether the committed ledger speaks of the files that are here; seconds, and no test is run.
+ledger: setup
+	$(BIN)/python -m tests.ledger
 
 test: check $(OPERATORS)
 	$(BIN)/pytest --tier quick -n 2 --dist loadgroup
@@ -97,8 +104,13 @@ test-rest: $(OPERATORS)
 	$(BIN)/pytest --tier rest -n 3 --dist loadgroup
 
 CODE ?= $(error name a rule: make rule CODE=ZC103)
-rule: setup $(OPERATORS)
-	$(BIN)/pytest tests/rules/test_examples.py tests/rules/test_pages.py tests/proofs/test_proofs.py -k $(CODE)
+# What needs no library first. The operators are compiled for a proof that is played, which a page without a phase has not.
+rule: setup
+	$(BIN)/pytest tests/rules/test_examples.py tests/rules/test_pages.py -k $(CODE)
+	@if grep -q '^phase:' docs/rules/$(CODE).md; then $(MAKE) --no-print-directory proof CODE=$(CODE); fi
+
+proof: $(OPERATORS)
+	$(BIN)/pytest tests/proofs/test_proofs.py -k $(CODE)
 
 FACTS ?=
 facts: setup

@@ -110,6 +110,11 @@ ALLOWED = (
         "make setup; `make pythons` does without the training libraries",
     ),
     Allowed(
+        r"could not import '(grimp|ruff)'.*",
+        lambda found: _no_library(found) and importlib.util.find_spec(found[1]) is None,
+        "make setup; `make pythons` does without the tools that check the code",
+    ),
+    Allowed(
         "ranks are found by /proc|what the kernel counts is read from /proc|only /proc tells who holds a file"
         "|no shared memory here|names of files are text there|holders of locks are seen through /proc"
         "|the list is for Linux",

@@ -1,7 +1,7 @@
 """``python -m tools.new_rule ZC249 steps-never-end --module batch/accumulation --severity error``: a rule to fill in.
 
 Writes its page, and its function at the end of the module; lists it in tests/rules/codes.txt. Every place to fill says
-FILL; the tests fail until none is left.
+FILL; the tests fail until none is left. ``python -m tools.new_rule ZC249 --undo`` takes all of it away again.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import argparse
 import ast
 import re
 import subprocess
+import sys
 from pathlib import Path
 
-from zerocfg.rulebook.pages import page_folder
-
 ROOT = Path(__file__).resolve().parent.parent
-CODES = ROOT / "tests" / "rules" / "codes.txt"
+CODES = Path("tests", "rules", "codes.txt")
 NEEDED = {
     "collections.abc": ("Iterator",),
     "zerocfg.rules.api": ("Finding", "Severity", "rule"),
@@ -94,34 +93,105 @@ def with_rule(text: str, code: str, name: str, severity: str) -> str:
     return "".join([*lines[:last_import], *missing, *lines[last_import:], "\n\n", function])
 
 
+def without_rule(text: str, code: str) -> str:
+    """The text of a module without the function of a rule. Imports that only it needed stay."""
+    lines = text.splitlines(keepends=True)
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and any(_names_rule(decorator, code) for decorator in node.decorator_list):
+            first = min(decorator.lineno for decorator in node.decorator_list) - 1
+            above = "".join(lines[:first]).rstrip("\n")
+            below = "".join(lines[node.end_lineno :]).lstrip("\n")
+            return f"{above}\n\n\n{below}" if below else f"{above}\n"
+    return text
+
+
+def _names_rule(decorator: ast.expr, code: str) -> bool:
+    """Whether a decorator is ``@rule("ZC249", ...)``."""
+    return (
+        isinstance(decorator, ast.Call)
+        and isinstance(decorator.func, ast.Name)
+        and decorator.func.id == "rule"
+        and [argument.value for argument in decorator.args[:1] if isinstance(argument, ast.Constant)] == [code]
+    )
+
+
+def add(root: Path, code: str, name: str, module: str, severity: str) -> tuple[Path, Path]:
+    """Write a rule to fill in; its page and its module. Raises ValueError for what cannot be one."""
+    path = root / "zerocfg" / "rules" / f"{module}.py"
+    if not path.is_file():
+        raise ValueError(f"there is no module {path.relative_to(root)}")
+    if not re.fullmatch(r"ZC\d{3}", code) or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+        raise ValueError("a code is written as ZC249, a name as steps-never-end")
+    given = (root / CODES).read_text(encoding="utf-8").splitlines()
+    if taken := [line for line in given if code in line.split() or name in line.split()]:
+        raise ValueError(f"given already, and never given twice: {taken[0]}")
+    path.write_text(with_rule(path.read_text(encoding="utf-8"), code, name, severity), encoding="utf-8")
+    page = _page(root, code)
+    page.write_text(PAGE.format(code=code, name=name, severity=severity), encoding="utf-8")
+    (root / CODES).write_text("\n".join(sorted([*given, f"{code} {name}"])) + "\n", encoding="utf-8")
+    _tidy(path, "I")
+    return page, path
+
+
+def undo(root: Path, code: str) -> list[Path]:
+    """Take a rule away that was never committed; the files that changed. Raises ValueError for any other."""
+    before = subprocess.run(
+        ["git", "show", f"HEAD:./{CODES.as_posix()}"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout
+    if code in before.split():
+        raise ValueError(f"{code} is committed, and its code stays given: move it to REMOVED in zerocfg/rules/codes.py")
+    given = (root / CODES).read_text(encoding="utf-8").splitlines()
+    kept = [line for line in given if code not in line.split()]
+    if kept == given:
+        raise ValueError(f"there is no rule {code}")
+    (root / CODES).write_text("\n".join(kept) + "\n", encoding="utf-8")
+    changed = [root / CODES]
+    if _page(root, code).exists():
+        _page(root, code).unlink()
+        changed.append(_page(root, code))
+    for path in sorted((root / "zerocfg" / "rules").glob("*/*.py")):
+        text = path.read_text(encoding="utf-8")
+        if (after := without_rule(text, code)) != text:
+            path.write_text(after, encoding="utf-8")
+            _tidy(path, "F401,I")
+            changed.append(path)
+    return changed
+
+
+def _page(root: Path, code: str) -> Path:
+    return root / "docs" / "rules" / f"{code}.md"
+
+
+def _tidy(path: Path, rules: str) -> None:
+    """Imports as ruff wants them; ``rules``: what it may mend."""
+    ruff = [sys.executable, "-m", "ruff"]
+    subprocess.run([*ruff, "check", "-q", "--fix", "--select", rules, str(path)], check=True)
+    subprocess.run([*ruff, "format", "-q", str(path)], check=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="A rule to fill in")
     parser.add_argument("code", help="as ZC249: free, and of the family of the module")
-    parser.add_argument("name", help="as steps-never-end: what is wrong, not what to do")
-    parser.add_argument("--module", required=True, help="as batch/accumulation: a file below zerocfg/rules")
+    parser.add_argument("name", nargs="?", help="as steps-never-end: what is wrong, not what to do")
+    parser.add_argument("--module", help="as batch/accumulation: a file below zerocfg/rules")
     parser.add_argument("--severity", choices=("error", "warning", "note"), default="error")
+    parser.add_argument("--undo", action="store_true", help="take the rule of this code away, until it is committed")
     words = parser.parse_args()
-    path = ROOT / "zerocfg" / "rules" / f"{words.module}.py"
-    if not path.is_file():
-        parser.error(f"there is no module {path.relative_to(ROOT)}")
-    if not re.fullmatch(r"ZC\d{3}", words.code) or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", words.name):
-        parser.error("a code is written as ZC249, a name as steps-never-end")
-    given = CODES.read_text(encoding="utf-8").splitlines()
-    if taken := [line for line in given if words.code in line.split() or words.name in line.split()]:
-        parser.error(f"given already, and never given twice: {taken[0]}")
-    path.write_text(
-        with_rule(path.read_text(encoding="utf-8"), words.code, words.name, words.severity), encoding="utf-8"
-    )
-    page = page_folder() / f"{words.code}.md"
-    page.write_text(PAGE.format(code=words.code, name=words.name, severity=words.severity), encoding="utf-8")
-    CODES.write_text("\n".join(sorted([*given, f"{words.code} {words.name}"])) + "\n", encoding="utf-8")
-    subprocess.run(["ruff", "check", "-q", "--fix", "--select", "I", str(path)], check=True)
-    subprocess.run(["ruff", "format", "-q", str(path)], check=True)
+    if not words.undo and not (words.name and words.module):
+        parser.error("a new rule needs its name and --module")
+    try:
+        if words.undo:
+            print("\n".join(str(path.relative_to(ROOT)) for path in undo(ROOT, words.code)))
+            return
+        page, path = add(ROOT, words.code, words.name, words.module, words.severity)
+    except ValueError as error:
+        parser.error(str(error))
     line = next(
         n for n, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if f'"{words.code}"' in text
     )
     print(f"{page.relative_to(ROOT)}\n{path.relative_to(ROOT)}:{line}")
     print(f"Fill in what says FILL in both, then: make rule CODE={words.code}")
+    print(f"To take it away again: make new-rule CODE={words.code} UNDO=1")
 
 
 if __name__ == "__main__":

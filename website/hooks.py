@@ -115,9 +115,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def _shown(code: str) -> str:
     """A rule's page with what follows from it: severity, safety of the fix, releases."""
-    from zerocfg.cli.linting.examples import as_shown
     from zerocfg.rulebook.rendering import as_markdown
     from zerocfg.rules.registry import find
+    from zerocfg.workspace.examples import as_shown
 
     rule = find(code)
     assert rule is not None, code

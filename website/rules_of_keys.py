@@ -40,8 +40,8 @@ def rules_of_keys() -> dict[tuple[str, str], list[str]]:
 
 
 def _lint_examples() -> list[tuple[str, str, list[str]]]:
-    from zerocfg.cli.linting.examples import lint_example
     from zerocfg.rules.registry import ALL
+    from zerocfg.workspace.examples import lint_example
 
     found: dict[tuple[str, str], set[str]] = {}
     for rule in ALL:

@@ -49,7 +49,9 @@ def _run() -> int | None:
         from zerocfg.cli.main import run
     if own:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    return run()
+    code = run()
+    gc.freeze()  # what was read is not looked through once more when the process ends
+    return code
 
 
 def _print_version() -> None:

@@ -11,11 +11,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-import click
-
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.linting.selection import selection_of
-from zerocfg.cli.settings import find_settings
 from zerocfg.errors import Error, ValidationError
 from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.linter.kept import Kept
@@ -23,6 +18,10 @@ from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import CONSUMERS, UNKNOWN, Origin, Run, Setting
 from zerocfg.source import boundary
+from zerocfg.workspace.baseline import read_baseline_file
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.selection import selection_of
+from zerocfg.workspace.settings import find_settings
 
 if TYPE_CHECKING:
     from zerocfg.models.accelerate import ClusterConfig, SageMakerConfig
@@ -74,17 +73,12 @@ def lint(
 def _lint(
     targets: list[Path], select: Iterable[str], ignore: Iterable[str], preview: bool, notes: bool, consumer: str | None
 ) -> Result:
-    try:
-        settings = find_settings(_folder(targets[0]))
-        selection = selection_of(settings, ",".join(select), ",".join(ignore), preview)
-        from zerocfg.cli.linting.baseline import read_baseline_file
-
-        tell_notes = notes or settings.notes or settings.fail_on == "note"
-        known = read_baseline_file(None, settings)
-        job = Job(targets, settings, selection, consumer, known, notes=tell_notes, kept=Kept())
-        return job.reported(job.with_sound_fixes(job.lint()))
-    except click.UsageError as error:
-        raise Error(error.message) from None
+    settings = find_settings(_folder(targets[0]))
+    selection = selection_of(settings, ",".join(select), ",".join(ignore), preview)
+    with_notes = notes or settings.notes or settings.fail_on == "note"
+    known = read_baseline_file(None, settings)
+    job = Job(targets, settings, selection, consumer, known, notes=with_notes, kept=Kept())
+    return job.reported(job.with_sound_fixes(job.lint()))
 
 
 @overload
@@ -172,10 +166,7 @@ def _build(spec: AnyPath, out: Path, run: str | None, hardware: str | None, forc
     from zerocfg.emit.write import RefusedError, write
 
     read, built = _resolved(spec, run, hardware)
-    try:
-        selection = selection_of(find_settings(read.folder), "", "", False)
-    except click.UsageError as error:
-        raise Error(error.message) from None
+    selection = selection_of(find_settings(read.folder), "", "", False)
     found = compile_runs(read, built, out, selection)
     if found.errors is not None:
         raise ConfigError(_text(found.errors), found.errors)
@@ -239,8 +230,6 @@ def _resolved(spec: AnyPath, run: str | None, hardware: str | None) -> tuple[Spe
         raise Error("\n".join(map(str, read.problems)))
     try:
         return read, build_plans(read, run, hardware, versions=find_settings(read.folder).versions)
-    except click.UsageError as error:
-        raise Error(error.message) from None
     except ValueError as error:
         raise Error(str(error)) from None
 

@@ -1,9 +1,8 @@
-"""The errors that zerocfg raises for Python programs."""
+"""The errors that zerocfg raises for what its user asked."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from zerocfg.record import record
 from zerocfg.source.text import Where
 
 
@@ -11,7 +10,12 @@ class Error(Exception):
     """zerocfg could not do what it was asked to: wrong use, an unreadable file, a spec that does not resolve."""
 
 
-@dataclass(frozen=True)
+class UsageError(Error):
+    """Wrong use: options or settings that make no sense, a path that is not there. On a command line it is shown with
+    the usage of the command."""
+
+
+@record(frozen=True)
 class Refusal:
     """One key that a library does not take.
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.values import whole_number
-from zerocfg.cli.linting.selection import selection_of
-from zerocfg.cli.settings import find_settings
 from zerocfg.linter.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions
 from zerocfg.run.stages.exports import variables
+from zerocfg.workspace.selection import selection_of
+from zerocfg.workspace.settings import find_settings
 
 if TYPE_CHECKING:
     from zerocfg.linter.engine import Result
@@ -29,7 +29,7 @@ PATIENCE = 10.0
 
 
 def check() -> Result:
-    """Lint what the command of this process names. Raises click.UsageError for settings that make no sense."""
+    """Lint what the command of this process names. Raises UsageError for settings that make no sense."""
     settings = find_settings(Path())
     # As a launch line it goes the linter's usual road: the variables say what a launcher's config said.
     stand_in = Path(NAME)

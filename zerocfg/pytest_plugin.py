@@ -65,7 +65,7 @@ class ConfigItem(pytest.Item):
     def _project(self) -> tuple[Result, str]:
         """What is found in the whole project, looked for once."""
         from zerocfg.api import lint
-        from zerocfg.cli.settings import find_settings
+        from zerocfg.workspace.settings import find_settings
 
         root = self.config.rootpath
         results = self.config.stash.setdefault(_RESULTS, {})

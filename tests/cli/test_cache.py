@@ -252,7 +252,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing(place: Place) -> None:
 
 
 def test_what_was_used_longest_ago_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from zerocfg.cli import cache
+    from zerocfg.workspace import cache
 
     monkeypatch.setattr(cache, "CACHE_BYTES", 250)
     for number in range(4):
@@ -263,7 +263,7 @@ def test_what_was_used_longest_ago_goes_first(tmp_path: Path, monkeypatch: pytes
 
 
 def test_what_is_too_large_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from zerocfg.cli import cache
+    from zerocfg.workspace import cache
 
     monkeypatch.setattr(cache, "CACHED_BYTES", 10)
     cache._write(str(tmp_path / "a.json"), b"x" * 10)

@@ -91,6 +91,43 @@ def test_arguments(zerocfg: Cli, tmp_path: Path) -> None:
     ]
 
 
+LOADS = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'model = AutoModelForCausalLM.from_pretrained("org/model"%s)\n'
+    "Trainer(model=model, args=TrainingArguments(output_dir='out'), train_dataset=data).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "old", "new", "told_"),
+    [
+        ("", "4.46.3", "5.23.0", [("default", "5.0.0", "float32", "auto")]),
+        (", trust_remote_code=True", "4.57.6", "5.0.0", [("default", "5.0.0", "float32", "auto")]),
+        ("", "5.23.0", "4.46.3", [("default", "5.0.0", "auto", "float32")]),
+        ("", "4.46.3", "4.57.6", []),
+        ("", "5.0.0", "5.23.0", []),
+        (", torch_dtype='auto'", "4.46.3", "5.23.0", []),
+        (", dtype=torch.float32", "4.57.6", "5.23.0", []),
+        (", config=config", "4.46.3", "5.23.0", []),
+        (", quantization_config=bnb", "4.46.3", "5.23.0", []),
+        (", **given", "4.46.3", "5.23.0", []),
+        (").to('cuda'", "4.46.3", "5.23.0", [("default", "5.0.0", "float32", "auto")]),
+        (").to(torch.float32", "4.46.3", "5.23.0", []),
+        (").to('cuda', dtype=chosen", "4.46.3", "5.23.0", []),
+        (").half(", "4.46.3", "5.23.0", []),
+    ],
+)
+def test_the_dtype_of_a_model_that_a_script_loads(
+    zerocfg: Cli, tmp_path: Path, more: str, old: str, new: str, told_: list[tuple[str, str, str, str]]
+) -> None:
+    (tmp_path / "train.py").write_text(LOADS % more)
+    (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 2 train.py\n")
+    keys = told(zerocfg, f"transformers=={old}", f"transformers=={new}")["keys"]
+    found = [one for one in keys if one["key"] == "AutoModelForCausalLM.from_pretrained(dtype=)"]
+    assert [(one["change"], one["since"], one["a"], one["b"]) for one in found] == told_
+    assert {(one["file"], one["line"]) for one in found} <= {("train.py", 2)}
+
+
 def test_defaults_of_a_method_of_trl(zerocfg: Cli, tmp_path: Path) -> None:
     recipe = "output_dir: out\nmax_steps: 2\nper_device_train_batch_size: 1\nnum_generations: 4\nloss_type: grpo\n"
     line = "accelerate launch grpo.py --config recipe.yaml\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from zerocfg.cli.settings import KNOWN, Settings, find_settings
+from zerocfg.workspace.settings import KNOWN, Settings, find_settings
 
 if sys.version_info >= (3, 11):
     import tomllib

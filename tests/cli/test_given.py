@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.cli.linting.job import excludes
+from zerocfg.workspace.job import excludes
 
 Cli = Callable[..., Outcome]
 BAD = '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "typo": 1}}'  # ZC101, an error

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.cli.settings_edit import with_ignores
 from zerocfg.linter import engine
+from zerocfg.workspace.settings_edit import with_ignores
 
 if sys.version_info >= (3, 11):
     import tomllib

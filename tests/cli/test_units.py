@@ -151,6 +151,22 @@ class TestUnread:
             ("ppo.sh", b"python3 -m openrlhf.cli.train_ppo_ray --bf16\n", OPENRLHF % "openrlhf.cli.train_ppo_ray"),
             ("in.sh", HEREDOC, OPENRLHF % "openrlhf.cli.train_dpo"),
             ("sft.sh", b"torchrun -m verl.trainer.sft_trainer\n", "it starts verl (verl.trainer.sft_trainer), whose"),
+            (
+                "slime.sh",
+                b"A=(--num-rollout 30 --rollout-num-gpus 8)\nray job submit -- python3 train.py ${A[@]}\n",
+                "it starts slime (train.py), whose",
+            ),
+            (
+                "own.sh",
+                b"torchrun --nproc_per_node 8 loop.py --lr 1\n",
+                "what its launch lines start is not seen to read",
+            ),
+            ("titan.sh", b"torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file a.toml\n", "torchtitan ("),
+            (
+                "gpt.sh",
+                b"torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2\n",
+                "Megatron-LM (pretrain_gpt.py)",
+            ),
             ("no.sh", b"# openrlhf.cli.train_sft\n./openrlhf.cli.sh\necho verl.sh\n", "it holds no launch line of"),
             ("config.json", b'{"model_type": "llama", "hidden_size": 8}', "it is the config of a model"),
         ],

@@ -87,7 +87,7 @@ def test_a_bug_of_zerocfg_costs_one_repository(repositories: Path, tmp_path: Pat
     (tmp_path / "sitecustomize.py").write_text(
         "import os\n"
         "if os.environ.get('BREAK'):\n"
-        "    from zerocfg.cli.linting import job\n"
+        "    from zerocfg.workspace import job\n"
         "    whole = job.Job.lint\n"
         "    def lint(self, texts=None):\n"
         "        if os.getcwd().endswith('misspelt'): raise KeyError('no such thing')\n"

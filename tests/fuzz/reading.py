@@ -7,11 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-import click
-
 from tests.fuzz.campaign import BrokenError, Campaign, Input
 from tests.fuzz.texts import text
-from zerocfg.cli.settings import find_settings
+from zerocfg.errors import UsageError
 from zerocfg.run.kinds import sniff
 from zerocfg.run.model import SourceFile
 from zerocfg.run.requirements.declared import read_requirements_of
@@ -20,6 +18,7 @@ from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.load import decode, load_bytes
 from zerocfg.source.node import Problem, walk
 from zerocfg.source.text import SourceText, Span
+from zerocfg.workspace.settings import find_settings
 
 NAMES = {
     "yaml": ("config.yaml",),
@@ -82,7 +81,7 @@ def _script(folder: Path, random: Random) -> None:
 
 
 def _settings(folder: Path, random: Random) -> None:
-    with suppress(click.UsageError):
+    with suppress(UsageError):
         find_settings(folder)
     _required(folder, random)
 

@@ -78,7 +78,7 @@ def test_what_breaks_is_made_small_and_replays(sign: bytes, why: str, tmp_path: 
     assert why in breaks(STRICT, seed, files)
 
 
-@pytest.mark.parametrize("where", ["zerocfg.cli.terminal.harmless", "zerocfg.report.formats.harmless"])
+@pytest.mark.parametrize("where", ["zerocfg.terminal.streams.harmless", "zerocfg.report.formats.harmless"])
 def test_what_a_terminal_would_obey_is_noticed(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = b'{"train_batch_size": "x", "\\u001b]0;PWN\\u0007": 1}'
     line = b"deepspeed train.py --deepspeed_config ds.json\n"
@@ -87,7 +87,7 @@ def test_what_a_terminal_would_obey_is_noticed(where: str, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     check = by_name("terminals").check
     check(tmp_path, Random(0))
-    monkeypatch.setattr("zerocfg.cli.terminal.harmless", lambda text, **_: text)
+    monkeypatch.setattr("zerocfg.terminal.streams.harmless", lambda text, **_: text)
     monkeypatch.setattr(where, lambda text, **_: text)
     with pytest.raises(BrokenError, match=r"prints U\+001B"):
         check(tmp_path, Random(0))

@@ -18,13 +18,14 @@ from .entries import digest
 
 LIBRARIES = ("torch", "deepspeed", "accelerate", "transformers", "trl")
 EVERYTHING = ("zerocfg", "schemas", "examples")
+COMMAND_LINE = ("zerocfg/cli", "zerocfg/workspace", "zerocfg/terminal")
 INPUTS: dict[str, tuple[str, ...]] = {
-    "tests/api": ("zerocfg/api.py", "zerocfg/guard.py", "zerocfg/memory", "zerocfg/tracer"),
+    "tests/api": ("zerocfg/api.py", "zerocfg/guard.py", "zerocfg/workspace", "zerocfg/memory", "zerocfg/tracer"),
     "tests/build": ("zerocfg/resolve", "zerocfg/emit", "zerocfg/memory", "zerocfg/run", "examples"),
     "tests/catalog": ("zerocfg/catalog", "schemas"),
-    "tests/cli": ("zerocfg/cli", "zerocfg/hardware", "zerocfg/memory", "zerocfg/tracer"),
+    "tests/cli": (*COMMAND_LINE, "zerocfg/hardware", "zerocfg/memory", "zerocfg/tracer"),
     "tests/convert": ("zerocfg/convert", "zerocfg/migrate", "zerocfg/compare", "zerocfg/run", "zerocfg/catalog"),
-    "tests/docs": ("README.md", "docs", "examples", "zerocfg/cli", "zerocfg/emit", "zerocfg/smoke"),
+    "tests/docs": ("README.md", "docs", "examples", *COMMAND_LINE, "zerocfg/emit", "zerocfg/smoke"),
     "tests/hardware": ("zerocfg/hardware", "zerocfg/models/hardware.py"),
     "tests/memory": ("zerocfg/memory", "zerocfg/tracer", "zerocfg/models/model_facts.py", "benchmarks/memory"),
     "tests/models": ("zerocfg/models", "zerocfg/run", "schemas"),

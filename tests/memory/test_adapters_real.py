@@ -6,18 +6,16 @@ Where PEFT is not installed, what it made is read from ``adapters_measured.json`
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import warm
-from tests.memory.test_sharding_real import ACTIVATIONS, CONFIG, ROOT, peak, transient
+from tests.memory.test_sharding_real import ACTIVATIONS, CONFIG, ROOT, peak, record, transient
 from zerocfg.memory import sharding
 from zerocfg.memory.fsdp.first import AdaptersWalk
 from zerocfg.memory.fsdp.units import units_of
@@ -85,8 +83,13 @@ def facts_of(name: str) -> ModelFacts:
 @pytest.mark.libs
 @pytest.mark.parametrize("name", [name for name in CASES if name != "fsdp2"])
 def test_each_matrix_of_an_adapter_is_a_flat_parameter(name: str, measured: dict[str, Any]) -> None:
-    """Around it the frozen layer, and around all layers what is left: 128 wide, 352 inside, 768 tokens."""
-    found, layers = measured[name]["units"], 4
+    wraps(name, measured[name])
+
+
+def wraps(name: str, seen: dict[str, Any]) -> None:
+    """A flat parameter is a matrix of an adapter; around it the frozen layer, and around all layers what is left: 128
+    wide, 352 inside, 768 tokens."""
+    found, layers = seen["units"], 4
     layer = 2 * 128 * 128 + 2 * 128 * 64 + 3 * 128 * 352 + 2 * 128
     root = (1 if CASES[name].get("tied") else 2) * 768 * 128 + 128
     assert [one["elements"] for one in found if not one["trained"]] == [root, *[layer] * layers]
@@ -101,7 +104,11 @@ def test_each_matrix_of_an_adapter_is_a_flat_parameter(name: str, measured: dict
 @pytest.mark.libs
 @pytest.mark.parametrize("name", CASES)
 def test_ranks_hold_what_is_predicted(name: str, measured: dict[str, Any]) -> None:
-    found, facts, chosen = measured[name], facts_of(name), options(name)
+    holds(name, measured[name])
+
+
+def holds(name: str, found: dict[str, Any]) -> None:
+    facts, chosen = facts_of(name), options(name)
     assert "error" not in found, found["error"]
     terms = sharding.torch_terms(facts, chosen)
     resting = sum(term.size for term in terms if term.name in ("parameters", "optimizer moments"))
@@ -124,22 +131,19 @@ def test_ranks_hold_what_is_predicted(name: str, measured: dict[str, Any]) -> No
 @pytest.mark.libs
 @pytest.mark.parametrize("name", [name for name in CASES if name != "fsdp2"])
 def test_ranks_send_what_is_predicted(name: str, measured: dict[str, Any]) -> None:
+    sends(name, measured[name])
+
+
+def sends(name: str, found: dict[str, Any]) -> None:
     device = {"name": "x", "vendor": "cpu", "memory_gib": 1}
     profile = HardwareProfile.model_validate({"name": "x", "accelerators_per_node": 2, "accelerator": device})
     predicted = {"all_gather": 0, "reduce_scatter": 0}
     for one in traffic(facts_of(name), options(name), Workload(1, 2), profile).collectives:
         predicted[one.operation] += one.elements * one.times
-    sent = measured[name]["sent"]
+    sent = found["sent"]
     assert sent["allgather_"] == predicted["all_gather"]
     assert sent["_reduce_scatter_base_"] == predicted["reduce_scatter"]
 
 
 if __name__ == "__main__":
-    versions = {name: importlib.metadata.version(name) for name in ("torch", "accelerate", "transformers", "peft")}
-    cases = measure()
-    for case in cases.values():
-        for moment in case.values():
-            if isinstance(moment, dict):
-                moment.pop("at_peak", None), moment.pop("sites", None)
-    RECORD.write_text(json.dumps({"versions": versions, "cases": cases}, indent=1) + "\n")
-    print(f"wrote {RECORD}", file=sys.stderr)
+    record(RECORD, ("torch", "accelerate", "transformers", "peft"), measure())

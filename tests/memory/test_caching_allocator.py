@@ -82,3 +82,15 @@ def test_remainders_without_deepspeed() -> None:
     assert [term.size for term in remainder_terms(facts, momentum)] == [8 * MIB]
     assert not list(remainder_terms(facts.model_copy(update={"trainable_parameters": 7}), options))
     assert not list(remainder_terms(facts, TorchOptions("fsdp2", 2)))
+
+
+def test_after_a_step_of_stage_0_the_remainders_of_states_are_left() -> None:
+    """Those of gradients come with backward and go with them."""
+    facts = ModelFacts(parameters=4 * 11 * MIB // 2, layout=[Part(modules=[[11 * MIB // 2]], times=4)])
+    ledger = replay(model_of(facts), Options(0, 1, optimizer="adamw_fused"))
+    name = next(entry for entry in ledger.held["device"] if "remainders" in entry.name)
+    states = ledger.ends["device", "init"][name]
+    # Of each tensor 11 MiB in 16 bit in a segment of 12; 22 MiB in fp32 are even. The first gradient gets the segment
+    # of the copies that were converted, the others halves of the 22 MiB that set the optimizer up.
+    assert states == 4 * MIB == ledger.held["device"][name] == ledger.ends["device", "step"][name]
+    assert ledger.ends["device", "backward"][name] == states + MIB

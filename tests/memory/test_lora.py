@@ -79,6 +79,70 @@ def test_shapes_are_those_of_the_real_class(model_type: str) -> None:
     assert lora.quantised_base(config, Quantisation(8)).size == whole + 2 * (every - weights)
 
 
+Q, K = 64, 32  # four heads of 16 and two of keys; of 32 and two where a family says so
+SPLIT = [64, Q, 64, K, 64, K, Q, 64]
+MATRICES: dict[str, list[int]] = {
+    **dict.fromkeys(
+        ("llama", "mistral", "granite", "smollm3", "olmo", "olmo2", "cohere", "qwen2"), SPLIT + [64, 96] * 2 + [96, 64]
+    ),
+    **dict.fromkeys(
+        ("qwen3", "gemma", "gemma2", "gemma3_text"), [64, 128, 64, 64, 64, 64, 128, 64] + [64, 96] * 2 + [96, 64]
+    ),
+    "phi3": [64, Q + 2 * K, Q, 64, 64, 2 * 96, 96, 64],
+    "phi": [*SPLIT, 64, 96, 96, 64],
+    "starcoder2": [*SPLIT, 64, 96, 96, 64],
+    "opt": [64, 64] * 4 + [64, 96, 96, 64],
+    "gpt2": [64, 3 * 64, 64, 64, 64, 256, 256, 64],
+    "gpt_neox": [64, 3 * 64, 64, 64, 64, 96, 96, 64],
+}
+"""Inputs and outputs of each linear layer of a block in the order of its forward pass, counted by hand from the classes
+of transformers."""
+
+
+def test_matrices_of_every_family() -> None:
+    assert MATRICES.keys() == CONFIGS.keys()
+    for name, widths in MATRICES.items():
+        config = CONFIGS[name] | {"model_type": name}
+        assert lora.of_layer(config, 8, ["all-linear"]) == [8 * width for width in widths], name
+        sizes, total = lora.adapters(config, 8, ["ALL-linear"])
+        assert total == 3 * 8 * sum(widths)
+        assert sizes == sorted(((8 * width, 3 * n) for width, n in Counter(widths).items()), reverse=True)
+
+
+def test_what_peft_chooses() -> None:
+    """peft/utils/constants.py; queries and values where they are apart."""
+    for name in ("llama", "mistral", "gemma", "gemma2", "gemma3_text", "qwen2", "qwen3", "opt"):
+        assert lora.default_targets({"model_type": name}) == ("q_proj", "v_proj")
+    assert lora.default_targets({"model_type": "gpt2"}) == ("c_attn",)
+    assert lora.default_targets({"model_type": "gpt_neox"}) == ("query_key_value",)
+    phi = CONFIGS["phi"] | {"model_type": "phi"}
+    assert lora.of_layer(phi, 1) == [64, Q, 64, K, 64, 96, 96, 64]
+    assert lora.of_layer(CONFIGS["gpt2"] | {"model_type": "gpt2"}, 1) == [64, 192]
+
+
+def test_a_base_in_4_or_8_bits_counted_by_hand() -> None:
+    """Weights of a block in blocks of 64 with a fp32 maximum each and a table of 16 fp32 numbers; in 8 bits a maximum
+    for each output. The rest (99 words twice, two norms a layer and one) is in 16 bit."""
+    config = CONFIGS["llama"] | {"model_type": "llama"}
+    weights = [64 * Q, 64 * K, 64 * K, Q * 64, 64 * 96, 64 * 96, 96 * 64]
+    outputs = [Q, K, K, 64, 96, 96, 64]
+    rest = 2 * (2 * 99 * 64 + 3 * 2 * 64 + 64)
+    four = sum(one // 2 + 64 + 4 * one // 64 for one in weights)
+    assert lora.quantised_base(config, Quantisation(4)) == lora.Base(3 * four + rest, 2 * 64 * 96)
+    twice = sum(one // 2 + 64 + one // 64 + 4 * 1 + 256 * 4 + 4 for one in weights)
+    assert lora.quantised_base(config, Quantisation(4, double=True)).size == 3 * twice + rest
+    eight = sum(weights) + 4 * sum(outputs)
+    assert lora.quantised_base(config, Quantisation(8)).size == 3 * eight + rest
+
+
+def test_a_projection_around_the_embedding_is_not_known() -> None:
+    opt = CONFIGS["opt"] | {"model_type": "opt"}
+    assert lora.adapters(opt, 1)
+    with pytest.raises(ValueError, match="projections around the embedding"):
+        lora.adapters(opt | {"word_embed_proj_dim": 32}, 1)
+    assert lora.adapters({"model_type": "llama", "num_hidden_layers": 2}, 1)[1] == 2 * 4 * 4096
+
+
 @pytest.mark.parametrize(
     ("how", "measured"),
     [(Quantisation(4), 2_024_256), (Quantisation(4, double=True), 1_963_332), (Quantisation(8), 2_821_632)],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerocfg.memory.optimizers import moment_bytes, step_temporaries
+from zerocfg.memory.optimizers import moment_bytes, moments_of, step_temporaries
 from zerocfg.memory.options import OptimizerName
 
 if TYPE_CHECKING:
@@ -101,6 +101,53 @@ def test_eight_bit_adam_keeps_small_tensors_in_fp32() -> None:
     assert moment_bytes("adamw_8bit", 4095, 2, [(4095, 1)]) == 8 * 4095
     assert moment_bytes("adamw_8bit", 4096, 2, [(4096, 1)]) == 2 * 4096 + 8 * 16
     assert moment_bytes("adamw_8bit", 4097 * 3, 2, [(4097, 3)]) == 3 * (2 * 4097 + 8 * 17)
+
+
+@pytest.mark.parametrize(
+    ("name", "each"),
+    [
+        ("adamw", 2),
+        ("adamw_fused", 2),
+        ("adamw_foreach", 2),
+        ("adamw_for_loop", 2),
+        ("fused_adam", 2),
+        ("sgd", 0),
+        ("sgd_momentum", 1),
+        ("lion", 1),
+    ],
+)
+def test_moments_have_the_dtype_of_the_parameter(name: OptimizerName, each: int) -> None:
+    """Two of Adam, the momentum of SGD and Lion, none of plain SGD."""
+    assert moments_of(name) == each
+    for width in (2, 4):
+        assert moment_bytes(name, 1000, width, [(400, 2), (200, 1)], 20) == each * 1000 * width
+
+
+def test_adafactor_keeps_rows_and_columns_in_fp32() -> None:
+    """Two matrices of 20 by 30, one of which the side divides once only, and a vector of 20."""
+    assert moments_of("adafactor") == moments_of("adamw_8bit") == 0
+    sizes = [(600, 2), (40, 1), (20, 1), (30, 1)]
+    for width in (2, 4):
+        found = moment_bytes("adafactor", 1290, width, sizes, 20)
+        assert found == 4 * (2 * (20 + 30) + (20 + 2) + 20 + 30), "30 is not divided by 20"
+        assert moment_bytes("adafactor", 1290, width, sizes) == 4 * 1290, "a flat shard"
+        assert moment_bytes("adafactor", 1290, width) == 4 * 1290
+    assert moment_bytes("adafactor", 4, 4, [(4, 1)], 2) == 4 * 4, "two by two: no fewer than its elements"
+
+
+def test_what_a_step_takes_for_a_moment() -> None:
+    """Of tensors of 300, 200 and 500: the root of all second moments (foreach), or root and denominator of the largest
+    beside the denominator before it (for-loop). Adafactor does so in fp32, with fp32 copies of gradient and parameter
+    where they are in 16 bit."""
+    for name in ("adamw", "adamw_foreach"):
+        assert step_temporaries(name, 1000, 4, 500) == 4 * 1000 and step_temporaries(name, 1000, 2, 500) == 2 * 1000
+    assert step_temporaries("adamw_for_loop", 1000, 4, 500) == 4 * (2 * 500 + 500)
+    assert step_temporaries("adamw_for_loop", 1000, 2, 700) == 2 * (2 * 700 + 300)
+    assert step_temporaries("adamw_for_loop", 1000, 2, 5000) == 2 * 2 * 1000, "one tensor"
+    assert step_temporaries("adafactor", 1000, 4, 700) == 4 * (2 * 700 + 300)
+    assert step_temporaries("adafactor", 1000, 2, 700) == 4 * (2 * 700 + 300 + 2 * 700)
+    for name in ("adamw_fused", "fused_adam", "adamw_8bit", "sgd", "sgd_momentum", "lion"):
+        assert step_temporaries(name, 1000, 2, 500) == 0
 
 
 @given(

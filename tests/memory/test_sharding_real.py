@@ -1,9 +1,15 @@
-"""The terms of DDP and FSDP against what real ranks hold: forked over gloo, every storage followed."""
+"""The terms of DDP and FSDP against what real ranks hold: forked over gloo, every storage followed.
+
+``python -m tests.memory.test_sharding_real`` measures ``sharding_measured.json`` anew, against which quick tests hold
+the formulas (``test_sharding_recorded.py``).
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -56,6 +62,7 @@ ACTIVATIONS = 80_000
 COUNTERS = 400  # bytes: step counters of the optimizer, buffers of the rotary embedding
 
 
+RECORD = Path(__file__).with_name("sharding_measured.json")
 MEASURED = 3  # times at most: a buffer that gloo's thread frees late stands in one peak, seldom in the next
 
 
@@ -131,3 +138,18 @@ def transient(terms: tuple[Term, ...], options: TorchOptions, facts: Any) -> tup
     # The head's gradient before it is copied into its bucket is for the timeline of the activations to count.
     handed = 4 * facts.largest_parameter if options.gradient_as_bucket_view else 0
     return of("forward"), of("backward") + handed
+
+
+def record(path: Path, names: Iterable[str], cases: dict[str, Any]) -> None:
+    """Writes what was measured, without the lines that allocated it."""
+    for moments in cases.values():
+        for moment in moments.values():
+            if isinstance(moment, dict):
+                moment.pop("at_peak", None), moment.pop("sites", None)
+    versions = {name: importlib.metadata.version(name) for name in names}
+    path.write_text(json.dumps({"versions": versions, "cases": cases}, indent=1) + "\n")
+    print(f"wrote {path}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    record(RECORD, ("torch", "accelerate", "transformers"), measure(CASES))

@@ -16,13 +16,14 @@ from zerocfg.hardware.catalogue import parse_hardware
 from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.band_tier import BandTier, tier_of, wide
 from zerocfg.memory.measured_spread import MEASURED
-from zerocfg.memory.options import Options, TorchOptions, Workload
+from zerocfg.memory.options import Images, Options, TorchOptions, Workload
 from zerocfg.memory.overhead import GIB, MIB, Band, around, doubts, figures, outside, workspaces
 from zerocfg.memory.predict import Prediction, predict
 from zerocfg.memory.spread import COVERED, ENDS, Spread, below, chance_below, deviation_below
 from zerocfg.memory.terms import ALWAYS, Estimate, Held, Term
-from zerocfg.memory.verdict import UNKNOWN, Judge, Setting, Verdict, compare, judge, ladder, percent, worse
+from zerocfg.memory.verdict import UNKNOWN, Judge, Setting, Verdict, compare, judge, ladder, percent, workloads, worse
 from zerocfg.models.model_facts import from_config
+from zerocfg.models.vision import Vision
 
 H200, A100, CPU = (parse_hardware(name).accelerator for name in ("H200", "A100", "cpu"))
 
@@ -185,6 +186,7 @@ class TestOutside:
         assert kept.expected == int(11.2 * GIB)
         assert alone.expected == kept.expected + int(0.75 * GIB)
         assert among_others.expected == alone.expected + GIB
+        assert figures(held, 0.0, H200, TorchOptions("ddp", 2), tier)[2].expected == among_others.expected
         # DeepSpeed makes a communicator for one rank as well.
         assert figures(held, 0.0, H200, Options(2, 1), tier)[2].expected == alone.expected + int(0.55 * GIB)
         assert figures(held, 0.0, H200, Options(2, 8), tier)[2].expected == among_others.expected
@@ -373,6 +375,187 @@ class TestLadder:
             work, options = rung.setting.workload, rung.setting.options
             assert work is not None
             assert work.micro_batch * options.gradient_accumulation_steps == 8
+
+
+Job = tuple[str, Options | TorchOptions, Workload]
+
+
+class TestChanges:
+    """Every change that is offered for a job, in its order, with the job after it."""
+
+    WORK = Workload(6, 1024)
+
+    def offered(self, options: Options | TorchOptions, work: Workload | None = WORK) -> list[Any]:
+        found = ladder(Setting(options, work), lambda _: prediction(GIB), within(GIB // 2)).single
+        return [(rung.what, rung.setting.options, rung.setting.workload) for rung in found]
+
+    def shared(self, options: Options | TorchOptions) -> tuple[Job, Job, Job]:
+        """Checkpointing, half of the samples in twice the steps, sequences of half the length."""
+        steps = 2 * options.gradient_accumulation_steps
+        less = replace(options, gradient_accumulation_steps=steps)
+        return (
+            ("gradient checkpointing", options, replace(self.WORK, gradient_checkpointing=True)),
+            (f"micro batch 3, {steps} accumulation steps", less, replace(self.WORK, micro_batch=3)),
+            ("sequences of 512 tokens", options, replace(self.WORK, sequence_length=512)),
+        )
+
+    def test_without_zero(self) -> None:
+        own = Options(0, 4, gradient_accumulation_steps=2)
+        kept, less, shorter = self.shared(own)
+        both = replace(own, stage=3, offload_optimizer="cpu", offload_param="cpu")
+        assert self.offered(own) == [
+            ("ZeRO stage 1", replace(own, stage=1), self.WORK),
+            kept,
+            less,
+            ("ZeRO stage 2", replace(own, stage=2), self.WORK),
+            ("ZeRO stage 3", replace(own, stage=3), self.WORK),
+            ("the optimizer on the host (stage 2)", replace(own, stage=2, offload_optimizer="cpu"), self.WORK),
+            ("optimizer and parameters on the host (stage 3)", both, self.WORK),
+            shorter,
+        ]
+        alone = [what for what, *_ in self.offered(replace(own, world_size=1))]
+        assert not [what for what in alone if what.startswith("ZeRO stage")] and len(alone) == 5
+
+    def test_with_stage_2(self) -> None:
+        own = Options(2, 4, overlap_comm=True)
+        kept, less, shorter = self.shared(own)
+        assert self.offered(own) == [
+            ("reduce_bucket_size 50000000", replace(own, reduce_bucket_size=50_000_000), self.WORK),
+            ("overlap_comm false", replace(own, overlap_comm=False), self.WORK),
+            kept,
+            less,
+            ("ZeRO stage 3", replace(own, stage=3), self.WORK),
+            ("the optimizer on the host (stage 2)", replace(own, offload_optimizer="cpu"), self.WORK),
+            (
+                "optimizer and parameters on the host (stage 3)",
+                replace(own, stage=3, offload_optimizer="cpu", offload_param="cpu"),
+                self.WORK,
+            ),
+            shorter,
+        ]
+        small = Options(1, 4, reduce_bucket_size=50_000_000)
+        assert self.offered(small)[0][0] == "gradient checkpointing"
+
+    def test_with_stage_3(self) -> None:
+        own = Options(3, 4, param_persistence_threshold=100_001)
+        kept, less, shorter = self.shared(own)
+        fewer = replace(own, max_live_parameters=30_000_000, max_reuse_distance=30_000_000)
+        assert self.offered(own) == [
+            ("reduce_bucket_size 50000000", replace(own, reduce_bucket_size=50_000_000), self.WORK),
+            ("sub_group_size 100000000", replace(own, sub_group_size=100_000_000), self.WORK),
+            ("stage3_max_live_parameters and stage3_max_reuse_distance 30000000", fewer, self.WORK),
+            (
+                "stage3_param_persistence_threshold 100000",
+                replace(own, param_persistence_threshold=100_000),
+                self.WORK,
+            ),
+            kept,
+            less,
+            ("the optimizer on the host (stage 3)", replace(own, offload_optimizer="cpu"), self.WORK),
+            (
+                "optimizer and parameters on the host (stage 3)",
+                replace(own, offload_optimizer="cpu", offload_param="cpu"),
+                self.WORK,
+            ),
+            shorter,
+        ]
+        near = Options(3, 4, sub_group_size=100_000_000, reduce_bucket_size=50_000_000, max_reuse_distance=30_000_000)
+        assert self.offered(near)[0][0] == "gradient checkpointing"
+        drives = self.offered(replace(near, offload_optimizer="nvme"))
+        assert drives[2][1].offload_optimizer == "nvme" and drives[2][1].offload_param == "cpu"
+        whole = replace(near, offload_optimizer="cpu", offload_param="cpu")
+        assert [what for what, *_ in self.offered(whole)] == [what for what, *_ in self.shared(whole)]
+        assert "sub_group_size 100000000" not in [
+            what for what, *_ in self.offered(replace(own, offload_optimizer="cpu"))
+        ]
+
+    def test_without_deepspeed(self) -> None:
+        own = TorchOptions("ddp", 4, gradient_accumulation_steps=2, optimizer="adamw_fused")
+        kept, less, shorter = self.shared(own)
+        engine = Options(1, 4, optimizer="adamw_fused", gradient_accumulation_steps=2)
+        stages = [(f"DeepSpeed, ZeRO stage {n}", replace(engine, stage=n), self.WORK) for n in (1, 2, 3)]
+        assert self.offered(own) == [kept, less, *stages, shorter]
+        cast = self.offered(own, replace(self.WORK, autocast=True))
+        assert [work.autocast for _, _, work in cast] == [True, True, False, False, False, True]
+        for other in (TorchOptions("single", 1), TorchOptions("fsdp2", 4)):
+            assert self.offered(other) == list(self.shared(other))
+
+    @pytest.mark.parametrize(
+        ("work", "offered"),
+        [
+            (Workload(1, 512, True), []),
+            (Workload(1, 513, True), ["sequences of 256 tokens"]),
+            (Workload(1, 512), ["gradient checkpointing"]),
+            (Workload(2, 512, True), ["micro batch 1, 2 accumulation steps"]),
+            (Workload(5, 512, True), ["micro batch 1, 5 accumulation steps"]),
+            (Workload(1, 1024, True, fused_loss=True, completion=64), []),
+            (None, []),
+        ],
+    )
+    def test_what_a_workload_leaves_open(self, work: Workload | None, offered: list[str]) -> None:
+        assert [what for what, *_ in self.offered(TorchOptions("single", 1), work)] == offered
+
+    @pytest.mark.parametrize(("images", "offered"), [(4, ["sequences of 288 tokens"]), (5, [])])
+    def test_images_are_not_cut(self, images: int, offered: list[str]) -> None:
+        """Of 72 tokens each, in 576."""
+        seen = Images(Vision("qwen2", 8, 16, 2, 1, 1, 8, 12, 14, 4), images, 28 * 28 * 72)
+        found = self.offered(TorchOptions("single", 1), Workload(1, 576, True, images=seen))
+        assert [what for what, *_ in found] == offered
+
+    def test_how_much_slower_a_change_is(self) -> None:
+        """Seconds of a token over those of the job as it is; not known where one of them is not."""
+
+        def slowness(setting: Setting) -> float | None:
+            assert setting.workload is not None
+            return (
+                {6: 2.0, 3: 3.0}[setting.workload.micro_batch] if not setting.workload.gradient_checkpointing else None
+            )
+
+        own = Setting(TorchOptions("single", 1), self.WORK)
+        slower = [rung.slower for rung in ladder(own, lambda _: prediction(1), within(2), slowness).single]
+        assert slower == [None, 1.5, 1.0]
+        unknown = ladder(own, lambda _: prediction(1), within(2), lambda _: None).single
+        assert [rung.slower for rung in unknown] == [None] * 3
+
+    def test_of_changes_that_are_enough_the_fastest_is_taken(self) -> None:
+        """Stage 1 comes first and takes longer than checkpointing here; sequences that are shorter are no way."""
+
+        def slowness(setting: Setting) -> float:
+            return 9.0 if getattr(setting.options, "stage", 0) else 2.0
+
+        found = ladder(job(), simple, within(25 * GIB), slowness)
+        assert [rung.what for rung in found.together] == ["gradient checkpointing"]
+        half = Setting(TorchOptions("single", 1), Workload(1, 1024, True))
+        tokens = ladder(half, lambda one: prediction(one.workload.sequence_length if one.workload else 0), within(600))
+        assert [rung.what for rung in tokens.single] == ["sequences of 512 tokens"]
+        assert tokens.single[0].word == "fits" and tokens.together == ()
+
+    def test_what_helps_nothing_is_not_climbed_over(self) -> None:
+        """Each half of the samples saves half of 8 GiB; checkpointing changes nothing here."""
+
+        def size(setting: Setting) -> Prediction:
+            assert setting.workload is not None
+            return prediction(setting.workload.micro_batch * GIB)
+
+        own = Setting(TorchOptions("single", 1), Workload(8, 512))
+        found = ladder(own, size, within(2 * GIB)).together
+        assert [rung.what for rung in found] == [
+            "micro batch 4, 2 accumulation steps",
+            "micro batch 2, 4 accumulation steps",
+        ]
+
+    def test_the_workloads_that_will_be_asked_for(self) -> None:
+        """Of each change alone, then of all on top of each other: checkpointed, then 4, 2 and 1 samples."""
+        own = Workload(8, 1024)
+        found = workloads(Setting(Options(2, 4), own))
+        kept = replace(own, gradient_checkpointing=True)
+        single = (kept, replace(own, micro_batch=4), replace(own, sequence_length=512))
+        assert found == (own, *single, *(replace(kept, micro_batch=size) for size in (4, 2, 1)))
+        assert workloads(Setting(Options(2, 4), None)) == ()
+        cut = replace(own, fused_loss=True)
+        assert all(one.fused_loss for one in workloads(Setting(Options(2, 4), cut)))
+        by = workloads(Setting(Options(2, 4), own), by_liger)
+        assert by[1] == cut and by[-1] == replace(cut, gradient_checkpointing=True, micro_batch=1)
 
 
 def by_liger(_: Options | TorchOptions) -> str:

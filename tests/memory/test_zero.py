@@ -68,6 +68,14 @@ def test_gradient_accumulation_keeps_a_second_set_of_zero_2_gradients_in_backwar
     assert name not in held(once, "forward")
 
 
+def test_the_norm_of_one_tensor_is_the_most_of_a_step() -> None:
+    """get_grad_norm_direct: in fp64, of the largest part of a gradient, before anything is converted."""
+    facts = ModelFacts(parameters=1000, layout=[Part(modules=[[1000]])])
+    step = held(zero_terms(facts, Options(2, 1, optimizer="adamw_fused")), "step")
+    assert step["gradient in fp64 for its norm"] == 8 * 1000
+    assert sum(step.values()) == (2 + 4 + 8 + 2 + 8) * 1000
+
+
 def test_stage_0_converts_all_gradients_twice_in_the_step_of_the_fused_wrapper() -> None:
     """fused_optimizer.py: step converts each gradient and flattens them all; unfused_optimizer.py: step converts them.
     engine.py: _configure_fp16_optimizer gives the fused wrapper to DeepSpeed's FusedAdam alone, so that torch's fused
@@ -115,6 +123,18 @@ class TestBackward:
         assert self.held(options, low, "head backward") == self.REST + bucket + 10_000 + 8000
         # Later segments have all of the bucket beside them.
         assert self.held(options, timeline(0, 0, 5_000_000, 0, 0, 0), "backward") == self.REST + bucket + 5_000_000
+
+    def test_a_gradient_is_taken_over_out_of_what_its_segment_had(self) -> None:
+        """8000 bytes of 20,000 are the gradient, which the engine has; the next segment may have the rest. Stage 1
+        keeps it until the end; in fp32 it becomes an accumulator of 16,000 bytes."""
+        options = Options(2, 1, optimizer="adamw_fused", reduce_bucket_size=500_000)
+        line, bucket = timeline(20_000, 19_000, 0, 0, 0, 0), 2 * 500_000
+        assert self.held(options, line, "head backward") == self.REST + bucket + 12_000 + 8000
+        wide = replace(options, stage=1, accumulation="fp32", precision="fp16")
+        assert self.held(wide, line, "head backward") == self.REST + 2 * bucket + 12_000 + 8000 + 16_000
+        # Without a contiguous buffer there is none.
+        bare = replace(options, contiguous_gradients=False)
+        assert self.held(bare, timeline(0, 0, 5_000_000, 0, 0, 0), "backward") == self.REST + 5_000_000 + 2 * 4400
 
     def test_before_release_0_18_3_it_is(self) -> None:
         options = Options(2, 1, optimizer="adamw_fused", reduce_bucket_size=500_000, early_bucket=True)

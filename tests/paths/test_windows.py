@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from zerocfg.api import lint
-from zerocfg.cli.linting import add_ignores
 from zerocfg.emit import files as emitted
 from zerocfg.linter import baseline
 from zerocfg.linter.engine import Diagnostic, Result
@@ -27,6 +26,7 @@ from zerocfg.run import discover
 from zerocfg.source import paths
 from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.text import SourceText
+from zerocfg.workspace import add_ignores
 
 CWD = "C:\\Users\\me\\repo"
 

@@ -50,7 +50,17 @@ def alone(example: str) -> bool:
     )
 
 
-def claim_of(example: str, side: Literal["bad", "good", "fixed", "answer"], folder: Path) -> Claim:
+Side = Literal["bad", "good", "fixed", "answer"]
+EXAMPLES: dict[Side, list[str]] = {
+    "bad": ids("bad"),
+    "good": ids("good"),
+    "fixed": ids("bad", fixable=True),
+    "answer": [example for example in ids("bad") if alone(example)],
+}
+"""The examples of which something is claimed, by what that is."""
+
+
+def claim_of(example: str, side: Side, folder: Path) -> Claim:
     """What the rule says of its example; ``folder`` is for the fix."""
     code, _, number = example.partition("-")
     rule = RULES[code]
@@ -108,23 +118,23 @@ def prove(
     return proved
 
 
-@pytest.mark.parametrize("example", ids("bad"))
+@pytest.mark.parametrize("example", EXAMPLES["bad"])
 def test_bad_example_shows_the_claim(example: str, prove: Callable[[Claim], None], tmp_path: Path) -> None:
     prove(claim_of(example, "bad", tmp_path))
 
 
-@pytest.mark.parametrize("example", ids("good"))
+@pytest.mark.parametrize("example", EXAMPLES["good"])
 def test_good_example_does_not(example: str, prove: Callable[[Claim], None], tmp_path: Path) -> None:
     prove(claim_of(example, "good", tmp_path))
 
 
-@pytest.mark.parametrize("example", ids("bad", fixable=True))
+@pytest.mark.parametrize("example", EXAMPLES["fixed"])
 def test_fixed_example_does_not(example: str, prove: Callable[[Claim], None], tmp_path: Path) -> None:
     """The fix of a rule cures what the rule claims."""
     prove(claim_of(example, "fixed", tmp_path))
 
 
-@pytest.mark.parametrize("example", [example for example in ids("bad") if alone(example)])
+@pytest.mark.parametrize("example", EXAMPLES["answer"])
 def test_claim_of_one_example_is_answered(example: str, prove: Callable[[Claim], None], tmp_path: Path) -> None:
     """What it says of a good example is shown by the fixed one, or where there is no fix by the rule's first."""
     prove(claim_of(example, "answer", tmp_path))

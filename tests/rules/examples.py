@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zerocfg.cli.linting.job import assume_consumer
 from zerocfg.linter.engine import Result, lint_runs
 from zerocfg.linter.fixing import fix_all
 from zerocfg.linter.selection import Selection
@@ -16,6 +15,7 @@ from zerocfg.resolve.facts import with_facts
 from zerocfg.rulebook.example import Expected
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
+from zerocfg.workspace.job import assume_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.rules.examples import inside, write
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import Settings
 from zerocfg.linter.concerned import rules_for
 from zerocfg.linter.selection import Selection
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules import recipes
 from zerocfg.rules.registry import ALL, WITHOUT_RECIPES
 from zerocfg.run.model import Run
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
 
 OF_RECIPES = [rule for rule in ALL if rule.check.__module__.startswith(recipes.__name__)]
 PAIR = {

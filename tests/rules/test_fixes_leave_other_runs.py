@@ -10,12 +10,12 @@ import yaml
 
 from tests.conftest import texts_of_corpus
 from tests.fuzz.campaign import put
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import Settings
 from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.linter.fixing import fix_all
 from zerocfg.linter.selection import Selection
 from zerocfg.run.model import Run
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
 
 TRAIN = """\
 from transformers import HfArgumentParser, Trainer, TrainingArguments

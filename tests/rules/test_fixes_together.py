@@ -11,12 +11,12 @@ import pytest
 from tests.fuzz.campaign import put
 from tests.fuzz.linting import repository
 from tests.fuzz.shell_edits import TRAIN, project
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import Settings
 from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.linter.fixed_texts import Texts
 from zerocfg.linter.fixing import fix_all
 from zerocfg.linter.selection import Selection
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
 
 SHARDS = range(4)
 EACH = 6

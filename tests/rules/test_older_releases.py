@@ -10,8 +10,6 @@ import pytest
 from tests.rules.examples import write
 from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes, rule_outcomes
 from zerocfg.catalog.versions import bounds
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import Settings
 from zerocfg.linter.selection import Selection
 from zerocfg.rulebook.older_releases import LIBRARIES, OF_ARGUMENTS, key_of, keys_of, since
 from zerocfg.rulebook.pages import page_of
@@ -19,6 +17,8 @@ from zerocfg.rulebook.proof import printed, unprinted
 from zerocfg.rules.api import Rule
 from zerocfg.rules.registry import ALL, find
 from zerocfg.rules.release_scope import OF_HISTORIES, library_of
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
 
 ACCEPTED = ("runs", "other")
 """Outcomes of examples that do not do what their rule claims."""

@@ -14,7 +14,6 @@ import pytest
 from tests.cli.conftest import Outcome
 from tests.cli.conftest import zerocfg as zerocfg  # the command line, as a fixture
 from tests.conftest import ROOT
-from zerocfg.cli.linting.examples import as_shown
 from zerocfg.linter.engine import DOCS
 from zerocfg.rulebook.example import Expected
 from zerocfg.rulebook.pages import COMMON, PageError, page_of, read_page
@@ -22,6 +21,7 @@ from zerocfg.rulebook.proof import at_least, at_most, crashes, printed, shows, u
 from zerocfg.rulebook.rendering import FAMILIES, RELEASES, as_markdown, as_text
 from zerocfg.rules.api import Rule
 from zerocfg.rules.registry import ALL, find
+from zerocfg.workspace.examples import as_shown
 
 FOLDER = ROOT / "docs" / "rules"
 HEADINGS = (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import Settings
 from zerocfg.linter.engine import Diagnostic, Selection
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
 
 PARAMETERS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "data_types": {"param_dtype": "fp16"}}\n'
 

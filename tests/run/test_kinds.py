@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import Settings
 from zerocfg.linter.selection import Selection
 from zerocfg.run.kinds import sniff
 from zerocfg.run.templates import placeholder
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,7 +171,7 @@ def test_null_that_reaches_the_plugin_as_a_text(tmp_path: Path, keys: str, told:
 def test_a_batch_size_that_is_none(tmp_path: Path) -> None:
     text = '{"train_micro_batch_size_per_gpu": %s, "zero_optimization": {"stage": 2}}\n'
     micro = "train_micro_batch_size_per_gpu"
-    assert linted(tmp_path, ds__json=text % "null") == [("ZC205", "error", micro)]
+    assert linted(tmp_path, ds__json=text % "null") == [("ZC205", "warning", micro)]
     assert ("ZC204", "error", micro) in linted(tmp_path, ds__json=text % "false")
     assert linted(tmp_path, ds__json=text % '"auto"') == []
 

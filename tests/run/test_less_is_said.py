@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import Settings
 from zerocfg.linter.engine import lint_runs
 from zerocfg.linter.selection import Selection
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
 
 HF = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
 PARSED = HF + "(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\nTrainer(args=args)\n"
@@ -102,7 +102,68 @@ TOLD = "from accelerate import Accelerator\n\nAccelerator(mixed_precision=read()
 BESIDE = "from accelerate import Accelerator\n\nSIZE = 1\nif __name__ == '__main__':\n    Accelerator()\n"
 WITH_PLUGIN = "accelerate launch --num_processes 8 --use_deepspeed --deepspeed_config_file ds.json train.py\n"
 
+TRAINS = PARSED.rstrip() + ".train()\n"
+ZERO3 = json.dumps({**AUTO, "zero_optimization": {"stage": 3}})
+RUN = f"deepspeed --num_gpus 2 train.py --deepspeed ds.json {OPTIONS}"
+KEEPS_NOTHING = RUN.replace("--save_strategy epoch", "--save_strategy no") + "\n"
+OWN_SAVES = "from accelerate import Accelerator\n\na = Accelerator()\nmodel = a.prepare(1)\na.backward(model)\n%s\n"
+SHARDED = {"acc.yaml": BF16.replace("  zero3_save_16bit_model: true\n", ""), "run.sh": LAUNCH.strip() + "\n"}
+NO_ZERO = json.dumps({key: value for key, value in AUTO.items() if key != "zero_optimization"})
+IN_FP16 = HF + "Trainer(args=TrainingArguments('out', fp16=True, deepspeed='ds.json')).train()\n"
+IN_BF16 = json.dumps({**AUTO, "bf16": {"enabled": True}})
+OWN_STEPS = "import argparse\n" + HF + "p = argparse.ArgumentParser()\n%sp.parse_args()\nTrainer().train()\n"
+EVAL_STEPS = "p.add_argument('--eval_steps', type=int)\n"
+OWN_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nlearning_rate: 1.0e-5\neval_steps: 5\nlogging_steps: 5\n"
+
 CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
+    "a Trainer that saves nothing": ({"ds.json": ZERO3, "train.py": TRAINS, "run.sh": KEEPS_NOTHING}, []),
+    "a Trainer that saves in between": (
+        {"ds.json": ZERO3, "train.py": TRAINS, "run.sh": RUN + "\n"},
+        [("ZC401", "error", "ds.json")],
+    ),
+    "a script that saves at the end": (
+        {"ds.json": ZERO3, "train.py": TRAINS + "trainer.save_model()\n", "run.sh": KEEPS_NOTHING},
+        [("ZC401", "error", "ds.json")],
+    ),
+    "a loop that saves its state": ({**SHARDED, "train.py": OWN_SAVES % "a.save_state('out')"}, []),
+    "a loop that saves its weights": (
+        {**SHARDED, "train.py": OWN_SAVES % "a.save_model(model, 'out')"},
+        [("ZC401", "warning", "acc.yaml")],
+    ),
+    "a loop that saves both": (
+        {**SHARDED, "train.py": OWN_SAVES % "a.save_state('out')\nmodel.save_pretrained('out')"},
+        [("ZC401", "warning", "acc.yaml")],
+    ),
+    # transformers 4.26.1 makes no DeepSpeedPlugin
+    "a Trainer that asks accelerate nothing": (
+        {"ds.json": NO_ZERO, "train.py": TRAINS, "run.sh": RUN + "\n", "requirements.txt": "transformers==4.26.1\n"},
+        [],
+    ),
+    "a Trainer of which some releases ask accelerate": (
+        {"ds.json": NO_ZERO, "train.py": TRAINS, "run.sh": RUN + "\n", "requirements.txt": "transformers>=4.26.1\n"},
+        [("ZC411", "error", "ds.json")],
+    ),
+    "a Trainer that hands its config to accelerate": (
+        {"ds.json": NO_ZERO, "train.py": TRAINS, "run.sh": RUN + "\n", "requirements.txt": "transformers==4.30.0\n"},
+        [("ZC411", "error", "ds.json")],
+    ),
+    "two precisions, where accelerate compares first": (
+        {"ds.json": IN_BF16, "train.py": IN_FP16, "run.sh": "torchrun --nproc_per_node 2 train.py\n"},
+        [("ZC303", "error", "ds.json")],
+    ),
+    "two precisions, of a Trainer that asks accelerate nothing": (
+        {"ds.json": IN_BF16, "train.py": IN_FP16, "run.sh": "torchrun --nproc_per_node 2 train.py\n"}
+        | {"requirements.txt": "transformers==4.26.1\n"},
+        [],
+    ),
+    "a recipe of a parser of one's own": (
+        {"own.yaml": OWN_RECIPE, "train.py": OWN_STEPS % EVAL_STEPS, "run.sh": "torchrun train.py\n"},
+        [],
+    ),
+    "a recipe that no parser is known for": (
+        {"own.yaml": OWN_RECIPE, "train.py": OWN_STEPS % "", "run.sh": "torchrun train.py\n"},
+        [("ZC809", "warning", "own.yaml")],
+    ),
     # another program's hyperparameters share one name with DeepSpeed's
     "hyperparameters of another program": (
         {"small.json": '{"train_batch_size": 256, "vocab_size": 32000, "model_size": "base", "learning_rate": 1e-4}'},
@@ -326,11 +387,11 @@ MICRO = '"train_micro_batch_size_per_gpu"'
         (f"base = {{{MICRO}: cfg.size}}", "", []),
         ("base['train_batch_size']=cfg.size", "", []),
         (f"base[{MICRO}] = 'automatic'", "", []),
-        (f"base = {{{MICRO}: 'auto'}}", "", ["error"]),
-        (f"assert base[{MICRO}] == cfg.size", "", ["error"]),
-        (f"cfg.size = base[{MICRO}]", "", ["error"]),
-        ("base['gradient_clipping'] = cfg.size", "", ["error"]),
-        ("base['per_device_train_batch_size'] = cfg.size", "", ["error"]),
+        (f"base = {{{MICRO}: 'auto'}}", "", ["warning"]),
+        (f"assert base[{MICRO}] == cfg.size", "", ["warning"]),
+        (f"cfg.size = base[{MICRO}]", "", ["warning"]),
+        ("base['gradient_clipping'] = cfg.size", "", ["warning"]),
+        ("base['per_device_train_batch_size'] = cfg.size", "", ["warning"]),
         (f"base[{MICRO}] = cfg.size", "torchrun train.py --output_dir out --bf16 --deepspeed ds.json\n", ["error"]),
     ],
 )

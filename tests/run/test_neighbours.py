@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import Settings
 from zerocfg.linter.selection import Selection
 from zerocfg.run.discover import Files
 from zerocfg.run.frameworks import FRAMEWORKS, recognise, ships_config
 from zerocfg.run.link import find_runs
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

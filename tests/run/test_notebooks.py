@@ -12,6 +12,7 @@ from zerocfg.report.full import render_full
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.releases import with_versions
 from zerocfg.source.launch.notebook import cell_at, environment_of, python_of, shell_of
 from zerocfg.source.text import SourceText
 
@@ -94,6 +95,46 @@ def test_commands_of_a_shell() -> None:
     )
     assert [one.text.replace("\0", "?") for one in shell_of(book)][1:] == ["torchrun a.py\n"]
     assert "{" not in next(iter(shell_of(book))).text
+
+
+@pytest.mark.parametrize(
+    ("cell", "is_shell"),
+    [
+        ("# set up\n\npip install transformers==4.40.0\n", True),
+        ("CUDA_VISIBLE_DEVICES=0 python train.py --lr 1\n", True),
+        ("export A=1\ntorchrun train.py\n", True),
+        ("export = 1\nlr = <your rate>\n", False),
+        ("python = 3\nprint 'Python 2'\n", False),
+        ("pip = [1]\n", False),
+        ("lr = 1\npip install transformers==4.40.0\n", False),
+    ],
+)
+def test_a_cell_of_nothing_but_commands(cell: str, is_shell: bool) -> None:
+    assert [one.text for one in shell_of(source(cell))] == ([cell] if is_shell else [])
+
+
+TRAINS = (
+    "from transformers import Trainer, TrainingArguments\n"
+    "args = TrainingArguments('out', warmup_ratio=0.1)\nTrainer(model=None, args=args).train()\n"
+)
+REMOVED = ["warmup_ratio"]  # by transformers 5.15.0
+
+
+@pytest.mark.parametrize(
+    ("install", "removed"),
+    [
+        ("pip install git+https://example.com/transformers.git@bf3f0ae7\n", []),
+        ("pip install 'transformers==5.14.0'\n", []),
+        ("pip install transformers\n", REMOVED),
+        ("pip install wandb\n", REMOVED),
+    ],
+    ids=["a commit", "the last with it", "any", "not named"],
+)
+def test_what_such_cells_install_counts_for_what_they_launch(install: str, removed: list[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINS)
+    runs = with_versions(runs_of(tmp_path, notebook(install, "accelerate launch --num_processes 2 train.py\n")), {})
+    shown = [one for one in lint_runs(runs).diagnostics if one.code == "ZC801"]
+    assert [name for name in REMOVED if any(f"`{name}`" in one.message for one in shown)] == removed
 
 
 def test_magics_that_start_a_program() -> None:

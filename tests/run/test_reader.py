@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zerocfg.cli.linting.job import assume_consumer
 from zerocfg.report.runs import render_runs, why
 from zerocfg.run.model import Origin, ReaderEvidence, Run, Script, Setting, SourceFile
 from zerocfg.run.reader import reader_evidence
 from zerocfg.run.resolve_settings import with_consumer
 from zerocfg.source.text import SourceText, Span
+from zerocfg.workspace.job import assume_consumer
 
 TRAIN = SourceFile("train.py", "script", SourceText("train.py", "import x\nx.Trainer()\n"))
 CALL = Origin("file", file=TRAIN, span=Span(9, 20))

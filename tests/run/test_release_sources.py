@@ -419,7 +419,11 @@ def test_a_framework_bounds_the_range(
     ("files", "wanted"),
     [  # the newest releases that resolving leaves: 4.39.3, 4.55.4, 4.57.6
         ({"requirements.txt": "transformers>=4.37.2\ntokenizers==0.15.1\n"}, ">=4.37.2,<=4.39.3"),
-        ({"requirements.txt": "transformers\ntokenizers<0.22\n"}, None),
+        ({"requirements.txt": "transformers\ntokenizers<0.22\n"}, "<=4.55.4"),
+        ({"requirements.txt": "transformers\n", "more/requirements.txt": "tokenizers<0.22\n"}, None),
+        ({"requirements.txt": "transformers\ntokenizers>=0.1\n"}, None),
+        ({"requirements.txt": "transformers[torch]\ntorch<=2.4.0\n"}, "<=5.14.1"),
+        ({"requirements.txt": "transformers\ntorch<=2.4.0\n"}, None),  # needs no torch
         ({"requirements.txt": "transformers>=4.50\ntokenizers<0.22\n"}, ">=4.50,<=4.55.4"),
         ({"requirements.txt": "transformers>=4.53.3\nhuggingface_hub[cli]>=0.33.4,<1.0\n"}, ">=4.53.3,<=4.57.6"),
         ({"requirements.txt": "transformers>=4.53.3\nhuggingface-hub>=0.33.4\ntokenizers>=0.13\n"}, ">=4.53.3"),

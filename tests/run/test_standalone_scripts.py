@@ -199,3 +199,80 @@ def test_a_folder_without_scripts_loads_nothing_that_reads_them(tmp_path: Path) 
     )
     done = subprocess.run([sys.executable, "-c", look], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "False", "False"]
+
+
+def of(folder: Path, **files: str) -> list[str]:
+    return [f"{one.span.file.name} {one.code} {one.severity.value}" for one in found(folder, **files)]
+
+
+NAMES_DS = HF + "args = TrainingArguments('out', per_device_train_batch_size=8, deepspeed='ds.json')\n" + TRAIN
+ZERO = '"zero_optimization": {"stage": 2}, "gradient_accumulation_steps": 1'
+ONE_EACH = '{"train_micro_batch_size_per_gpu": 1, ' + ZERO + "}"
+AS_ASKED = '{"train_micro_batch_size_per_gpu": "auto", ' + ZERO + "}"
+
+
+def test_a_script_reads_the_config_of_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two files of one name the one beside the script was written for it; the other is not judged with it."""
+    monkeypatch.chdir(tmp_path)
+    assert of(tmp_path, a__train_dot_py=NAMES_DS, a__ds_dot_json=AS_ASKED, ds_dot_json=ONE_EACH) == []
+
+
+def test_the_config_of_its_own_folder_is_judged_with_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = of(tmp_path, a__train_dot_py=NAMES_DS, a__ds_dot_json=ONE_EACH, ds_dot_json=AS_ASKED)
+    assert own == ["a/ds.json ZC202 error"]
+
+
+def test_a_script_whose_folder_has_none_reads_the_config_further_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert of(tmp_path, a__train_dot_py=NAMES_DS, ds_dot_json=ONE_EACH) == ["ds.json ZC202 error"]
+
+
+WITH_COMMENT = '{\n  // of the paper\n  "train_micro_batch_size_per_gpu": 8, ' + ZERO + "}"
+CALLS_DEEPSPEED = DEEPSPEED + "deepspeed.initialize(model=m, config='ds.json')\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("", ["ds.json ZC004 warning"]),  # any of the three may read it
+        (CALLS_DEEPSPEED, []),  # hjson
+        (NAMES_DS, ["ds.json ZC004 error"]),  # json.load
+    ],
+    ids=["no reader", "deepspeed", "Trainer"],
+)
+def test_a_config_that_a_script_names_has_its_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert of(tmp_path, train_dot_py=script, ds_dot_json=WITH_COMMENT) == expected
+
+
+TRL = "from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer\n"
+SHARDS = (
+    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}, "gradient_accumulation_steps": 1}'
+)
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        (["GRPOTrainer(args=GRPOConfig('out', deepspeed='ds.json')).train()"], ["ds.json ZC401 error"]),
+        (["GRPOTrainer(args=GRPOConfig('out')).train()"], ["ds.json ZC401 warning"]),
+        (
+            [
+                "SFTTrainer(args=SFTConfig('out', deepspeed='ds.json')).train()",
+                "GRPOTrainer(args=GRPOConfig('out', deepspeed='ds.json')).train()",
+            ],
+            ["ds.json ZC401 warning"],
+        ),
+    ],
+    ids=["named", "not named", "named for two trainers"],
+)
+def test_a_config_that_a_config_of_trl_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: list[str], expected: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert of(tmp_path, train_dot_py=TRL + "\n".join(calls) + "\n", ds_dot_json=SHARDS) == expected

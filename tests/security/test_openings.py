@@ -22,7 +22,7 @@ OWN, RANKS, MACHINE, SCRATCH = (
 OPENINGS = {
     "catalog/": OWN,
     "cli/commands/schema.py": "files of the installation, and schemas into a folder that lies inside",
-    "cli/linting/examples.py": SCRATCH,
+    "workspace/examples.py": SCRATCH,
     "resolve/model_plans.py": SCRATCH,
     "emit/ray_job.py": OWN,
     "page/html.py": OWN,
@@ -31,7 +31,7 @@ OPENINGS = {
     "cli/exit_code.py": "/dev/null",
     "__main__.py": "/dev/null, for a stream that is closed, and the streams",
     "emit/exclusive.py": "locks the folder of a build, after `check_inside`",
-    "cli/cache.py": "writes an outcome into the user's cache folder",
+    "workspace/cache.py": "writes an outcome into the user's cache folder",
     "source/disk.py": "the place itself",
     "source/write.py": "writes; a file beside the target that it has just made, and a link of /proc",
     "resume/torch_file.py": "an archive in a file that `disk.opened` gave",

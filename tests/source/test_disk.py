@@ -12,7 +12,7 @@ import pytest
 from zerocfg.source import disk
 
 ROOT = Path(__file__).resolve().parents[2] / "zerocfg"
-ROAD = ("source", "catalog", "run", "rules", "linter", "cli/linting")
+ROAD = ("source", "catalog", "run", "rules", "linter", "cli/linting", "workspace")
 """The packages that a lint runs through."""
 ASKING = frozenset(
     "exists is_file is_dir is_symlink iterdir glob rglob read_text read_bytes lstat samefile readlink resolve realpath "
@@ -23,9 +23,10 @@ OWN = {
     "source/boundary.py": "asks before a lint, about what the command line names; what is refused is noted as such",
     "source/write.py": "writes",
     "run/resolve_settings.py": "walks through its stages",
-    "cli/linting/add_ignores.py": "writes; its lint is not kept",
+    "workspace/add_ignores.py": "writes; its lint is not kept",
+    "workspace/cache.py": "zerocfg's own files, and the cache itself",
     "cli/linting/watch.py": "is not kept",
-    "cli/linting/examples.py": "files of its own",
+    "workspace/examples.py": "files of its own",
     "run/expand.py": "a spec, whose lint is not kept",
     "run/hub.py": "a spec, whose lint is not kept",
     "run/discover.py": "islink of a path whose real path is asked for; stamps of the language server",
@@ -37,7 +38,7 @@ OWN = {
     "catalog/changes.py": "zerocfg's own files",
     "linter/release_ranges.py": "zerocfg's own files",
     "run/widths.py": "zerocfg's own files",
-    "cli/linting/baseline.py": "resolve, of a baseline that is written",
+    "workspace/baseline.py": "resolve, of a baseline that is written",
 }
 
 

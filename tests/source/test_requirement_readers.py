@@ -73,6 +73,12 @@ def test_requirements_as_packaging_reads_them(text: str) -> None:
     [
         ("git+https://github.com/x/trl.git@v1.2.0", "trl", "==1.2.0"),
         ("git+https://github.com/x/trl@main", "trl", None),
+        ("git+https://github.com/x/paper.git@paper-hf", "transformers", None),
+        ("git+https://github.com/x/paper@our_trl", "trl", None),
+        ("git+https://github.com/x/trl.git@hf-hub", "trl", None),
+        ("git+https://github.com/x/paper.git@main", "paper", None),
+        ("git+https://github.com/x/paper.git@half", "paper", None),
+        ("git+https://github.com/x/paper.git@paper-hf#egg=paper", "paper", None),
         ("git+https://github.com/x/trl.git@1.2.0#egg=TRL_x", "trl-x", "==1.2.0"),
         ("-e git+ssh://git@github.com/x/trl.git", "trl", None),
         ("https://github.com/x/trl/archive/refs/tags/v1.2.zip", "v1.2.zip", "==1.2"),

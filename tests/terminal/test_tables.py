@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.test_plan_table import job
 from tests.terminal.conftest import Seen
-from zerocfg.report.table import TOGETHER, Column, folded, reflowed, table, wrap
+from zerocfg.terminal.table import TOGETHER, Column, folded, reflowed, table, wrap
 
 Terminal = Callable[..., Seen]
 COLUMNS = (Column(hangs=16), Column("size", right=True), Column("parts", right=True, spare=1), Column("why", least=12))

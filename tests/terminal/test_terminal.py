@@ -123,7 +123,7 @@ def test_no_edge_in_a_pipe(project: Path) -> None:
 def test_progress_is_shown_and_gone_at_the_end(tmp_path: Path, terminal: Terminal) -> None:
     for number in range(150):
         (tmp_path / f"config-{number}.yaml").write_text(YAML.replace("stage3_gather", "gather"))
-    impatient = "import zerocfg.cli.progress as progress; progress.PATIENCE = progress.PAUSE = 0.01"
+    impatient = "import zerocfg.terminal.progress as progress; progress.PATIENCE = progress.PAUSE = 0.01"
     seen = terminal("lint", "--exit-zero", columns=60, piped=True, first=impatient)
     drawn = [ESCAPE.sub("", line) for line in seen.out.split("\r") if line]
     assert seen.code == 0 and any(re.fullmatch(r"linting, \d+ files read \(\d+ s\)", line) for line in drawn), seen.out
@@ -136,13 +136,13 @@ def test_progress_is_shown_and_gone_at_the_end(tmp_path: Path, terminal: Termina
 
 def test_what_is_quick_shows_no_progress(project: Path, terminal: Terminal) -> None:
     """A line that flickers is noise."""
-    patient = "import zerocfg.cli.progress as progress; progress.PATIENCE = 60"
+    patient = "import zerocfg.terminal.progress as progress; progress.PATIENCE = 60"
     assert terminal("lint", "--exit-zero", piped=True, first=patient).out == ""
 
 
 def test_a_live_table_is_drawn_in_its_place(project: Path) -> None:
     """As the product writes to a terminal, which shows control characters of any other text as escapes."""
-    script = "from zerocfg.cli.terminal import prepare; prepare()\n"
+    script = "from zerocfg.terminal.streams import prepare; prepare()\n"
     script += "from zerocfg.cli.screens.live_table import LiveTable\nlive = LiveTable()\n"
     script += "live.draw(['run', 'one \\x1b[9F']); live.draw(['run']); live.clear(); live.clear()\n"
     script += "live.draw([str(at) for at in range(49)]); live.clear(); live.draw([str(at) for at in range(60)])"

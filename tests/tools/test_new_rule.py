@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.rules.examples import fixed, lint_example, told
-from tools.new_rule import PAGE, with_rule
+from tools.new_rule import CODES, PAGE, add, undo, with_rule
 from zerocfg.linter import engine
 from zerocfg.rulebook.example import Example
 from zerocfg.rulebook.pages import page_folder, read_page
@@ -82,8 +84,51 @@ def test_no_rule_is_left_to_fill_in() -> None:
         assert not re.search(r"\bFILL\b", path.read_text(encoding="utf-8")), path
 
 
-def test_the_first_rule_of_contributing_has_a_code_that_is_free() -> None:
-    named = re.search(r"make new-rule CODE=(ZC\d+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+def _checkout(root: Path) -> Path:
+    """A repository with one module of rules, one page and one code."""
+    for name in ("zerocfg/rules/zero/instruments.py", "docs/rules/ZC103.md"):
+        (root / name).parent.mkdir(parents=True)
+        shutil.copy(ROOT / name, root / name)
+    (root / CODES).parent.mkdir(parents=True)
+    (root / CODES).write_text("ZC103 key-accelerate-ignores\n", encoding="utf-8")
+    git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], check=True)
+    return root
+
+
+def _status(root: Path) -> str:
+    words = ["git", "-C", str(root), "status", "--porcelain", "-uall"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_rule_that_was_added_can_be_taken_away(tmp_path: Path) -> None:
+    pytest.importorskip("ruff")
+    root = _checkout(tmp_path)
+    add(root, "ZC499", "state-dumped", "zero/instruments", "warning")
+    assert _status(root).split() == [
+        *("M", CODES.as_posix(), "M", "zerocfg/rules/zero/instruments.py", "??", "docs/rules/ZC499.md"),
+    ]
+    add(root, "ZC498", "state-kept", "zero/instruments", "error")
+    undo(root, "ZC499")
+    assert (root / CODES).read_text(encoding="utf-8") == "ZC103 key-accelerate-ignores\nZC498 state-kept\n"
+    assert "def state_kept" in (root / "zerocfg/rules/zero/instruments.py").read_text(encoding="utf-8")
+    undo(root, "ZC498")
+    assert _status(root) == ""
+
+
+def test_a_rule_that_others_may_know_stays(tmp_path: Path) -> None:
+    root = _checkout(tmp_path)
+    with pytest.raises(ValueError, match="ZC103 is committed, and its code stays given"):
+        undo(root, "ZC103")
+    with pytest.raises(ValueError, match="there is no rule ZC104"):
+        undo(root, "ZC104")
+    assert _status(root) == ""
+
+
+def test_the_first_rule_of_contributing_is_free_or_written_as_it_says() -> None:
+    """Who follows the guide to the letter has its code in `codes.txt`, under its name."""
+    named = re.search(r"make new-rule CODE=(ZC\d+) NAME=(\S+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     assert named is not None
-    taken = (ROOT / "tests" / "rules" / "codes.txt").read_text(encoding="utf-8").split()
-    assert named[1] not in taken
+    given = dict(line.split() for line in (ROOT / CODES).read_text(encoding="utf-8").splitlines())
+    assert given.get(named[1], named[2]) == named[2]

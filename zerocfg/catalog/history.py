@@ -99,6 +99,13 @@ def with_classes(library: str) -> Histories:
 
 
 @cache
+def call_defaults(library: str) -> Histories:
+    """What a library puts in the place of arguments that calls leave out: `from_pretrained.dtype`. Each release that is
+    named was run (`tests/models/test_call_defaults.py` runs today's)."""
+    return Histories(_read(f"{library}-calls"))
+
+
+@cache
 def signatures(library: str) -> Histories:
     """The parameters of `Accelerator` or of the trainers of "accelerate", "transformers" or "trl", release by release
     (`tools/facts/signatures.py`): `SFTTrainer` and `SFTTrainer.args`. An `open` class takes any keyword."""

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from zerocfg.cli.terminal import tell
+from zerocfg.terminal.streams import tell
 
 
 def exit_code(work: Callable[[], object]) -> int:
@@ -61,8 +61,12 @@ def _drop_output() -> None:
 def _of_click(error: Exception) -> int:
     import click
 
+    from zerocfg.errors import UsageError
+
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
+    if isinstance(error, UsageError):  # of a line that was read without click, which knows no usage then
+        error = click.UsageError(str(error))
     if isinstance(error, click.ClickException):
         error.show()
         return 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ import click
 
 from zerocfg.cli.bounded import bounded
 from zerocfg.cli.exit_code import exit_code
-from zerocfg.cli.terminal import prepare
+from zerocfg.cli.usage import shows_usage
+from zerocfg.terminal.streams import prepare
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -79,12 +81,7 @@ class _Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        module: Any = import_module(f"zerocfg.cli.commands.{name.replace('-', '_')}")
-        command: click.Command = module.command
-        command.epilog = f"Example:\n\n\b\n  {EXAMPLES[name]}"
-        return bounded(command)
+        return _command(name) if name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -103,6 +100,14 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+@cache
+def _command(name: str) -> click.Command:
+    module: Any = import_module(f"zerocfg.cli.commands.{name.replace('-', '_')}")
+    command: click.Command = module.command
+    command.epilog = f"Example:\n\n\b\n  {EXAMPLES[name]}"
+    return shows_usage(bounded(command))
 
 
 def _meant(word: str) -> str:

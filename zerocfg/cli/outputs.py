@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from zerocfg.cli.usage import usage_error
+from zerocfg.errors import UsageError
 from zerocfg.record import record
 
 
@@ -18,18 +18,18 @@ class Output:
 
 
 def outputs(chosen: Sequence[Output], file: Path | None) -> list[Output]:
-    """What is written where. ``file`` is that of --output-file. Raises click.UsageError when two go to one place."""
+    """What is written where. ``file`` is that of --output-file. Raises UsageError when two go to one place."""
     found = list(chosen) or [Output("full")]
     if file is not None:
         unplaced = [at for at, output in enumerate(found) if output.file is None]
         if len(unplaced) != 1:
-            raise usage_error("--output-file is for one --output-format without a file of its own")
+            raise UsageError("--output-file is for one --output-format without a file of its own")
         found[unplaced[0]] = Output(found[unplaced[0]].format, file)
     places = [output.file for output in found]
     for place in places:
         if places.count(place) > 1:
             where = f"'{place}'" if place else "standard output"
-            raise usage_error(f"two reports cannot both go to {where}; write --output-format FORMAT=FILE")
+            raise UsageError(f"two reports cannot both go to {where}; write --output-format FORMAT=FILE")
     return found
 
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zerocfg.cli.progress import Working
-from zerocfg.cli.settings import find_settings
 from zerocfg.resolve.build import BuildResult, build_plans
 from zerocfg.resolve.spec.spec_file import SpecFile, read_spec
 from zerocfg.run.discover import display_name
+from zerocfg.terminal.progress import Working
+from zerocfg.workspace.settings import find_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

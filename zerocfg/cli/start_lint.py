@@ -13,8 +13,9 @@ from zerocfg.patterns import compiled_when_used
 from zerocfg.source import boundary
 
 with compiled_when_used():  # those of `json`, which its scanner in C does without
-    from zerocfg.cli.cache import printed_again
-    from zerocfg.cli.terminal import prepare
+    from zerocfg.cli.coloured import write_coloured
+    from zerocfg.terminal.streams import prepare, write_exactly
+    from zerocfg.workspace.cache import kept_outcome
 
 
 def run() -> int:
@@ -27,8 +28,13 @@ def run() -> int:
 
 def _lint() -> int:
     words = sys.argv[1:]
-    code = printed_again(words)
-    if code is not None:
+    kept = kept_outcome(words)
+    if kept is not None:
+        text, exactly, code = kept
+        if exactly:
+            write_exactly(text)
+        else:
+            write_coloured(text, sys.stdout)
         return code
     with compiled_when_used():
         import yaml  # noqa: F401 - the reader of YAML needs it

@@ -1,15 +1,28 @@
-"""Wrong use, as click tells it, imported where there is some: a lint of plain paths needs nothing else of it."""
+"""Wrong use as click shows it: with the usage of the command, and exit code 2."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
-if TYPE_CHECKING:
-    import click
+import click
+
+from zerocfg.errors import UsageError
 
 
-def usage_error(message: str) -> click.UsageError:
-    """To be raised: the message on standard error, and exit code 2."""
-    from click import UsageError
+def shows_usage(command: click.Command) -> click.Command:
+    """The command, with `UsageError` from whatever it calls raised as click's own, which knows the command's usage."""
+    if command.callback is None:
+        return command
+    run: Callable[..., Any] = command.callback
 
-    return UsageError(message)
+    @wraps(run)
+    def converting(*args: Any, **given: Any) -> Any:
+        try:
+            return run(*args, **given)
+        except UsageError as error:
+            raise click.UsageError(str(error)) from None
+
+    command.callback = converting
+    return command

@@ -11,6 +11,7 @@ from zerocfg.compare.lock_table import rows
 from zerocfg.emit.lock import NAME, Lock, LockError, load, without_secrets
 from zerocfg.run.config import AUTO, Config
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name, is_launch_file
+from zerocfg.run.frameworks import has_defaults
 from zerocfg.run.link import find_runs, run_of_file, runs_from_spec
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.origins import origin_label, place_of
@@ -232,7 +233,7 @@ def side_of(name: str, run: Run) -> Side:
             for key, setting in effective.environment.items()
             if not key.startswith(_REDUNDANT_VARIABLES)
         }
-    if run.recipe is not None or run.consumer in ("transformers", "trl"):
+    if run.recipe is not None or run.consumer in TRAINERS or (run.framework_recipe and has_defaults(run.consumer)):
         side.groups[ARGUMENTS] = _arguments(run)
     side.failures = [f"{_where(replace(one, note=''))}: there is no file {one.note!r}" for one in run.missing]
     side.failures += [f"{failure.phase}: {failure.message}" for failure in effective.failures]

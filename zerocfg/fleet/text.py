@@ -8,8 +8,8 @@ from zerocfg.fleet.changes import Changes
 from zerocfg.fleet.model import SEVERITIES, Outcome
 from zerocfg.fleet.summary import Totals, rule_counts, totals
 from zerocfg.report.full import Paint
-from zerocfg.report.table import Column, table
 from zerocfg.source.foreign import one_line
+from zerocfg.terminal.table import Column, table
 from zerocfg.version import __version__
 
 _NUMBER = {"right": True}

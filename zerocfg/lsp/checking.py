@@ -7,12 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-import click
-
-from zerocfg.cli.linting.baseline import read_baseline_file
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.linting.selection import selection_of
-from zerocfg.cli.settings import SETTINGS_FILES, Settings, find_settings
+from zerocfg.errors import UsageError
 from zerocfg.linter.engine import Diagnostic, Result, real_name
 from zerocfg.linter.fixed_texts import Texts, edited
 from zerocfg.linter.fixing import fix_all
@@ -21,6 +16,10 @@ from zerocfg.lsp.documents import Document, texts
 from zerocfg.run.discover import Files
 from zerocfg.run.model import Kind, Run, SourceFile
 from zerocfg.source import disk
+from zerocfg.workspace.baseline import read_baseline_file
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.selection import selection_of
+from zerocfg.workspace.settings import SETTINGS_FILES, Settings, find_settings
 
 MORE_NOTES = 2
 """How many times as many questions to the disk as a whole look has are kept, until the next look is a whole one."""
@@ -154,7 +153,7 @@ class Project:
                 continue
             try:
                 settings = _settings(document.file.parent, found)
-            except (click.UsageError, OSError) as error:
+            except (UsageError, OSError) as error:
                 troubles.append(_sentence(error))
                 continue
             groups.setdefault(settings.source, (settings, []))[1].append(document.file)
@@ -162,7 +161,7 @@ class Project:
         for settings, targets in groups.values():
             try:
                 looks.append(self._lint(settings, targets))
-            except (click.UsageError, OSError) as error:
+            except (UsageError, OSError) as error:
                 troubles.append(_sentence(error))
         troubles += [f"internal error: {error}" for look in looks for error in look.result.internal_errors]
         versions = {one.path: one.version for one in documents if one.path is not None}
@@ -182,7 +181,7 @@ class Project:
 
 
 def _settings(folder: Path, found: dict[Path, Settings]) -> Settings:
-    """The settings that count in a folder, looked for once in each folder above. Raises click.UsageError."""
+    """The settings that count in a folder, looked for once in each folder above. Raises UsageError."""
     if folder not in found:
         above = folder.parent
         nearer = above == folder or any(disk.exists(f"{folder}/{name}") for name in SETTINGS_FILES)
@@ -194,7 +193,7 @@ def _place(diagnostic: Diagnostic) -> tuple[str, str, str]:
     return diagnostic.code, diagnostic.span.file.name, diagnostic.span.path
 
 
-def _sentence(error: click.UsageError | OSError) -> str:
-    if isinstance(error, click.UsageError):
-        return error.message
+def _sentence(error: UsageError | OSError) -> str:
+    if isinstance(error, UsageError):
+        return str(error)
     return f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")

@@ -6,7 +6,6 @@ import os
 from functools import cache
 from pathlib import Path
 
-from zerocfg.cli.linting.examples import as_shown
 from zerocfg.linter.engine import DOCS
 from zerocfg.lsp.documents import file_uri
 from zerocfg.rulebook.pages import page_of
@@ -14,6 +13,7 @@ from zerocfg.rulebook.rendering import as_markdown
 from zerocfg.rules.registry import find
 from zerocfg.source.write import write_atomic
 from zerocfg.version import __version__
+from zerocfg.workspace.examples import as_shown
 
 _CHECKOUT = Path(__file__).parent.parent.parent / DOCS
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from zerocfg.catalog.history import State, histories
+from zerocfg.catalog.history import State, call_defaults, histories
 from zerocfg.catalog.versions import Release
 from zerocfg.migrate.argument_history import since
 from zerocfg.rules.argument_reader import methods, reader, trainer_configs
@@ -49,6 +49,19 @@ def changed_in_call(call: Call, old: Mapping[str, Release], new: Mapping[str, Re
     classes = (name,) if library == "trl" else ("",)
     written = call.arguments.keys()
     yield from (one for one in _changed(classes, tuple(old.items()), tuple(new.items())) if one.name not in written)
+
+
+def changed_dtype(old: Mapping[str, Release], new: Mapping[str, Release]) -> ChangedDefault | None:
+    """In which dtype two releases of transformers load a model where nobody says one, if they differ."""
+    library, key = "transformers", "from_pretrained.dtype"
+    if library not in old or library not in new:
+        return None
+    known = call_defaults(library)
+    then, now = (known.state(key, side[library]) for side in (old, new))
+    if then is None or now is None or then == now:
+        return None
+    edge = since(known, key, max(old[library], new[library]), "default")
+    return ChangedDefault(library, key, then["default"], now["default"], edge)
 
 
 @lru_cache(maxsize=64)

@@ -13,10 +13,10 @@ from zerocfg.linter.selection import Selection
 from zerocfg.migrate.argument_history import since
 from zerocfg.migrate.arguments import lacking
 from zerocfg.migrate.configs import changed_accelerate, changed_deepspeed, is_gone, written_keys
-from zerocfg.migrate.defaults import changed_arguments
+from zerocfg.migrate.defaults import changed_arguments, changed_dtype
 from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
 from zerocfg.migrate.releases import at_releases, pinned_release
-from zerocfg.rules.api import Location
+from zerocfg.rules.api import Location, at
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import arguments
 from zerocfg.run.model import Run, SourceFile
@@ -96,10 +96,16 @@ def _keys(run: Run, old: dict[str, Release], new: dict[str, Release]) -> Iterato
             continue
         changed = changed_deepspeed if library == "deepspeed" else changed_accelerate
         for key, path, then, now in changed(known, data, old[library], new[library]):
-            at = Location(file, path[:-1], "key") if path[:-1] else Location(file)
+            section = Location(file, path[:-1], "key") if path[:-1] else Location(file)
             edge = since(known, key, max(old[library], new[library]), "default")
-            yield KeyChange(file_span(at), library, dotted(path), "default", edge, then, now)
+            yield KeyChange(file_span(section), library, dotted(path), "default", edge, then, now)
     yield from _arguments(run, old, new)
+    dtype = changed_dtype(old, new)
+    for one in run.script.default_dtypes if dtype is not None and run.script is not None else ():
+        if dtype is not None and (place := at(one.origin)) is not None:
+            yield KeyChange(
+                file_span(place), dtype.library, f"{one.name}(dtype=)", "default", dtype.since, dtype.then, dtype.now
+            )
 
 
 def _written(
@@ -122,8 +128,8 @@ def _written(
         if kind is not None:
             edge = since(known, key, max(old, new))
             node = file.document.get(path) if file.document is not None else None
-            at = Location(file, path, "key" if isinstance(node, Tree) else "entry")
-            yield KeyChange(file_span(at), library, dotted(path), kind, edge, value, value)
+            written = Location(file, path, "key" if isinstance(node, Tree) else "entry")
+            yield KeyChange(file_span(written), library, dotted(path), kind, edge, value, value)
 
 
 def _within(state: Mapping[str, Any], value: object) -> bool:

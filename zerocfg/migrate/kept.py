@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from zerocfg.catalog.versions import library_name
 from zerocfg.migrate.argument_history import absent_argument
 from zerocfg.migrate.arguments import lacking
-from zerocfg.migrate.defaults import ChangedDefault, changed_arguments, changed_in_call
+from zerocfg.migrate.defaults import ChangedDefault, changed_arguments, changed_dtype, changed_in_call
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.program import literal, program_of
 from zerocfg.migrate.steps import Left, Put, Step, editable
 from zerocfg.rules import line
-from zerocfg.rules.api import Location
+from zerocfg.rules.api import Location, at
 from zerocfg.rules.argument_reader import guessed, reader, trainer_configs
 from zerocfg.rules.arguments import arguments
 from zerocfg.run.model import Call, Run
@@ -25,6 +25,7 @@ from zerocfg.source.text import Span
 
 
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
+    yield from _dtypes(run, plan)
     made = [call for call in run.script.calls if is_arguments(call.name)] if run.script is not None else []
     for call in made:
         if call.name.startswith("transformers.") or _config(call) in trainer_configs():
@@ -36,6 +37,23 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
     yield from _of_run(run, plan, sure)
     rest = [one for one in changes if one not in sure]
     yield from _listed(_place(run), rest, "where the script does not say otherwise, ")
+
+
+def _dtypes(run: Run, plan: Plan) -> Iterator[Left]:
+    """Models that are loaded in another dtype than before: which one is wanted, only the author knows."""
+    dtype = changed_dtype(plan.source, plan.target)
+    if dtype is None or run.script is None:
+        return
+    meant = {"auto": "the checkpoint's dtype", "float32": "float32"}
+    for one in run.script.default_dtypes:
+        place = at(one.origin)
+        if place is not None:
+            yield Left(
+                place,
+                f"without a dtype, `{one.name}` gives weights in {meant[dtype.now]} from {library_name(dtype.library)} "
+                f"{dtype.since} on and gave {meant[dtype.then]} before; write the one that is trained",
+                ("dtype",),
+            )
 
 
 def _config(call: Call) -> str:

@@ -1,5 +1,11 @@
-"""Typed models of every file format: the one definition of keys, types, units, ranges, versions and autos.
+"""The one definition of keys, types, units, ranges, versions, and of who fills an `auto`, as pydantic classes.
 
-The models describe; they never touch disks or devices. `zerocfg.models.schema` compiles them into `schemas/*.json`,
-and that compiled form is what linting reads, so that linting never imports pydantic.
+Contents: The file formats (`deepspeed`, `accelerate`, `training_arguments`, `trl`, `spec`), the parameters of a model
+from its config.json (`model_facts`, `families`, `architectures`, `vision`, `towers`), and the schemas that editors
+read (`editor`). `schema` compiles the classes into `schemas/*.json`.
+
+May use: pydantic; of the catalog how values are read, and names. No disk, no device. Linting reads the compiled form
+and never imports this.
+
+Begin at: `base.py` (`key`, `Section`), `reading.py`, then `deepspeed/`.
 """

@@ -1,5 +1,10 @@
-"""Before a job: which node or rank is slow, broken or unlike the others, with its figure.
+"""Which node, rank or link is slow, broken or unlike the others, before a job starts.
 
-Two halves, joined by lines of JSON. A program for the ranks (`rank`, the only one here that uses torch) prints what it
-finds as it finds it; the judge (`judge`) reads the lines of all ranks, also of those that died or hang.
+Contents: Two halves, joined by typed lines (`messages`): the ranks' program (`rank`, with `facts`, `meeting`,
+`measuring`, `tournament`), which alone uses torch, and the judge (`judge`, with `reports`, `differences`, `slow`,
+`expectations`), which also reads what ranks said that died or hang. `start` plays nodes on this machine.
+
+May use: `cluster`, `emit` and what is below them.
+
+Begin at: `messages.py`, `judge.py`, then `slow.py`.
 """

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from zerocfg.report.table import Column, folded, table
+from zerocfg.terminal.table import Column, folded, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

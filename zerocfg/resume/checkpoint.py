@@ -57,12 +57,14 @@ class Fsdp:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """``step`` and ``trainer`` are of trainer_state.json; ``random_ranks`` is None where no generator was saved."""
+    """``step``, ``steps`` (at which it logs, evaluates and saves, by argument) and ``trainer`` are of
+    trainer_state.json; ``random_ranks`` is None where no generator was saved."""
 
     path: Path
     notes: list[str] = field(default_factory=list)
     trainer: bool = False
     step: int | None = None
+    steps: dict[str, int] = field(default_factory=dict)
     deepspeed: DeepSpeed | None = None
     fsdp: Fsdp | None = None
     weights: Weights | None = None

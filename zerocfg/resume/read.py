@@ -11,8 +11,9 @@ from zerocfg.resume.files import names_in
 from zerocfg.resume.fsdp_files import FSDP_MODEL, read_fsdp
 from zerocfg.resume.torch_file import UnreadableError, note_damage
 from zerocfg.resume.weights import read_json, read_weights
+from zerocfg.run.trainer_state import STATE_FILE as STATE
+from zerocfg.run.trainer_state import steps_of
 
-STATE = "trainer_state.json"
 _STEP = re.compile(r"checkpoint-(\d+)$")
 _RANDOM = re.compile(r"rng_state(?:_(\d+))?\.pth$")
 
@@ -52,8 +53,10 @@ def _read(path: Path, names: list[str], tag: str | None = None) -> Checkpoint:
     found.trainer = STATE in names
     if found.trainer:
         try:
-            step = read_json(path / STATE).get("global_step")
+            state = read_json(path / STATE)
+            step = state.get("global_step")
             found.step = step if isinstance(step, int) else None
+            found.steps = steps_of(state)
         except UnreadableError as error:
             found.damaged[STATE] = str(error)
     found.optimizer = (path / "optimizer.pt").is_file() or (path / "optimizer.bin").is_file()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zerocfg.compare.sides import ARGUMENTS, SETTINGS, Side, Value, open_side
+from zerocfg.run.trainer_state import STRATEGIES
 
 if TYPE_CHECKING:
     from zerocfg.run.discover import Files
@@ -16,7 +17,8 @@ class Target:
     """None: not known. ``world_size`` counts processes; ``origins``: where a value comes from, by field.
 
     ``own_scheduler``: the DeepSpeed config has one, so its state is in DeepSpeed's own files and not in scheduler.pt.
-    ``precision`` is bf16, fp16 or fp32; ``state_dict_type`` and ``fsdp_version`` are of FSDP alone.
+    ``steps``: by argument, as they are written, where the run logs, evaluates or saves by steps. ``precision`` is bf16,
+    fp16 or fp32; ``state_dict_type`` and ``fsdp_version`` are of FSDP alone.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Target:
     own_scheduler: bool = False
     fsdp_version: int | None = None
     state_dict_type: str | None = None
+    steps: dict[str, int] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
 
     def provenance(self, name: str) -> str:
@@ -71,9 +74,19 @@ def from_side(side: Side) -> Target:
         found.engine = "deepspeed"
     found.precision = _precision(found, settings, arguments)
     found.trainer = True if "save_only_model" in arguments or "output_dir" in arguments else None
+    found.steps = _steps(arguments)
     scheduler = settings.get("scheduler.type")
     found.own_scheduler = scheduler is not None and isinstance(scheduler.value, str)
     return found
+
+
+def _steps(arguments: dict[str, Value]) -> dict[str, int]:
+    found = {}
+    for name, strategy in STRATEGIES.items():
+        asked, by = arguments.get(name), arguments.get(strategy)
+        if asked is not None and asked.said and _fits(asked.value, int) and by is not None and by.value == "steps":
+            found[name] = asked.value
+    return {name: value for name, value in found.items() if isinstance(value, int) and value > 0}
 
 
 def _fits(value: object, wanted: type) -> bool:

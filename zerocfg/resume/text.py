@@ -32,7 +32,7 @@ def _last(verdict: Verdict, target: Target | None) -> str:
     if verdict.outcome == "described":
         rest = "name the run to check whether it fits" if target is None else "whether it fits the run is not judged"
         return f"nothing wrong with the checkpoint itself; {rest}"
-    if verdict.outcome == "resumes" and verdict.findings:
+    if verdict.outcome == "resumes" and any(one.kind != "steps" for one in verdict.findings):
         return "resumes if the run is as the notes say"
     return str(verdict.outcome)
 

@@ -60,3 +60,26 @@ def random_generators(checkpoint: Checkpoint, target: Target) -> list[Finding]:
             lost="random generators",
         )
     ]
+
+
+def steps_of_state(checkpoint: Checkpoint, target: Target) -> list[Finding]:
+    """The steps at which the run logs, evaluates and saves: those of trainer_state.json count."""
+    differ = {
+        name: (asked, checkpoint.steps[name])
+        for name, asked in target.steps.items()
+        if name in checkpoint.steps and checkpoint.steps[name] != asked
+    }
+    if not differ or target.trainer is not True:
+        return []
+    used = ", ".join(f"{name} {kept} instead of {asked}" for name, (asked, kept) in differ.items())
+    return [
+        Finding(
+            "note",
+            "steps",
+            f"the steps of trainer_state.json count, not those of the run: {used}",
+            remediations=tuple(
+                f"write {asked} for {name} in {checkpoint.path}/trainer_state.json"
+                for name, (asked, _) in differ.items()
+            ),
+        )
+    ]

@@ -14,6 +14,7 @@ from zerocfg.resume.finding import Finding
 from zerocfg.resume.into_deepspeed import into_deepspeed
 from zerocfg.resume.into_fsdp import into_fsdp
 from zerocfg.resume.into_plain import into_plain
+from zerocfg.resume.trainer_files import steps_of_state
 
 if TYPE_CHECKING:
     from zerocfg.resume.checkpoint import Checkpoint
@@ -56,6 +57,10 @@ def judge(checkpoint: Checkpoint, target: Target | None) -> Verdict:
 
 
 def _fit(checkpoint: Checkpoint, target: Target) -> list[Finding]:
+    return _fit_of_engine(checkpoint, target) + steps_of_state(checkpoint, target)
+
+
+def _fit_of_engine(checkpoint: Checkpoint, target: Target) -> list[Finding]:
     if target.engine == "deepspeed":
         return into_deepspeed(checkpoint, target)
     if target.engine == "fsdp":

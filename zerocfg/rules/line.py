@@ -14,13 +14,14 @@ from zerocfg.rules.key import NOWHERE, Key
 from zerocfg.run.model import UNKNOWN, Origin, Run, SourceFile
 from zerocfg.run.stages.options import OPTIONS
 from zerocfg.source.launch import shell_edits
+from zerocfg.source.launch.launchers import GRAMMARS, option_like
 from zerocfg.source.text import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zerocfg.source.edit import Edit
-    from zerocfg.source.launch.line import Option
+    from zerocfg.source.launch.line import LaunchLine, Option
 
 
 def is_page(file: SourceFile) -> bool:
@@ -120,6 +121,30 @@ def from_option(run: Run, option: Option | None) -> LineOption:
     return LineOption(run, run.launch_file, (), value, True, origin, option)
 
 
+def options_without_value(run: Run) -> list[Option]:
+    """The launcher's options that take a value and have none: its parser stops at them."""
+    line = run.launch
+    if line is None:
+        return []
+    return [one for one in line.options if one.exact and _needs_value(line, one) and _is_without(one)]
+
+
+def _needs_value(line: LaunchLine, option: Option) -> bool:
+    if line.launcher == "accelerate":
+        known = OPTIONS.get(option.plain)
+        return known is not None and known.kind != "flag"
+    return line.launcher in ("torchrun", "deepspeed") and bool(GRAMMARS[line.launcher].takes_value(option.name))
+
+
+def _is_without(option: Option) -> bool:
+    """Whether an option is followed by nothing, or by the next option."""
+    value = option.value
+    if value is None:
+        return True
+    glued = value.span.start == option.span.start + len(option.name) + 1 and value.text.startswith("=")
+    return not glued and value.exact and value.text.startswith("--") and option_like(value)
+
+
 def all_options_seen(run: Run) -> bool:
     """False where a variable before the script may hold further options of the launcher."""
     line = run.launch
@@ -136,6 +161,15 @@ def all_options_seen(run: Run) -> bool:
             if not before or start >= ends[before - 1]:
                 return False
     return True
+
+
+def all_arguments_seen(run: Run) -> bool:
+    """False where a word behind the script is a variable, or `$@`, that may hold further options of the script."""
+    line = run.launch
+    if line is None:
+        return False
+    values = {option.value.span for option in line.script_options if option.value is not None}
+    return all(word.value is not None or word.span in values for word in line.arguments)
 
 
 def at_line(run: Run) -> Location:

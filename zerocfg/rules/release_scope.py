@@ -9,7 +9,7 @@ from zerocfg.catalog.release_range import ReleaseRange
 from zerocfg.catalog.versions import Release, bounds, release
 from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Severity
-from zerocfg.rules.effects import admitted, admitting
+from zerocfg.rules.effects import TRAINERS, admitted, admitting
 from zerocfg.run.model import Run
 
 _LIBRARY = pattern(r"[a-z]+")
@@ -53,6 +53,12 @@ def _among(library: str, versions: str, declared: str) -> str | None:
     if admits[0] < speaks[0]:
         return ReleaseRange(library, since=speaks[0]).words
     return ReleaseRange(library, until=speaks[1]).words if _top(speaks) < _top(admits) else ""
+
+
+def uses_plugin(run: Run) -> bool:
+    """Whether accelerate may see the DeepSpeed config of a run, and refuse it. The Trainer of transformers before 4.30
+    hands it to DeepSpeed itself."""
+    return run.consumer not in TRAINERS or among("transformers>=4.30", run) is not None
 
 
 def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:

@@ -190,12 +190,13 @@ class Files:
         return found
 
     def peek(self, path: Path) -> SourceFile | None:
-        """The file when it was met while walking and looks like one of ours, else None."""
+        """The file when it was met while walking and looks like one of ours, else None. One that does not is none
+        after a script has imported it, either: a second lint of the same files is to meet the same."""
         key = self.real(path)
-        if key in self._read or key in self._overlay:
-            return self._open(path, key)
         if key in self._others:
             return None
+        if key in self._read or key in self._overlay:
+            return self._open(path, key)
         # outputs make a notebook large, and say nothing of its code
         most = UNASKED_BYTES if path.suffix != ".ipynb" else FILE_BYTES
         try:

@@ -18,12 +18,15 @@ from zerocfg.run.linking.follow import Find, Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
 from zerocfg.run.remembered import remembered
 from zerocfg.run.resolve_settings import with_settings
+from zerocfg.run.trainer_state import with_resumed
+from zerocfg.run.uncollected import uncollected
 from zerocfg.source import disk
 
 if TYPE_CHECKING:
     from zerocfg.source.launch.line import LaunchLine
 
 
+@uncollected()
 def find_runs(
     paths: Sequence[Path],
     files: Files,
@@ -70,10 +73,12 @@ def find_runs(
     followed = Paths(files, root or Path.cwd())
     runs = _runs(followed, known, scripts, contained, kept or Links())
     if scripts and (any(file.kind == "script" for file in known) or any(run.script is not None for run in runs)):
-        from zerocfg.run.linking.standalone_scripts import standalone_runs  # few repositories need it
+        # few repositories need it
+        from zerocfg.run.linking.standalone_scripts import standalone_runs, without_read_configs
 
         with contain(contained, "read the scripts that no launch line starts"):
-            runs += standalone_runs(followed, known, runs)
+            standalone = standalone_runs(followed, known, runs)
+            runs = [*without_read_configs(runs, standalone), *standalone]
     code = [file for file in pool.values() if file.kind == "script" and (skip is None or not skip(file))]
     if code or any(run.script is not None for run in runs):
         from zerocfg.run.linking.sibling_recipes import with_what_is_elsewhere
@@ -89,7 +94,7 @@ def find_runs(
     settled = []
     for run in wanted:
         with contain(contained, f"compute the settings of the run `{run.name}`", run.main_file):
-            settled.append(settle(run))
+            settled.append(settle(with_resumed(followed, run)))
     return settled, set(asked)
 
 
@@ -170,7 +175,7 @@ def _runs(
                 run = links.linked(paths, file, None)
                 if run is None:
                     continue
-                runs.append(_like_its_siblings(paths, run, runs) if kind == "recipe" else run)
+                runs.append(_like_its_siblings(paths, run, runs) if kind in ("recipe", "accelerate") and runs else run)
                 used |= {id(original(one)) for one in run.files}
     return runs
 
@@ -237,8 +242,10 @@ def _linked(paths: Paths, file: SourceFile, line: LaunchLine | None) -> Run | No
 
 
 def _like_its_siblings(paths: Paths, run: Run, known: Sequence[Run]) -> Run:
-    from zerocfg.run.linking.sibling_recipes import as_siblings
+    from zerocfg.run.linking.sibling_recipes import as_siblings, with_address_of_siblings
 
+    if run.recipe is None:
+        return with_address_of_siblings(run, known)
     found = as_siblings(run, known, paths.root)
     if found.script is None:
         return found

@@ -261,6 +261,35 @@ class Loading:
 
 
 @record(frozen=True, slots=True)
+class Comparison:
+    """A decision of a script by one of its own options, which is compared with ``values``. ``default``: the option's
+    value where nobody gives one, or UNKNOWN."""
+
+    option: str
+    values: tuple[str, ...]
+    default: object
+    origin: Origin
+
+
+@record(frozen=True, slots=True)
+class DefaultDtype:
+    """A `from_pretrained` of a model that leaves its dtype to transformers. ``name``: as the code calls it."""
+
+    name: str
+    origin: Origin
+
+
+@record(frozen=True, slots=True)
+class ResumedState:
+    """What the state of the checkpoint that a run resumes from sets. ``file``: its trainer_state.json; ``steps``: by
+    argument; ``named``: where the run names the checkpoint."""
+
+    file: str
+    steps: Mapping[str, int]
+    named: Origin
+
+
+@record(frozen=True, slots=True)
 class Script:
     """A script and the modules of its repository that it needs, as deep as `reading.DEPTH` (``files``, itself first).
 
@@ -279,7 +308,10 @@ class Script:
     keys are known, or of which nobody knows where they go. ``own_loop``: its Trainer is a class of the repository that
     trains otherwise than the library's, which compares arguments and config when it starts.
     ``required``: the requirements without which it stops, each with its place. ``loading``: None where it is not
-    certain how and when the model of the Trainer is loaded.
+    certain how and when the model of the Trainer is loaded. ``comparisons``: decisions by its own options.
+    ``resumes``: it gives `train` a checkpoint to go on from.
+    ``saves_sharded``: where it calls `save_pretrained` of a model that an Accelerator prepared, with nothing gathered.
+    ``default_dtypes``: the models that it loads without saying in which dtype.
     ``understood`` False: Python could not parse it.
     """
 
@@ -303,6 +335,10 @@ class Script:
     understood: bool = True
     own: frozenset[str] = frozenset()
     loading: Loading | None = None
+    comparisons: tuple[Comparison, ...] = ()
+    resumes: bool = False
+    saves_sharded: Origin | None = None
+    default_dtypes: tuple[DefaultDtype, ...] = ()
 
 
 @record(frozen=True, slots=True, eq=False)
@@ -335,6 +371,7 @@ class Run:
     ``undetermined``       libraries installed from a commit, a path or a variable: which release that is, is open
     ``misplaced``          files given where a file of another kind is read
     ``unreadable``         files that the launch line names and that cannot be read
+    ``resumed``            the state of the checkpoint that it resumes from, where that lies here
     ``troubles``           why ``extends`` and ``matrix`` of a spec make no runs: place, message, remediation
     """
 
@@ -370,6 +407,7 @@ class Run:
     misplaced: tuple[MisplacedFile, ...] = ()
     unreadable: tuple[SourceFile, ...] = ()
     troubles: tuple[tuple[Origin, str, str], ...] = ()
+    resumed: ResumedState | None = None
     effective: Effective = field(default_factory=Effective)
 
     @property

@@ -19,7 +19,7 @@ from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED
 from zerocfg.run.requirements.companions import limited_releases
-from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, all_of, any_of, installs_of
+from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, all_of, any_of, installs_of, is_bare
 from zerocfg.run.resolve_settings import with_releases, with_settings
 from zerocfg.source import disk
 
@@ -109,7 +109,7 @@ def _stated(
 def versions_for(folder: Path) -> dict[str, Declared]:
     """By library: the clauses that the nearest project states, and where; undeterminable ones are left out."""
     found = Projects().nearest(folder)
-    return {name: one for name, one in found.items() if name in LIBRARIES and one.clauses is not None}
+    return {name: one for name, one in found.items() if name in LIBRARIES and one.clauses}
 
 
 def requirement(run: Run, package: str) -> Declared | None:
@@ -122,6 +122,7 @@ def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
     found = _of_folders(run, projects)
     for name, declared in limited_releases(found, lambda base: _python(run, base, projects)):
         found[name] = _bounded(found[name], declared, firm=False)
+    found = {name: one for name, one in found.items() if not is_bare(name, one)}
     found |= _installed(run)
     for name, declared in _required(run).items():
         found[name] = _bounded(found.get(name), declared, firm=True)
@@ -138,7 +139,8 @@ def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
     read = [projects.nearest(folder) for folder in dict.fromkeys(others)]
     for name in dict.fromkeys(name for one in read for name in one):
         if name not in found:
-            found[name] = any_of(one[name] for one in read if name in one)
+            stated = [one[name] for one in read if name in one]
+            found[name] = any_of([one for one in stated if not is_bare(name, one)] or stated)
     return found
 
 

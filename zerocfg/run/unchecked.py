@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from zerocfg.patterns import pattern
 from zerocfg.record import record, replace
 from zerocfg.run.discover import Files, display_name, is_launch_file, launch_lines, launches
 from zerocfg.run.model import Kind, Run, SourceFile, files_of, original
@@ -15,17 +14,21 @@ from zerocfg.source import disk
 from zerocfg.source.text import Where
 
 Why = Literal[
-    "not-read", "not-recognised", "no-launch-line", "not-started", "not-checked-kind", "missing", "other-program"
+    "not-read",
+    "not-recognised",
+    "no-launch-line",
+    "not-started",
+    "not-checked-kind",
+    "missing",
+    "other-program",
+    "nothing-known",
 ]
 
 _UNCHECKED: dict[Kind, str] = {
     "model": "it is the config of a model, which lint does not check",
     "hardware": "it is a profile of hardware, which lint does not check",
 }
-_OTHER_PROGRAMS = {"openrlhf": "OpenRLHF", "verl": "verl"}
-"""Training programs whose options zerocfg does not read, by package, with their display names."""
-_STARTS_OTHER = pattern(r"(?m)^[^#\n]*?(?<![\w./-])((?:openrlhf\.cli|verl\.trainer)\.[a-z]\w*)(?![\w./-])")
-"""The first module of such a program outside of comments: behind -m, or alone in a heredoc that becomes the command."""
+_NOTHING_KNOWN = "what its launch lines start is not seen to read a config or arguments that zerocfg knows"
 _NOT_RECOGNISED = "it is no config, recipe, spec or launch script that zerocfg knows, and no launch line names it"
 
 
@@ -97,6 +100,8 @@ def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterat
             elif not launch_lines(file):
                 reason = "it holds no launch line of accelerate, deepspeed or torchrun"
                 yield UncheckedFile(file.name, "no-launch-line", reason, True)
+            else:
+                yield UncheckedFile(file.name, "nothing-known", _NOTHING_KNOWN, True)
         elif file.kind in _UNCHECKED:
             yield UncheckedFile(file.name, "not-checked-kind", _UNCHECKED[file.kind], True)
         else:
@@ -125,7 +130,7 @@ def _met(
         if trouble is None and id(file) not in used and is_launch_file(file.path or Path()):
             trouble = next((one.message for one in launches(file).exhausted), None)
         why: Why = "not-read"
-        if trouble is None and id(file) not in used and file.kind == "launch" and launch_lines(file):
+        if trouble is None and id(file) not in used and file.kind == "launch":
             why, trouble = "other-program", _other_program(file)
         if trouble is None or id(file) in used or file.path is None:
             continue
@@ -136,11 +141,10 @@ def _met(
 
 def _other_program(file: SourceFile) -> str | None:
     """Why a launch file that is part of no run was not checked: it starts a program whose options are not known."""
-    started = _STARTS_OTHER.search(file.source.text)
+    started = next(iter(launches(file).others), None)
     if started is None:
         return None
-    module = started[1]
-    return f"it starts {_OTHER_PROGRAMS[module.partition('.')[0]]} ({module}), whose options lint does not read"
+    return f"it starts {started.program} ({started.started}), whose options lint does not read"
 
 
 def _missing(runs: Sequence[Run], told: Collection[Where]) -> Iterator[UncheckedFile]:

@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from zerocfg.models.model_facts import from_config
-from zerocfg.report.table import Column, folded, table
 from zerocfg.smoke.judge.measured import peak_in, size
 from zerocfg.smoke.launch import warm
 from zerocfg.smoke.max_batch import Found, find, no_memory
@@ -18,6 +17,7 @@ from zerocfg.smoke.prepare.folder import RunFolder
 from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.prepare.strategies import label, with_strategy
 from zerocfg.source import boundary
+from zerocfg.terminal.table import Column, folded, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

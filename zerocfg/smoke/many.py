@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.report.table import Column, table
 from zerocfg.smoke.certify.result import data
 from zerocfg.smoke.launch import warm
 from zerocfg.smoke.model.certificate import WORDS, exit_code_of
@@ -16,6 +15,7 @@ from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import LOCK
 from zerocfg.smoke.smoke import smoke
 from zerocfg.source import disk
+from zerocfg.terminal.table import Column, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocfg.report.table import Column, folded, table
 from zerocfg.smoke.judge.measured import size
 from zerocfg.smoke.worker.values import whole
+from zerocfg.terminal.table import Column, folded, table
 
 if TYPE_CHECKING:
     from zerocfg.smoke.max_batch import Found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocfg.report.table import Column, folded
-from zerocfg.report.table import table as fitted
 from zerocfg.smoke.certify.evidence import evidence
 from zerocfg.smoke.launch.command import WRITTEN
 from zerocfg.smoke.model.certificate import WORDS
+from zerocfg.terminal.table import Column, folded
+from zerocfg.terminal.table import table as fitted
 
 if TYPE_CHECKING:
     from zerocfg.smoke.judge.verdict import Verdict

@@ -96,7 +96,7 @@ SIZES = (
     )
     .finds("error", "ds.json")
     .becomes('{"train_micro_batch_size_per_gpu": "auto", "grad', safe=True),
-    near("ZC205", "no reader is known", consumer=None, files=ALONE).finds("error", "ds.json"),
+    near("ZC205", "no reader is known", consumer=None, files=ALONE).finds("warning", "ds.json"),
     near("ZC205", "no reader, and a total", ('{"grad', '{"train_batch_size": 8, "grad'), consumer=None, files=ALONE),
     near("ZC205", "no reader, and an empty file", consumer=None, files={"recipe.yaml": None, "ds.json": "{}\n"}),
 )

@@ -19,6 +19,8 @@ DEVICES = "distributed_type: MULTI_GPU\nnum_processes: %s\n"
 PLAIN = "distributed_type: 'NO'\nnum_processes: %s\n"
 ELSEWHERE = "torchrun --nproc_per_node 2 train/train.py --deepspeed scripts/zero2.json --output_dir out\n"
 START = "accelerate launch --config_file accelerate.yaml %strain.py\n"
+WRITES = "NEW=new.json\n%storchrun --nproc_per_node 2 train.py --deepspeed $NEW --output_dir out\n"
+NEIGHBOUR = "accelerate launch --config_file {}b.yaml {}train.py\n"
 DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
 CLUSTER = "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n"
 MEETING = CLUSTER + "main_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
@@ -222,6 +224,25 @@ MACHINES = (
     of("ZC705", "no line to look at", {"accelerate.yaml": CLUSTER}).finds(
         "warning", "accelerate.yaml: num_machines: 2", 2, 0
     ),
+    *(
+        of(
+            "ZC705",
+            why,
+            {"accelerate.yaml": CLUSTER, f"{other}b.yaml": MEETING, "train.sh": NEIGHBOUR.format(other, options)},
+        )
+        for why, other, options in (("a line names it for its neighbour", "", "--main_process_ip $MASTER_ADDR "),)
+    ),
+    *(
+        of(
+            "ZC705",
+            why,
+            {"accelerate.yaml": CLUSTER, f"{other}b.yaml": MEETING, "train.sh": NEIGHBOUR.format(other, options)},
+        ).finds("warning", "accelerate.yaml: num_machines: 2", 2, 0)
+        for why, other, options in (
+            ("no line names it for its neighbour", "", ""),
+            ("a line names it for one of another folder", "more/", "--main_process_ip $MASTER_ADDR "),
+        )
+    ),
     of("ZC705", "the runner asks its hosts", accelerate(ENGINE + "num_machines: 2\n")),
     of(
         "ZC705",
@@ -364,6 +385,32 @@ CONFIG = (
         "a recipe by its position",
         {"train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n", "train.py": ""},
     ).finds("warning", "train.sh: recipe.yaml"),
+    of(
+        "ZC749",
+        "the script is taken for the value",
+        {"train.sh": "accelerate launch --num_processes 2 --deepspeed_multinode_launcher \\\n  train.py --lr=1\n"},
+    ).finds("error", "train.sh: --deepspeed_multinode_launcher"),
+    of(
+        "ZC749",
+        "a value before the script",
+        {"train.sh": "accelerate launch --deepspeed_multinode_launcher standard train.py --lr=1\n"},
+    ),
+    *(
+        of("ZC703", why, {"train.sh": WRITES % program, "train.py": "", "ds.json": ZERO2})
+        for why, program in (
+            ("a program in the script is handed it", "python - ds.json \"$NEW\" <<'PY'\nprint()\nPY\n"),
+            ("a program of one line is handed it", 'python3 -c "import sys" $NEW\n'),
+        )
+    ),
+    *(
+        of("ZC703", why, {"train.sh": WRITES % program, "train.py": "", "ds.json": ZERO2}).finds(
+            "warning", "train.sh: --deepspeed $NEW"
+        )
+        for why, program in (
+            ("a program in the script is handed others", "python - ds.json <<'PY'\nprint()\nPY\n"),
+            ("it is looked for", "ls $NEW\n"),
+        )
+    ),
     of("ZC703", "of another checkout", {"train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n"}),
     of("ZC703", "of another checkout, with a folder", {"train.sh": ELSEWHERE, "scripts/other.sh": ""}),
     of("ZC703", "of a folder that is here", {"train.sh": ELSEWHERE, "scripts/zero3.json": ZERO2}).finds(

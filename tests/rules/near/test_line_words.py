@@ -80,6 +80,27 @@ VALUES = (
         {"train.sh": f"{LINE} --resume_from_checkpoint --deepspeed ds.json\n", "ds.json": DS},
         "transformers",
     ),
+    *(
+        of(
+            "ZC749",
+            f"a number or a choice of accelerate: {words}",
+            {"train.sh": f"accelerate launch {words} train.py\n"},
+        )
+        .finds("error", f"train.sh: {words.split()[0]}")
+        .says(f"{words.split()[1]} follows: the parser stops")
+        for words in ("--zero_stage --num_processes 8", "--mixed_precision --num_machines 1", "--num_processes --cpu")
+    ),
+    of(
+        "ZC749",
+        "a choice that has its value",
+        {"train.sh": "accelerate launch --mixed_precision=bf16 --cpu train.py\n"},
+    ),
+    of(
+        "ZC711",
+        "an option without a value, which stops before",
+        {"train.sh": "accelerate launch --zero_stage --cpu t.py\n"},
+    ),
+    of("ZC719", "the same", {"train.sh": "accelerate launch --zero_stage --num_processes 8 train.py\n"}),
     of("ZC749", "a switch of the launcher", engine("torchrun --standalone --nproc_per_node 2 train.py")),
     of(
         "ZC749",

@@ -31,6 +31,32 @@ def power(number: int) -> str:
     return f'ds.json: "initial_scale_power": {number}'
 
 
+MULTI = "distributed_type: MULTI_GPU\nmixed_precision: fp16\nnum_processes: 2\n"
+OWN_LOOP = "from accelerate import Accelerator\naccelerator = Accelerator(%s)\nmodel = accelerator.prepare(model)\n"
+WINNERS = (
+    of(
+        "ZC308",
+        "the launcher's option beats its file",
+        {
+            "acc.yaml": MULTI,
+            "train.py": OWN_LOOP % "",
+            "run.sh": "accelerate launch --config_file acc.yaml --mixed_precision bf16 train.py\n",
+        },
+    )
+    .finds("warning", "acc.yaml: mixed_precision: fp16", also=("run.sh: --mixed_precision bf16",))
+    .says("the launcher's option wins over its file"),
+    of(
+        "ZC308",
+        "the argument of Accelerator beats the file",
+        {
+            "acc.yaml": MULTI,
+            "train.py": OWN_LOOP % 'mixed_precision="bf16"',
+            "run.sh": "accelerate launch --config_file acc.yaml train.py\n",
+        },
+    )
+    .finds("warning", "acc.yaml: mixed_precision: fp16", also=('train.py: "bf16"',))
+    .says("the argument of Accelerator wins"),
+)
 SCALING = (
     fp16("ZC315", "the least that is fixed", '"loss_scale": 1').finds("warning", 'ds.json: "loss_scale": 1', 1, 0),
     fp16("ZC315", "negative", '"loss_scale": -1'),
@@ -45,9 +71,12 @@ SCALING = (
     fp16("ZC316", "without ZeRO no scale is found", '"initial_scale_power": 64', 0).finds(
         "error", power(64), 2, 64, 48, 16
     ),
-    fp16("ZC316", "no more than a million steps", '"initial_scale_power": 2000000', 0).finds(
-        "error", power(2000000), 2, "2e+06", 999984, 16
+    fp16("ZC316", "the last without ZeRO that a float holds", '"initial_scale_power": 1023', 0).finds(
+        "error", power(1023), 2, 1023, 1007, 16
     ),
+    fp16("ZC316", "the first without ZeRO that none holds", '"initial_scale_power": 1024', 0)
+    .finds("error", power(1024), 2, 1024, 16)
+    .says("stops in its first step"),
     fp16("ZC316", "a fixed scale does not start", '"initial_scale_power": 65536, "loss_scale": 1024'),
     ds("ZC316", "fp16 is off", '"fp16": {"enabled": false, "initial_scale_power": 65536}'),
     fp16("ZC317", "just above 0", '"min_loss_scale": 0.5, "loss_scale_window": 1'),
@@ -358,7 +387,7 @@ ARGUMENTS = (
     near("ZC330", "no model", ("    model: model/config.json\n", "")),
 )
 
-TABLE = (*SCALING, *DTYPES, *AUTOCAST, *ACCELERATE, *FORMATS, *MASTER_WEIGHTS, *ARGUMENTS)
+TABLE = (*WINNERS, *SCALING, *DTYPES, *AUTOCAST, *ACCELERATE, *FORMATS, *MASTER_WEIGHTS, *ARGUMENTS)
 
 
 @pytest.mark.parametrize("row", rows(TABLE))

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from zerocfg.cli.commands.build_check import check_outputs
-from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.screens.build import finished, problems, stopped
-from zerocfg.cli.settings import find_settings
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.emit.compile_runs import compile_runs
 from zerocfg.emit.exclusive import BusyError
 from zerocfg.emit.write import RefusedError, check, write
 from zerocfg.run.discover import display_name
+from zerocfg.workspace.selection import selection_of
+from zerocfg.workspace.settings import find_settings
 
 
 class InTheWayError(click.ClickException):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from zerocfg.cli.terminal import columns
-from zerocfg.report.table import folded
+from zerocfg.terminal.streams import columns
+from zerocfg.terminal.table import folded
 
 
 @click.command("check-resume")

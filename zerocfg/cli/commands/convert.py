@@ -9,19 +9,19 @@ from typing import Any
 
 import click
 
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import SettingsOptions
 from zerocfg.cli.settings_options import options
-from zerocfg.cli.terminal import columns, write_diff
 from zerocfg.convert.conversion import Conversion, ConversionError, Row
 from zerocfg.convert.targets import TARGETS, convert, opened
 from zerocfg.linter.selection import Selection
-from zerocfg.report.table import Column, folded, table
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.model import CONSUMERS
 from zerocfg.run.releases import with_versions
 from zerocfg.source.edit import unified_diff
 from zerocfg.source.write import Change, write_together
+from zerocfg.terminal.streams import columns, write_diff
+from zerocfg.terminal.table import Column, folded, table
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import SettingsOptions
 
 
 class NotConvertedError(click.ClickException):

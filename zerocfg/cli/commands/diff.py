@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zerocfg.cli.terminal import columns
 from zerocfg.compare.effective_diff import Comparison, Difference, compare
 from zerocfg.compare.sides import SideError, open_side
 from zerocfg.compare.values import shown
 from zerocfg.emit.lock import LockError
-from zerocfg.report.table import folded
 from zerocfg.run.config import AUTO
 from zerocfg.run.discover import Files
 from zerocfg.run.model import UNKNOWN
+from zerocfg.terminal.streams import columns
+from zerocfg.terminal.table import folded
 
 if TYPE_CHECKING:
     from zerocfg.compare.sides import Side, Value

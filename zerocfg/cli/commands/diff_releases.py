@@ -10,10 +10,6 @@ from pathlib import Path
 import click
 
 from zerocfg.catalog.versions import library_name
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.progress import Working
-from zerocfg.cli.settings import find_settings
-from zerocfg.cli.terminal import columns
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
 from zerocfg.linter.engine import Diagnostic
@@ -21,7 +17,11 @@ from zerocfg.linter.selection import Selection
 from zerocfg.migrate.impact import Impact, KeyChange, impact
 from zerocfg.migrate.outcome import Changed
 from zerocfg.migrate.releases import ReleasesError, parse_releases, pinned_releases
-from zerocfg.report.table import folded
+from zerocfg.terminal.progress import Working
+from zerocfg.terminal.streams import columns
+from zerocfg.terminal.table import folded
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import find_settings
 
 
 def diff_releases(new: str, words: tuple[str, ...], output_format: str) -> bool:

@@ -12,15 +12,11 @@ import click
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.cli.commands.explain_built import explain_lock, find_key, lock_at, locks_below, read_lock
-from zerocfg.cli.linting.job import Job
 from zerocfg.cli.screens.settings_table import settings_table
-from zerocfg.cli.settings import SettingsOptions
 from zerocfg.cli.settings_options import options
-from zerocfg.cli.terminal import columns
 from zerocfg.compare.lock_table import table
 from zerocfg.linter.selection import Selection
 from zerocfg.report.runs import releases_of, why
-from zerocfg.report.table import folded, reflowed
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.codes import REMOVED
 from zerocfg.rules.registry import ALL, find
@@ -30,6 +26,10 @@ from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.origins import origin_label, place_of
 from zerocfg.run.releases import with_versions
 from zerocfg.source.secrets import masked
+from zerocfg.terminal.streams import columns
+from zerocfg.terminal.table import folded, reflowed
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import SettingsOptions
 
 _CODE = re.compile(r"[Zz][Cc]\d+")
 
@@ -140,8 +140,8 @@ def explain_rule(what: str) -> str:
         near = closest(what, [known.name for known in ALL])
         hint = f"; did you mean {near}?" if near else "; for a setting, name the run: --run RUN"
         raise click.UsageError(f"no rule is called '{what}'{hint}")
-    from zerocfg.cli.linting.examples import as_shown
     from zerocfg.rulebook.rendering import as_text
+    from zerocfg.workspace.examples import as_shown
 
     return reflowed(as_text(rule, as_shown(page_of(rule))), columns(sys.stdout))
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zerocfg.cli.linting.baseline import read_baseline_file
-from zerocfg.cli.linting.job import Job, excludes_path
-from zerocfg.cli.linting.selection import selection_of
-from zerocfg.cli.progress import Working
-from zerocfg.cli.settings import Settings, SettingsOptions
 from zerocfg.cli.settings_options import options
-from zerocfg.cli.terminal import columns
 from zerocfg.emit.lock import NAME as LOCK
 from zerocfg.internal_errors import REPORT
-from zerocfg.report.table import folded
 from zerocfg.rules.api import Severity
 from zerocfg.run.discover import display_name
+from zerocfg.terminal.progress import Working
+from zerocfg.terminal.streams import columns
+from zerocfg.terminal.table import folded
+from zerocfg.workspace.baseline import read_baseline_file
+from zerocfg.workspace.job import Job, excludes_path
+from zerocfg.workspace.selection import selection_of
+from zerocfg.workspace.settings import Settings, SettingsOptions
 
 if TYPE_CHECKING:
     from zerocfg.gate.model import Check, Outcome, Reason

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zerocfg.cli.progress import Working
-from zerocfg.cli.settings import find_settings
-from zerocfg.cli.terminal import columns
+from zerocfg.errors import UsageError
+from zerocfg.terminal.progress import Working
+from zerocfg.terminal.streams import columns
+from zerocfg.workspace.settings import find_settings
 
 if TYPE_CHECKING:
     from zerocfg.environment import Environment, Library
@@ -40,8 +41,8 @@ def _settings() -> str | None:
     """The file of the settings that count here, or why they cannot be read."""
     try:
         source = find_settings(Path()).source
-    except click.UsageError as error:
-        return error.message
+    except UsageError as error:
+        return str(error)
     return _home(source) or None
 
 

@@ -11,9 +11,9 @@ from zerocfg.cli.fleet.options import NAMES as FLEET
 from zerocfg.cli.fleet.options import options as fleet_options
 from zerocfg.cli.linting.lint import Options, lint
 from zerocfg.cli.output_type import PAGE, OutputType
-from zerocfg.cli.settings import SettingsOptions
 from zerocfg.cli.settings_options import options
 from zerocfg.run.model import CONSUMERS
+from zerocfg.workspace.settings import SettingsOptions
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

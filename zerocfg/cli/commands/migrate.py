@@ -9,11 +9,7 @@ from typing import Any
 
 import click
 
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.progress import Working
-from zerocfg.cli.settings import SettingsOptions
 from zerocfg.cli.settings_options import options
-from zerocfg.cli.terminal import columns, write_diff
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
 from zerocfg.linter.engine import Diagnostic
@@ -21,11 +17,16 @@ from zerocfg.linter.selection import Selection
 from zerocfg.migrate.migration import Done, Migration, migrate
 from zerocfg.migrate.outcome import Changed, Rest, rest
 from zerocfg.migrate.releases import ReleasesError, parse_releases
-from zerocfg.report.table import folded
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import CONSUMERS
+from zerocfg.run.uncollected import uncollected
 from zerocfg.source.edit import unified_diff
 from zerocfg.source.write import Change, write_together
+from zerocfg.terminal.progress import Working
+from zerocfg.terminal.streams import columns, write_diff
+from zerocfg.terminal.table import folded
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import SettingsOptions
 
 
 @click.command("migrate")
@@ -67,7 +68,7 @@ def command(
     if missing is not None:
         raise click.UsageError(f"there is no file or folder '{missing}'")
     job = Job(targets, SettingsOptions(**given).settings(targets[0]), Selection(), consumer)
-    with Working("migrating", job.progress):
+    with Working("migrating", job.progress), uncollected():
         unread = [one for one in job.lint().unread if one.named]
         runs, empty = job.included, list(job.empty)
         found = migrate(runs, target, source, with_pins=pins)

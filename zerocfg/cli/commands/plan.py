@@ -7,13 +7,11 @@ from pathlib import Path
 
 import click
 
-from zerocfg.cli.progress import Working
 from zerocfg.cli.screens import model_plans
 from zerocfg.cli.screens.build import problems
 from zerocfg.cli.screens.plan import Shown, as_data, as_text
 from zerocfg.cli.screens.plan_table import compared
 from zerocfg.cli.spec_argument import read_or_exit, resolved
-from zerocfg.cli.terminal import columns
 from zerocfg.memory.verdict import UNKNOWN, Verdict
 from zerocfg.resolve.build import BuildResult
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives
@@ -21,6 +19,8 @@ from zerocfg.resolve.explain.forecast import Forecast, forecast
 from zerocfg.resolve.model_plans import Model, ModelPlans, find_model, not_a_model, plans_of
 from zerocfg.run.discover import display_name
 from zerocfg.run.hub import is_hub_name
+from zerocfg.terminal.progress import Working
+from zerocfg.terminal.streams import columns
 
 NOT_KNOWN = 3  # exit code, as of a smoke-run that is incomplete
 

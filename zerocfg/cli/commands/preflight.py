@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from zerocfg.cli.on_cluster import on
-from zerocfg.cli.progress import Working
-from zerocfg.cli.terminal import columns
 from zerocfg.cluster.engines import NAMES
+from zerocfg.terminal.progress import Working
+from zerocfg.terminal.streams import columns
 
 if TYPE_CHECKING:
     from zerocfg.cluster.wait import Progress

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from zerocfg.cli.outputs import write
-from zerocfg.cli.terminal import draw_anew
 from zerocfg.source import disk
+from zerocfg.terminal.streams import draw_anew
 
 HEAD = 4096
 """Bytes at the beginning of a file that are searched for the generator."""

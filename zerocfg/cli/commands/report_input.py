@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from zerocfg.cli.commands.explain_built import lock_at, locks_below, read_lock
-from zerocfg.cli.linting.baseline import read_baseline_file
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.linting.selection import selection_of
-from zerocfg.cli.settings import find_settings
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.compare.check_outputs import OutputCheck, check_run
 from zerocfg.compare.lock_diff import changes, sources
@@ -30,6 +26,10 @@ from zerocfg.resolve.facts import with_facts
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions
+from zerocfg.workspace.baseline import read_baseline_file
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.selection import selection_of
+from zerocfg.workspace.settings import find_settings
 
 if TYPE_CHECKING:
     from zerocfg.emit.files import Emitted

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zerocfg.cli.terminal import columns
-from zerocfg.report.table import Column, folded, table, wrap
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
+from zerocfg.terminal.streams import columns
+from zerocfg.terminal.table import Column, folded, table, wrap
 
 if TYPE_CHECKING:
     from zerocfg.rules.api import Rule

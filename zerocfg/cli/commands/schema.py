@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from zerocfg.budgets import FILE_BYTES
-from zerocfg.cli.terminal import columns
-from zerocfg.report.table import folded
 from zerocfg.source import disk
 from zerocfg.source.write import write_atomic
+from zerocfg.terminal.streams import columns
+from zerocfg.terminal.table import folded
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zerocfg.cli import settings_options
-from zerocfg.cli.linting.job import excludes_path
-from zerocfg.cli.progress import Working
 from zerocfg.cli.screens import smoke_measure, smoke_on
-from zerocfg.cli.settings import SettingsOptions
-from zerocfg.cli.terminal import columns
+from zerocfg.terminal.progress import Working
+from zerocfg.terminal.streams import columns
+from zerocfg.workspace.job import excludes_path
+from zerocfg.workspace.settings import SettingsOptions
 
 if TYPE_CHECKING:
     from zerocfg.smoke.many import Result

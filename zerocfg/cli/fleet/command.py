@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Any
 from click import ClickException
 
 from zerocfg.budgets import REPORT_BYTES
+from zerocfg.cli.coloured import write_coloured
 from zerocfg.cli.fleet.one import How, lint_all
 from zerocfg.cli.fleet.options import LIMIT, WORKERS
 from zerocfg.cli.linting.lint import Options
-from zerocfg.cli.linting.selection import checked
 from zerocfg.cli.outputs import Output, outputs, write
-from zerocfg.cli.progress import Working
-from zerocfg.cli.settings import SettingsOptions
-from zerocfg.cli.terminal import colour, columns, write_coloured, write_exactly
-from zerocfg.cli.usage import usage_error
+from zerocfg.errors import UsageError
 from zerocfg.fleet.changes import Changes, changes
 from zerocfg.fleet.json_format import ReadError, read, render_json
 from zerocfg.fleet.listing import ListError, below, listed
@@ -29,6 +26,10 @@ from zerocfg.fleet.summary import exit_code
 from zerocfg.fleet.text import render_concise, render_full
 from zerocfg.record import record
 from zerocfg.source import disk
+from zerocfg.terminal.progress import Working
+from zerocfg.terminal.streams import colour, columns, write_exactly
+from zerocfg.workspace.selection import checked
+from zerocfg.workspace.settings import SettingsOptions
 
 if TYPE_CHECKING:
     from zerocfg.cluster.wait import Progress
@@ -57,10 +58,10 @@ class Fleet:
 
 
 def refuse(fleet: Fleet) -> None:
-    """Raises click.UsageError for an option that is for --repos alone."""
+    """Raises UsageError for an option that is for --repos alone."""
     for one in fields(Fleet):
         if getattr(fleet, one.name) != one.default:
-            raise usage_error(f"{_option(one.name)} is for --repos")
+            raise UsageError(f"{_option(one.name)} is for --repos")
 
 
 def lint_fleet(fleet: Fleet, options: Options) -> int:
@@ -87,21 +88,21 @@ def lint_fleet(fleet: Fleet, options: Options) -> int:
 
 
 def _reports(fleet: Fleet, options: Options) -> list[Output]:
-    """What is reported where. Raises click.UsageError for options that do not go together."""
+    """What is reported where. Raises UsageError for options that do not go together."""
     if options.paths:
-        raise usage_error(f"--repos lints the repositories of its list; '{options.paths[0]}' is one path more")
+        raise UsageError(f"--repos lints the repositories of its list; '{options.paths[0]}' is one path more")
     for one in fields(Options):
         if one.name not in _TAKEN and getattr(options, one.name) != one.default:
-            raise usage_error(f"--repos and {_option(one.name)} cannot be used together")
+            raise UsageError(f"--repos and {_option(one.name)} cannot be used together")
     if fleet.fail_on_new and fleet.since is None:
-        raise usage_error("--fail-on-new needs --since REPORT, to know what is new")
+        raise UsageError("--fail-on-new needs --since REPORT, to know what is new")
     if fleet.engine in (None, "local") and (fleet.workers is not None or fleet.words):
-        raise usage_error(f"{'--workers' if fleet.workers is not None else '--on-option'} is for --on slurm or ray")
+        raise UsageError(f"{'--workers' if fleet.workers is not None else '--on-option'} is for --on slurm or ray")
     checked(word.strip() for text in (options.select, options.ignore) for word in text.split(",") if word.strip())
     found = outputs(options.formats, options.output_file)
     for report in found:
         if report.format not in FORMATS:
-            raise usage_error(f"--repos reports as {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, not as {report.format}")
+            raise UsageError(f"--repos reports as {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, not as {report.format}")
         if report.format == "html" and importlib.util.find_spec("jinja2") is None:
             raise ClickException("a page needs jinja2: pip install 'zerocfg[report]'")  # before anything is linted
     return found
@@ -124,7 +125,7 @@ def _repositories(source: str) -> list[Repository]:
             raise ListError(f"'{source}' cannot be read: {error.strerror or error}") from None
         return listed(text.splitlines(), Path())
     except ListError as error:
-        raise usage_error(f"--repos: {error}") from None
+        raise UsageError(f"--repos: {error}") from None
 
 
 def _earlier(path: Path) -> tuple[list[Outcome], str]:
@@ -169,7 +170,7 @@ def _there(repositories: list[Repository], how: How, fleet: Fleet, limit: float,
     from zerocfg.cli.screens.live_table import LiveTable
     from zerocfg.cluster.engines import engine
     from zerocfg.cluster.job import ClusterError
-    from zerocfg.report.table import Column, table
+    from zerocfg.terminal.table import Column, table
 
     live = LiveTable()
     shown = (

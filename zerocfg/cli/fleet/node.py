@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.cli.fleet.one import How, lint_all
-from zerocfg.cli.settings import SettingsOptions
 from zerocfg.fleet.model import Outcome, Repository
 from zerocfg.record import record
+from zerocfg.workspace.settings import SettingsOptions
 
 if TYPE_CHECKING:
     from zerocfg.cluster.events import Channel, Event

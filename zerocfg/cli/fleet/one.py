@@ -11,10 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.cli.linting.baseline import read_baseline_file
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.linting.selection import selection_of
-from zerocfg.cli.settings import Settings, SettingsOptions
+from zerocfg.errors import UsageError
 from zerocfg.fleet.model import Outcome, Repository
 from zerocfg.fleet.pool import Lost, results
 from zerocfg.internal_errors import in_a_line
@@ -26,6 +23,10 @@ from zerocfg.rules.api import Severity
 from zerocfg.source import boundary, disk
 from zerocfg.source.foreign import harmless
 from zerocfg.source.secrets import masked
+from zerocfg.workspace.baseline import read_baseline_file
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.selection import selection_of
+from zerocfg.workspace.settings import Settings, SettingsOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,12 +72,10 @@ def lint_one(repository: Repository, how: How) -> Outcome:
     except OSError as error:
         where = f"{error.filename}: " if error.filename and error.filename != repository.path else ""
         outcome = replace(outcome, problem=f"{where}{error.strerror or error}")
+    except UsageError as error:
+        outcome = replace(outcome, problem=str(error))
     except Exception as error:
-        from click import ClickException
-
-        if isinstance(error, ClickException):
-            outcome = replace(outcome, problem=error.message)
-        elif os.environ.get("ZEROCFG_TRACEBACK"):
+        if os.environ.get("ZEROCFG_TRACEBACK"):
             raise
         else:
             outcome = replace(outcome, problem=f"internal error of zerocfg: {in_a_line(error)}")

@@ -1,1 +1,1 @@
-"""What every command that lints shares: the job, the selection of rules, the baseline, fixes and ignores."""
+"""``zerocfg lint`` once its command line is read: what it prints, and the files that it changes."""

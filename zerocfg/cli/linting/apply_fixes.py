@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.progress import Working
-from zerocfg.cli.terminal import write_diff, write_exactly
 from zerocfg.linter.engine import Result
 from zerocfg.linter.fixing import fix_all
 from zerocfg.run.discover import display_name
 from zerocfg.source.edit import unified_diff
 from zerocfg.source.write import Change, write_together
+from zerocfg.terminal.progress import Working
+from zerocfg.terminal.streams import write_diff, write_exactly
+from zerocfg.workspace.job import Job
 
 
 def show_fixes(job: Job, result: Result, *, unsafe: bool, quiet: bool = False) -> bool:

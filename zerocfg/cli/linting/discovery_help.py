@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from zerocfg.cli.terminal import columns
-from zerocfg.report.table import folded
 from zerocfg.run.discover import LAUNCH_SUFFIXES, MAKEFILES, SKIPPED_FOLDERS
+from zerocfg.terminal.streams import columns
+from zerocfg.terminal.table import folded
 
 KINDS = (
     ("DeepSpeed", "JSON with keys such as zero_optimization or train_micro_batch_size_per_gpu"),

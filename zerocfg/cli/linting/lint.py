@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import NoReturn, TextIO
 
 from zerocfg.budgets import FILE_BYTES
-from zerocfg.cli.linting.baseline import read_baseline_file, write_baseline_file
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.linting.selection import deprecated, selection_of
+from zerocfg.cli.coloured import write_coloured
 from zerocfg.cli.outputs import Output, outputs, write
-from zerocfg.cli.settings import SettingsOptions
-from zerocfg.cli.terminal import clear, colour, columns, tell, write_coloured, write_exactly
-from zerocfg.cli.usage import usage_error
+from zerocfg.errors import UsageError
 from zerocfg.internal_errors import REPORT
 from zerocfg.linter.engine import Result
 from zerocfg.linter.kept import Kept
 from zerocfg.record import record
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
+from zerocfg.run.uncollected import uncollected
 from zerocfg.source import disk
+from zerocfg.terminal.streams import clear, colour, columns, tell, write_exactly
+from zerocfg.workspace.baseline import read_baseline_file, write_baseline_file
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.selection import deprecated, selection_of
+from zerocfg.workspace.settings import SettingsOptions
 
 _FOR_PEOPLE = ("full", "concise")
 
@@ -73,7 +74,7 @@ class Options:
 
 
 def lint(options: Options) -> int:
-    """Lint, report or write as the options say; returns the exit code. Raises click.UsageError."""
+    """Lint, report or write as the options say; returns the exit code. Raises UsageError."""
     with ExitStack() as until_reported:
         return _lint(options, until_reported)
 
@@ -82,7 +83,7 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
     reports = _reports(options)
     kept = None
     if _only_looks(options) and not options.no_cache and all(report.file is None for report in reports):
-        from zerocfg.cli.cache import recording
+        from zerocfg.workspace.cache import recording
 
         kept = until_reported.enter_context(recording())
     targets, stdin = _targets(options.paths, options.stdin_filename)
@@ -106,7 +107,7 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
         kept=Kept(),
     )
     began = time.monotonic()
-    with _progress("" if options.quiet else "linting", job), _uncollected():
+    with _progress("" if options.quiet else "linting", job), uncollected():
         result = job.lint()
     if options.verbose:
         from zerocfg.cli.linting.verbose import report_details
@@ -123,12 +124,18 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
         _show_runs(job, reports[0], options.color)
         return _code(incomplete, False)
     if options.write_baseline is not None:
-        write_baseline_file(result, options.write_baseline)  # notes too: who asks for them later has only new ones
+        # Notes too: who asks for them later has only new ones.
+        count = write_baseline_file(result, options.write_baseline)
+        sys.stdout.write(f"{count} finding{'s' * (count != 1)} written to {options.write_baseline}.\n")
         return _code(incomplete, False)
     if options.add_ignore:
-        from zerocfg.cli.linting.add_ignores import add_ignores
+        from zerocfg.workspace.add_ignores import add_ignores
 
-        result = add_ignores(job, job.reported(result))
+        silenced = add_ignores(job, job.reported(result))
+        if silenced.count:
+            where = ", ".join(silenced.files) if len(silenced.files) <= 5 else f"{len(silenced.files)} files"
+            tell(f"{silenced.count} finding{'s' * (silenced.count != 1)} silenced in {where}.")
+        result = silenced.remaining
     elif options.diff:
         from zerocfg.cli.linting.apply_fixes import show_fixes
 
@@ -159,20 +166,20 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
 
 
 def _reports(options: Options) -> list[Output]:
-    """What is reported where. Raises click.UsageError where options exclude each other."""
+    """What is reported where. Raises UsageError where options exclude each other."""
     writing = any(options.writing.values())
     _check_use({**options.writing, "--show-runs": options.show_runs}, options.paths)
     if options.quiet and options.verbose:
-        raise usage_error("--quiet and --verbose cannot be used together")
+        raise UsageError("--quiet and --verbose cannot be used together")
     if options.add_ignore and options.settings.isolated:
-        raise usage_error("--add-ignore may write into the settings, which --isolated leaves out")
+        raise UsageError("--add-ignore may write into the settings, which --isolated leaves out")
     reports = outputs(options.formats, options.output_file)
     if options.statistics and any(report.format not in ("full", "concise", "json") for report in reports):
-        raise usage_error("--statistics needs --output-format full, concise or json")
+        raise UsageError("--statistics needs --output-format full, concise or json")
     if options.all_releases and (options.watch or options.show_runs or options.statistics or writing):
-        raise usage_error("--all-releases only works when findings are reported")
+        raise UsageError("--all-releases only works when findings are reported")
     if options.watch and (writing or options.show_runs or options.statistics or _from_stdin(options.paths)):
-        raise usage_error(
+        raise UsageError(
             "--watch only looks: not with standard input, --statistics, --show-runs, --fix, --diff or what writes"
         )
     return reports
@@ -191,7 +198,7 @@ def _from_stdin(paths: tuple[Path, ...]) -> bool:
 def _progress(phase: str, job: Job) -> AbstractContextManager[object]:
     if not sys.stderr.isatty():
         return nullcontext()
-    from zerocfg.cli.progress import Working
+    from zerocfg.terminal.progress import Working
 
     return Working(phase, job.progress)
 
@@ -206,20 +213,6 @@ def _all_noted(job: Job) -> bool:
     with its model and hardware, as builds read them."""
     assert job.files is not None
     return not job.empty and all(file.kind != "spec" for file in job.files.all())
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """What a lint reads is kept, syntax trees above all: to look for cycles among it, again and again, takes half of
-    the time in a repository of 2,000 Python files. Nor is it looked through when the process ends."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if collects:
-            gc.enable()
 
 
 def _tell_internal_errors(result: Result) -> None:
@@ -238,11 +231,11 @@ def _warn(job: Job) -> None:
 
 def _show_runs(job: Job, output: Output, color: str) -> None:
     from zerocfg.report.runs import render_runs, render_runs_json
-    from zerocfg.report.table import folded
     from zerocfg.source.secrets import masked
+    from zerocfg.terminal.table import folded
 
     if output.format not in ("full", "json"):
-        raise usage_error("--show-runs needs --output-format full or json")
+        raise UsageError("--show-runs needs --output-format full or json")
     coloured = output.file is None and colour(color, sys.stdout)
     text = render_runs_json(job.runs) if output.format == "json" else render_runs(job.runs, coloured)
     text = masked(text)
@@ -279,9 +272,9 @@ def _watch(make_job: Callable[[], Job], targets: list[Path], reports: list[Outpu
 def _check_use(modes: dict[str, bool], paths: tuple[Path, ...]) -> None:
     asked = [name for name, given in modes.items() if given]
     if len(asked) > 1:
-        raise usage_error(f"{asked[0]} and {asked[1]} cannot be used together")
+        raise UsageError(f"{asked[0]} and {asked[1]} cannot be used together")
     if asked and asked[0] != "--fix" and _from_stdin(paths):
-        raise usage_error(f"{asked[0]} needs files, not standard input")
+        raise UsageError(f"{asked[0]} needs files, not standard input")
 
 
 def render(
@@ -295,7 +288,7 @@ def render(
     """The result as text. ``width``: columns of the terminal it is for; ``quiet``: findings alone."""
     if statistics:
         from zerocfg.report.statistics import render_statistics, render_statistics_json
-        from zerocfg.report.table import folded
+        from zerocfg.terminal.table import folded
 
         if output_format == "json":
             return render_statistics_json(result)
@@ -332,13 +325,13 @@ def _targets(paths: tuple[Path, ...], stdin_filename: str | None) -> tuple[list[
             name = Path(stdin_filename or "stdin.yaml")
             data = sys.stdin.buffer.read(FILE_BYTES + 1)
             if len(data) > FILE_BYTES:
-                raise usage_error(f"standard input is larger than {FILE_BYTES >> 20} MiB; not read")
+                raise UsageError(f"standard input is larger than {FILE_BYTES >> 20} MiB; not read")
             stdin[disk.real(name)] = data.decode("utf-8", "replace")
             targets.append(name)
         elif not disk.exists(path):
-            raise usage_error(f"there is no file or folder '{path}'")
+            raise UsageError(f"there is no file or folder '{path}'")
         elif not os.access(path, os.R_OK):
-            raise usage_error(f"'{path}' is not readable")
+            raise UsageError(f"'{path}' is not readable")
         else:
             targets.append(path)
     return targets, stdin

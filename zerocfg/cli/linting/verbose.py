@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from zerocfg.cli.linting.job import Job
 from zerocfg.run.discover import display_name
+from zerocfg.workspace.job import Job
 
 
 def report_details(job: Job, seconds: float) -> None:

@@ -7,10 +7,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.screens.plan_table import compared
-from zerocfg.cli.terminal import colour, columns
 from zerocfg.emit.values import one_line
-from zerocfg.report.table import Column, folded, table
 from zerocfg.run.discover import display_name
+from zerocfg.terminal.streams import colour, columns
+from zerocfg.terminal.table import Column, folded, table
 
 if TYPE_CHECKING:
     from pathlib import Path

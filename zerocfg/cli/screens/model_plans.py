@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from zerocfg.cli.screens import plan_table
 from zerocfg.hardware.between_nodes import describe_network
 from zerocfg.memory.overhead import GIB
-from zerocfg.report.table import folded
 from zerocfg.resolve.model.room import device_room
 from zerocfg.run.config import VERSIONS
+from zerocfg.terminal.table import folded
 
 if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile

@@ -9,10 +9,10 @@ from zerocfg.cli.screens import plan_table
 from zerocfg.hardware.between_nodes import describe_network
 from zerocfg.memory.overhead import GIB, MIB, Band
 from zerocfg.record import record
-from zerocfg.report.table import Column, folded, table
 from zerocfg.resolve.explain.forecast import LITTLE, Forecast
 from zerocfg.resolve.explain.plan_summary import chance_of, cost_of, describe_engine, duration
 from zerocfg.resolve.model.gaps import touching
+from zerocfg.terminal.table import Column, folded, table
 
 if TYPE_CHECKING:
     from zerocfg.memory.terms import Held, Phase

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from zerocfg.memory.overhead import GIB
 from zerocfg.memory.verdict import percent
-from zerocfg.report.table import TOGETHER, Column, left, table, wrap
 from zerocfg.resolve.explain.plan_summary import COLUMNS, by_column, distinct_plans, duration
 from zerocfg.resolve.search.choice import describe_plan
+from zerocfg.terminal.table import TOGETHER, Column, left, table, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from zerocfg.cli.terminal import columns
-from zerocfg.report.table import Column, table
+from zerocfg.terminal.streams import columns
+from zerocfg.terminal.table import Column, table
 
 _COLUMNS = (Column(hangs=32), Column(least=12), Column(least=24))
 

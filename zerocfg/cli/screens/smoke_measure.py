@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zerocfg.cli.terminal import columns
+from zerocfg.terminal.streams import columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

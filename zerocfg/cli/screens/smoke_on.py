@@ -12,8 +12,8 @@ import click
 
 from zerocfg.cli.on_cluster import on
 from zerocfg.cli.screens.live_table import LiveTable
-from zerocfg.cli.terminal import columns
-from zerocfg.report.table import Column, table
+from zerocfg.terminal.streams import columns
+from zerocfg.terminal.table import Column, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -156,6 +156,7 @@ def batch_missing(run: Run) -> Iterator[Finding]:
             (f"`{null.name}` is null and counts as absent" if null else f"neither {TRAIN} nor {MICRO} is there")
             + "; DeepSpeed stops unless the program adds one",
             'add `train_micro_batch_size_per_gpu`: a number, or "auto" for the Trainer and accelerate',
+            severity=Severity.WARNING,  # Lightning adds one, and so may any script
         )
     for failure in failures(run, "ZC205"):
         filled = run.consumer in WITH_ACCELERATE

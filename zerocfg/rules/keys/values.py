@@ -68,6 +68,8 @@ def _unsaid(run: Run, code: str) -> Iterator[Finding]:
             finding = reported(run, failure, where="value")
             key = loose.get((id(place.file), place.path)) if place is not None and code == "ZC104" else None
             finding.fix = repaired(key) if key is not None else None
+            if finding.fix is not None and not finding.help:
+                finding.help = finding.fix.description
             if place is not None and _left_to_line(run, place):
                 finding.severity = Severity.NOTE
             yield finding

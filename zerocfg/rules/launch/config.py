@@ -15,7 +15,7 @@ from zerocfg.rules.effects import accelerate_section, describe_origin
 from zerocfg.rules.failures import RULE_FOR_FAILURE, failures, ignored, primary_location, reported
 from zerocfg.rules.key import accelerate, deepspeed, delete_all, finding_at, from_origin
 from zerocfg.rules.launch.options import listed, machines_of
-from zerocfg.rules.line import is_page, line_fix, line_option, option_at, says
+from zerocfg.rules.line import is_page, line_fix, line_option, option_at, options_without_value, says
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.linking.missing_files import has_similar_files, launches_other_checkout
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
@@ -127,6 +127,8 @@ def two_deepspeed_files(run: Run) -> Iterator[Finding]:
 
 @rule("ZC711", "launch-option-refused", Severity.ERROR)
 def launch_option_refused(run: Run) -> Iterator[Finding]:
+    if options_without_value(run):
+        return  # ZC749: the parser stops there, and no other option is looked at
     for failure in run.effective.failures:
         code = RULE_FOR_FAILURE.get(failure.kind)
         place = failure.places[0] if failure.places else None

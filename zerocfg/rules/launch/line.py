@@ -18,6 +18,7 @@ from zerocfg.rules.line import (
     line_fix,
     line_option,
     option_at,
+    options_without_value,
     says,
     started_by,
 )
@@ -87,7 +88,7 @@ _ENGINES = {
 
 @rule("ZC719", "engine-options-without-engine", Severity.ERROR)
 def engine_options_without_engine(run: Run) -> Iterator[Finding]:
-    if not started_by(run, "accelerate") or not all_options_seen(run):
+    if not started_by(run, "accelerate") or not all_options_seen(run) or options_without_value(run):
         return
     if run.accelerate is None and line_option(run, "config_file"):
         return

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.sizes import disagreement, mismatches
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import deepspeed, finding_at, from_origin, recipe, setting
+from zerocfg.rules.line import all_arguments_seen, started_by
+from zerocfg.rules.release_scope import uses_plugin
 from zerocfg.run.model import UNKNOWN, Origin, Run
 
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
 """The word of a precision, and the setting that it turns on."""
+_PRECISION = "mixed_precision"
 
 
 @rule("ZC301", "fp16-and-bf16", Severity.ERROR)
@@ -35,6 +38,8 @@ def fp16_and_bf16(run: Run) -> Iterator[Finding]:
 
 @rule("ZC302", "precision-disagrees-with-trainer", Severity.ERROR, consumers=TRAINERS)
 def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
+    if any(failures(run, "ZC303")):
+        return  # Trainer() stops at that before train() compares
     for one in mismatches(run):
         if one.key not in _NAMES.values():
             continue
@@ -63,7 +68,7 @@ def _switch_on(run: Run, kind: str, argument: Origin) -> Fix | None:
 
 @rule("ZC303", "precision-conflict", Severity.ERROR)
 def precision_conflict(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC303"):
+    for failure in failures(run, "ZC303") if uses_plugin(run) else ():
         asked, enabled = failure.about
         by = describe_origin(failure.places[1])
         keys = [from_origin(run, place) for place in failure.places]
@@ -131,7 +136,6 @@ def msamp_with_zero3(run: Run) -> Iterator[Finding]:
 
 @rule("ZC308", "precision-of-launcher-beaten", Severity.WARNING, consumers=WITH_ACCELERATE)
 def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
-    own_loop = run.consumer == "accelerate"
     used = run.effective.get("mixed_precision")
     if used is None or str(used.value) not in _NAMES:
         return
@@ -141,12 +145,43 @@ def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
         if any(failure.kind == "ds-precision-conflict" for failure in run.effective.failures):
             continue
         key = from_origin(run, beaten.origin)
-        winner = "argument of Accelerator wins" if own_loop else "training arguments win"
         yield finding_at(
             run,
             (key, from_origin(run, used.origin)),
             f"{beaten.value} is asked for {describe_origin(beaten.origin)} but {used.value} "
-            f"{describe_origin(used.origin)}; the {winner} and the job silently trains in {used.value}",
+            f"{describe_origin(used.origin)}; the {_winner(run, used.origin)} and the job silently trains in "
+            f"{used.value}",
             f"say {used.value} in both places",
             key.delete("remove the beaten value", safe=False),
         )
+
+
+def _winner(run: Run, origin: Origin) -> str:
+    """Who decides the precision, with the verb."""
+    if run.launch is not None and any(option.span == origin.span for option in run.launch.options):
+        return "launcher's option wins over its file"
+    if origin.kind == "environment":
+        return "variable wins"
+    return "argument of Accelerator wins" if run.consumer == "accelerate" else "training arguments win"
+
+
+@rule("ZC332", "launcher-precision-unseen", Severity.WARNING, consumers={"accelerate"})
+def launcher_precision_unseen(run: Run) -> Iterator[Finding]:
+    used, script = run.effective.get("mixed_precision"), run.script
+    if used is None or script is None or str(used.value) not in _NAMES or used.origin.file is None:
+        return
+    if not started_by(run, "accelerate") or _PRECISION in run.arguments or not all_arguments_seen(run):
+        return
+    for one in script.comparisons:
+        if one.option != _PRECISION or one.default is not None or used.value not in one.values:
+            continue
+        yield Finding(
+            from_origin(run, used.origin).at(),
+            f"{used.value} is asked for {describe_origin(used.origin)}, which only Accelerator sees: the script's own "
+            f"option `{_PRECISION}` is None, and what it does for {used.value} is left out, while the job trains in "
+            f"{used.value}",
+            f"give `--mixed_precision={used.value}` to the script too, behind its name, or compare "
+            "`accelerator.mixed_precision`",
+            [Location(script.file, span=one.origin.span, label="None here")],
+        )
+        return

@@ -11,6 +11,8 @@ from zerocfg.rules.precision.dtypes import precision_of
 from zerocfg.run.model import Run
 
 _DEFAULT_POWER = 16
+_FLOAT = 1024
+"""The first power of 2 that no float holds: without ZeRO DeepSpeed divides by the scale as a float."""
 
 
 def _dynamic(run: Run) -> Key | None:
@@ -39,10 +41,11 @@ def initial_loss_scale_too_high(run: Run) -> Iterator[Finding]:
     if fp16 is None or power is None or power <= 24:
         return
     fatal = power >= 64
+    stops = power >= (64 if stage_of(run) in (1, 2, 3) else _FLOAT)
     cost = (
         "no number holds that, and training stops in its first step"
-        if fatal and stage_of(run) in (1, 2, 3)
-        else f"about {min(power, 1e6) - _DEFAULT_POWER:g} steps are skipped before it fits"
+        if stops
+        else f"about {power - _DEFAULT_POWER:g} steps are skipped before it fits"
     )
     yield fp16["initial_scale_power"].finding(
         f"the loss scale starts at 2 to the power of {power:g}: {cost}",

@@ -10,10 +10,8 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.argument_reader import parsed_argument
-from zerocfg.rules.line import from_option
+from zerocfg.rules.line import from_option, options_without_value
 from zerocfg.run.model import Run
-from zerocfg.run.stages.options import OPTIONS
-from zerocfg.source.launch.launchers import GRAMMARS, option_like
 from zerocfg.source.launch.line import LaunchLine, Option
 
 
@@ -22,10 +20,15 @@ def option_without_value(run: Run) -> Iterator[Finding]:
     line = run.launch
     if line is None:
         return
-    for option in line.options:
-        if option.exact and _launcher_needs_value(line, option) and _is_without(option):
-            follows = option.value.text if option.value is not None else _next_option(line.options, option)
-            yield _missing(run, option, follows)
+    for option in options_without_value(run):
+        if (script := _taken_script(run, line, option)) is not None:
+            yield from_option(run, option).finding(
+                f"{option.name} takes a value, and takes {script} for it: no script is left to start",
+                f"give {option.name} a value, or remove it",
+            )
+            continue
+        follows = option.value.text if option.value is not None else _next_option(line.options, option)
+        yield _missing(run, option, follows)
     for option in line.script_options:
         key = parsed_argument(run, option) if option.value is None else None
         if key is not None and _needs_value(run, option.plain, key):
@@ -34,24 +37,16 @@ def option_without_value(run: Run) -> Iterator[Finding]:
                 yield _missing(run, option, follows)
 
 
+def _taken_script(run: Run, line: LaunchLine, option: Option) -> str | None:
+    """The script of a line where it stands as the value of an option that is given none."""
+    if option.value is not None or line.script is None or run.launch_file is None:
+        return None
+    between = run.launch_file.source.text[option.span.end : line.script.span.start]
+    return line.script.text if not between.replace("\\", "").strip() else None
+
+
 def _next_option(options: tuple[Option, ...], option: Option) -> str:
     return next((other.name for other in options if other.span.start >= option.span.end), "")
-
-
-def _launcher_needs_value(line: LaunchLine, option: Option) -> bool:
-    if line.launcher == "accelerate":
-        known = OPTIONS.get(option.plain)
-        return known is not None and known.kind == "str" and not known.choices  # ZC711 speaks of others
-    return line.launcher in ("torchrun", "deepspeed") and bool(GRAMMARS[line.launcher].takes_value(option.name))
-
-
-def _is_without(option: Option) -> bool:
-    """Whether an option of the launcher is followed by nothing, or by the next option."""
-    value = option.value
-    if value is None:
-        return True
-    glued = value.span.start == option.span.start + len(option.name) + 1 and value.text.startswith("=")
-    return not glued and value.exact and value.text.startswith("--") and option_like(value)
 
 
 def _missing(run: Run, option: Option, follows: str) -> Finding:

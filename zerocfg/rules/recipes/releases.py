@@ -11,7 +11,7 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.argument_reader import key_of, reader
 from zerocfg.rules.arguments import arguments, own_option, renamed, set_argument
 from zerocfg.rules.effects import admitted, admitting
-from zerocfg.rules.key import Key, deepspeed, recipe
+from zerocfg.rules.key import Key, deepspeed, from_origin, recipe
 from zerocfg.rules.taken import dropped_silently, lets_through, newer
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
@@ -134,6 +134,26 @@ def trackers_default_changed(run: Run) -> Iterator[Finding]:
             "name the trackers that you want, or none",
             admitting(run, "transformers"),
             set_argument(run, "report_to", "none", _TODAY),
+        )
+
+
+@rule(
+    "ZC874",
+    "weights-dtype-default-changed",
+    Severity.NOTE,
+    consumers={"transformers", "trl"},
+    needs={"versions"},
+    versions="transformers>=5",
+)
+def weights_dtype_default_changed(run: Run) -> Iterator[Finding]:
+    if run.script is None or not _on_both_sides(run, "transformers", "5"):
+        return
+    for one in run.script.default_dtypes:
+        yield from_origin(run, one.origin).finding(
+            f"`{one.name}` without a dtype: transformers gives weights in float32 before release 5 and in the "
+            f"checkpoint's dtype from 5 on ({admitted(run, 'transformers')})",
+            "name the dtype that is trained: `torch_dtype=torch.float32`, or `dtype` from 4.56 on",
+            admitting(run, "transformers"),
         )
 
 

@@ -139,7 +139,7 @@ def steps_not_whole(run: Run) -> Iterator[Finding]:
 
 @rule("ZC809", "steps-without-strategy", Severity.WARNING)
 def steps_without_strategy(run: Run) -> Iterator[Finding]:
-    if reader(run) is None or "deepspeed_config" in run.arguments:
+    if reader(run) is None or "deepspeed_config" in run.arguments or "eval_steps" in run.options_elsewhere:
         return
     if any(given(run, name) is not None for name in ("eval_strategy", "evaluation_strategy")):
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
+from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import (
@@ -16,13 +17,15 @@ from zerocfg.rules.arguments import (
     processes,
     set_argument,
     under_deepspeed,
+    value,
     word,
     written,
 )
-from zerocfg.rules.effects import deepspeed_data
+from zerocfg.rules.effects import TRAINERS, deepspeed_data
 from zerocfg.rules.fixes import together
 from zerocfg.rules.key import from_origin
 from zerocfg.run.model import Run
+from zerocfg.run.trainer_state import STATE_FILE, STRATEGIES
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
 
 SCHEDULE_ARGUMENTS: dict[str, tuple[str, ...]] = {
@@ -186,3 +189,22 @@ def split_batches(run: Run) -> Iterator[Finding]:
         fix=section.edited(run, replace_value, ("split_batches",), "false", why="a batch for each process"),
         severity=Severity.WARNING if divides else None,
     )
+
+
+@rule("ZC827", "steps-of-checkpoint-win", Severity.WARNING, consumers=TRAINERS)
+def steps_of_checkpoint_win(run: Run) -> Iterator[Finding]:
+    state = run.resumed
+    if state is None:
+        return
+    for name, used in state.steps.items():
+        strategy = value(run, STRATEGIES[name], "no" if name == "eval_steps" else "steps")
+        asked = number(run, name)
+        if strategy != "steps" or asked is None or asked < 1 or asked == used:
+            continue
+        place = written(run, name)
+        yield Finding(
+            place.location,
+            f"`{name}: {show(asked)}` is not used: the run resumes, and {used} of the checkpoint's {STATE_FILE} counts",
+            f"write {show(asked)} for `{name}` in {state.file}",
+            [*place.related, from_origin(run, state.named).at(label="resumes here")],
+        )

@@ -1,4 +1,4 @@
-"""ZC401, ZC402 and ZC466: model weights that are not in the checkpoint after all, and a key that is not needed."""
+"""ZC401, ZC402, ZC466 and ZC468: model weights that are not saved after all, and a key that is not needed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.arguments import word
 from zerocfg.rules.effects import TRAINERS, changed_before, effective_value, stage_of
-from zerocfg.rules.key import Key, accelerate, deepspeed, setting
+from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.stages.engine import truth
 
@@ -25,6 +26,8 @@ _TRAINING = frozenset("train fit step backward train_batch training_step learn p
 
 _GATHERING = frozenset("get_state_dict save_model save_16bit_model GatheredParameters save_checkpoint".split())
 """Methods that gather weights, or save them as they are sharded."""
+_WEIGHTS = frozenset("get_state_dict save_model save_pretrained save_16bit_model push_to_hub state_dict save".split())
+"""Methods that keep the weights by themselves."""
 
 
 def _quoted_stage(run: Run) -> Key | None:
@@ -46,7 +49,7 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
         return
     if any(deepspeed(run, "zero_optimization", name).on for name in _NAMES):
         return  # DeepSpeed knows all three, whoever hands it the config
-    if changed_before(run) or _never_saves(run):
+    if changed_before(run) or _never_saves(run) or _saves_sharded(run):
         return
     lost, chosen = misplaced_gather(run), setting(run, "zero_optimization.stage")
     key = lost or _gather_key(run)
@@ -76,9 +79,20 @@ def _never_saves(run: Run) -> bool:
     if script is not None and script.foreign:
         return True
     if script is not None and script.whole and script.methods:
-        return not any(name in _TRAINING or name.startswith("save") for name in script.methods)
+        saves = any(name.startswith("save") or name == "push_to_hub" for name in script.methods)
+        if run.consumer in TRAINERS and word(run, "save_strategy") == "no":
+            return not saves
+        if not saves and not any(name in _TRAINING for name in script.methods):
+            return True
+        # `save_state` alone writes what is sharded as it is, and resumes from it
+        return run.consumer == "accelerate" and "save_state" in script.methods and not script.methods & _WEIGHTS
     file = run.deepspeed or run.accelerate
     return run.consumer is None and file is not None and "infer" in file.name.lower()
+
+
+def _saves_sharded(run: Run) -> bool:
+    """Whether ZC468 says how the script has to save, and which key that needs."""
+    return run.consumer == "accelerate" and run.script is not None and run.script.saves_sharded is not None
 
 
 def _gather_key(run: Run) -> Key | None:
@@ -107,7 +121,7 @@ def _consequence(run: Run) -> str:
     if run.consumer in TRAINERS:
         return "the Trainer writes sharded states but no model weights, not even at the end"
     if run.consumer == "accelerate":
-        return "accelerator.get_state_dict() and save_model() raise instead of saving the model"
+        return "accelerator.get_state_dict() and save_model() raise, save_pretrained() alone writes empty tensors"
     if run.consumer == "deepspeed":
         return "engine.save_16bit_model() writes nothing"
     return (
@@ -128,6 +142,22 @@ def _way_to_save(run: Run) -> str:
     if run.consumer != "accelerate" or "save_pretrained" not in methods or methods & _GATHERING:
         return ""
     return ", and call save_pretrained(..., state_dict=accelerator.get_state_dict(model)): it gathers nothing by itself"
+
+
+@rule("ZC468", "saved-without-gathering", Severity.ERROR, consumers={"accelerate"})
+def saved_without_gathering(run: Run) -> Iterator[Finding]:
+    saved = run.script.saves_sharded if run.script is not None else None
+    gather = effective_value(run, GATHER)
+    if saved is None or stage_of(run) != 3 or gather is UNKNOWN or effective_value(run, "engine") != "deepspeed":
+        return
+    needed = "" if truth(gather) else f", and {_remedy(run)}, which get_state_dict needs"
+    chosen = setting(run, "zero_optimization.stage")
+    yield from_origin(run, saved).finding(
+        "at ZeRO stage 3 every process holds a part of the model, and `save_pretrained` gathers nothing: it writes "
+        "tensors without elements, and says nothing",
+        f"give it state_dict=accelerator.get_state_dict(model), called on every process{needed}",
+        [chosen.at(label="stage 3 is chosen here")] if chosen.origin.file is not None else [],
+    )
 
 
 @rule("ZC402", "quoted-stage", Severity.ERROR)

@@ -17,6 +17,7 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.key import accelerate, deepspeed, from_origin, setting
+from zerocfg.rules.release_scope import uses_plugin
 from zerocfg.run.model import Run
 
 
@@ -97,7 +98,7 @@ def legacy_stage_1(run: Run) -> Iterator[Finding]:
 
 @rule("ZC411", "zero-section-missing", Severity.ERROR)
 def zero_section_missing(run: Run) -> Iterator[Finding]:
-    for failure in () if tuned(run) or changed_before(run) else failures(run, "ZC411"):
+    for failure in () if tuned(run) or changed_before(run) or not uses_plugin(run) else failures(run, "ZC411"):
         location, related = primary_location(run, failure.places)
         yield Finding(
             Location(run.deepspeed) if run.deepspeed is not None else location,

@@ -13,7 +13,10 @@ from zerocfg.source import disk
 from zerocfg.source.paths import entries
 
 MOST_SCRIPTS = 50
-_MAKES = pattern(r">|\b(?:tee|cp|mv|ln|wget|curl|rsync|open|dump|dumps|write|write_text|sed -i)\b")
+_MAKES = pattern(
+    r">|<<|\bpython[\d.]*[ \t]+-c\b|\b(?:tee|cp|mv|ln|wget|curl|rsync|open|dump|dumps|write|write_text|sed -i)\b"
+)
+"""What writes a file, or, as a program in the script itself that is handed its name, may write it."""
 
 _OUTPUT = r"(?<![\w-])(?:-o|--(?:out|dest|target|save|write)[\w-]*)"
 """Options that name the output of a program."""

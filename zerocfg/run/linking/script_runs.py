@@ -3,7 +3,7 @@ holds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ _NAMED_IN_CODE: tuple[tuple[str, str, Route], ...] = (
 
 def with_config_of(paths: Paths, run: Run, script: Script, line: Mapping[str, Setting], bases: list[Path]) -> Run:
     """The run with the DeepSpeed config that its code names, or holds as a dict."""
-    for name, argument, route in _NAMED_IN_CODE:
+    for name, argument, route in (*_NAMED_IN_CODE, *_of_trl(script)):
         call = call_of(script, name)
         if call is None:
             continue
@@ -35,6 +35,13 @@ def with_config_of(paths: Paths, run: Run, script: Script, line: Mapping[str, Se
             around = paths.around(script.file)
             return paths.with_deepspeed(run, setting, [*bases, *around], route)
     return run
+
+
+def _of_trl(script: Script) -> Iterator[tuple[str, str, Route]]:
+    """The config of TRL that the script calls, which is training arguments with more; none where it calls several."""
+    names = {call.name for call in script.calls if call.name.startswith("trl.") and "deepspeed" in call.arguments}
+    if len(names) == 1:
+        yield names.pop(), "deepspeed", "trainer"
 
 
 def with_code(paths: Paths, run: Run) -> Run:

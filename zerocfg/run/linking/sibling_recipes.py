@@ -1,5 +1,5 @@
-"""Configs that no launch line names: recipes take the reader of those in their tree that lines do name, and any script
-of the project may be the one that reads them."""
+"""Configs that no launch line names: recipes take the reader of those in their tree that lines do name, accelerate
+configs an address that lines give, and any script of the project may be the one that reads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zerocfg.record import replace
-from zerocfg.run.model import Origin, ReaderEvidence, Run, Script, SourceFile, original
+from zerocfg.run.model import UNKNOWN, Origin, ReaderEvidence, Run, Script, SourceFile, original
 from zerocfg.run.stages.batches import MICRO, TRAIN
 from zerocfg.source import disk
 
@@ -42,6 +42,20 @@ def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
     return replace(
         run, consumer=first.consumer, recipe_reader=first.recipe_reader, reader_evidence=evidence, script=script
     )
+
+
+def with_address_of_siblings(run: Run, known: Sequence[Run]) -> Run:
+    """The run of an accelerate config by itself, with an address that is unknown where a line that starts a config of
+    the same folder gives one: whoever starts this one gives its address in the same way."""
+    if run.accelerate is None or run.accelerate.path is None:
+        return run
+    folder = disk.resolved(run.accelerate.path).parent
+    for sibling in known:
+        given = sibling.flags.get("main_process_ip")
+        config = sibling.accelerate.path if sibling.accelerate is not None else None
+        if given is not None and config is not None and disk.resolved(config).parent == folder:
+            return replace(run, flags={**run.flags, "main_process_ip": replace(given, value=UNKNOWN)})
+    return run
 
 
 def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -> list[Run]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from zerocfg.run.discover import launches
 from zerocfg.run.linking.follow import Paths
 from zerocfg.run.linking.script_runs import open_script, with_code, with_config_of
-from zerocfg.run.model import Run, Script, SourceFile
+from zerocfg.run.model import Run, Script, SourceFile, files_of, original
 from zerocfg.run.script.reading import is_stated
 from zerocfg.source import disk
 
@@ -25,7 +25,10 @@ def standalone_runs(paths: Paths, known: Sequence[SourceFile], runs: Sequence[Ru
             script = open_script(paths, file.path)
             run = standalone_run(script) if script is not None else None
             if script is not None and run is not None:
-                run = with_config_of(_with_cells(paths, file), with_code(paths, run), script, {}, paths.around(file))
+                bases = paths.around(file)
+                # Started from where it lies or from further up: what lies nearer was written for it.
+                nearest_first = [*bases[1:], bases[0]]
+                run = with_config_of(_with_cells(paths, file), with_code(paths, run), script, {}, nearest_first)
                 # who trains with it is not shown, so only what its keys say by themselves holds
                 found.append(replace(run, parts=run.deepspeed is not None and run.consumer is None))
     return [*found, *partial_config_runs([*runs, *found])]
@@ -38,6 +41,24 @@ def _with_cells(paths: Paths, file: SourceFile) -> Paths:
     from zerocfg.run.linking.heredocs import heredoc_finder
 
     return paths.after(heredoc_finder(file, written, None))
+
+
+def without_read_configs(runs: Sequence[Run], standalone: Sequence[Run]) -> list[Run]:
+    """The runs without those of a DeepSpeed config by itself that a standalone script with a known reader reads."""
+    read = {
+        id(original(run.deepspeed))
+        for run in standalone
+        if run.deepspeed is not None and run.consumer is not None and not run.parts
+    }
+    return [
+        run
+        for run in runs
+        if not (_is_deepspeed_alone(run) and run.deepspeed is not None and id(original(run.deepspeed)) in read)
+    ]
+
+
+def _is_deepspeed_alone(run: Run) -> bool:
+    return run.launch is None and run.spec is None and run.script is None and list(files_of(run)) == [run.deepspeed]
 
 
 def standalone_run(script: Script) -> Run | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.catalog.versions import admits, exact, only_below
 from zerocfg.run.model import Origin
-from zerocfg.run.requirements.declared import WANTED, Declared
+from zerocfg.run.requirements.declared import HELD_BACK, WANTED, Declared
 
 if TYPE_CHECKING:
     from zerocfg.catalog.install_limits import Edges
@@ -20,8 +20,12 @@ def limited_releases(
 ) -> Iterator[tuple[str, Declared]]:
     """By library: what the packages that one file states beside it leave of it, and the Python that the project asks
     for, which is looked for where it may matter: never beside a pin, which nothing narrows."""
-    ranges = {name: one.clauses for name, one in found.items() if one.clauses and not exact(one.clauses)}
-    if ranges.keys().isdisjoint(_HELD_BACK):
+    ranges = {
+        name: one.clauses or ""
+        for name, one in found.items()
+        if name in HELD_BACK and one.places and one.clauses is not None and not exact(one.clauses)
+    }
+    if not ranges:
         return
     from zerocfg.catalog.install_limits import install_limits
 
@@ -40,7 +44,6 @@ def limited_releases(
                 yield library.partition("[")[0], Declared(f"<={newest}", stated.places)
 
 
-_HELD_BACK = ("transformers", "accelerate", "trl")
 _PACKAGES = frozenset((*WANTED, PYTHON))
 
 
@@ -54,7 +57,7 @@ def limiting_package(place: Origin, library: str) -> str:
 def _beyond(clauses: str, edges: Edges) -> bool:
     """Whether a declaration admits a release behind the oldest of these, so that a bound may matter."""
     oldest = next(iter(edges.values()))
-    return admits(clauses, at_least=f"{oldest}.1")
+    return not clauses or admits(clauses, at_least=f"{oldest}.1")
 
 
 def _files(declared: Declared) -> set[str]:

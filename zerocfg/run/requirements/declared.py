@@ -39,6 +39,9 @@ takes them, and nowhere else."""
 LIGER = "liger-kernel"
 """A package that a Trainer uses where it is told to; that a project names it is enough, in whatever release."""
 WANTED = frozenset((*LIBRARIES, *_BESIDE, LIGER, "llamafactory", "axolotl", "ms-swift"))
+HELD_BACK = frozenset(("transformers", "accelerate", "trl", _WITH_TORCH))
+"""Libraries that may be named without a release and are held back all the same, by a package or a Python beside them:
+`companions`. They keep an empty declaration with its places."""
 _ALIASES = {"pytorch": "torch"}
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml", "Pipfile.lock", "conda-lock.yml")
 _FIRM = frozenset(
@@ -69,13 +72,20 @@ class Projects:
     def nearest(self, folder: Path) -> dict[str, Declared]:
         """By library: the requirement of the nearest folder that states one, from this one upwards."""
         if folder not in self._nearest:
-            found = self._nearest[folder] = {}
+            found: dict[str, Declared] = {}
+            bare: dict[str, Declared] = {}
             for above in upwards(folder):
                 if above not in self._folders:
                     self._folders[above] = _of_folder(above)
                 for name, declared in self._folders[above].items():
-                    found.setdefault(name, declared)
+                    (bare if is_bare(name, declared) else found).setdefault(name, declared)
+            self._nearest[folder] = {**bare, **found}
         return self._nearest[folder]
+
+
+def is_bare(name: str, declared: Declared) -> bool:
+    """Whether a library that may be held back is named and nothing is said about its release."""
+    return declared.clauses == "" and name in HELD_BACK
 
 
 def upwards(folder: Path) -> Iterator[Path]:
@@ -120,9 +130,20 @@ def _of_folder(folder: Path) -> dict[str, Declared]:
     found = {}
     for name in dict.fromkeys(item.name for read in stated.values() for items in read for item, _ in items):
         declared = _verdict(name, stated)
-        if declared is not None and (declared.clauses != "" or name == LIGER):
+        if declared is not None and declared.clauses == "" and name in HELD_BACK:
+            found[name] = Declared("", _places_of_bare(name, stated["firm"]))
+        elif declared is not None and (declared.clauses != "" or name == LIGER):
             found[name] = declared
     return found
+
+
+def _places_of_bare(name: str, firm: list[Items]) -> tuple[Origin, ...]:
+    return tuple(
+        Origin("file", item.name, file, span=item.span)
+        for items in firm
+        for item, file in items
+        if _speaks(item, name, False) and item.versions == ""
+    )
 
 
 def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:

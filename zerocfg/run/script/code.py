@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from zerocfg.record import field, record
+from zerocfg.run.script.comparisons import Decision
 
 _OF_DEEPSPEED = frozenset("zero_optimization zero_optimisation train_batch_size train_micro_batch_size_per_gpu".split())
 """One of these keys is in every DeepSpeed config that a script writes out."""
@@ -28,7 +29,8 @@ class Code:
     such a parser answers; ``opened``: names that stand in the path of a file that it opens; ``stored``: the attributes
     that it sets on some object, or changes by `x.attribute[key] = ...`; ``dicts``: those that hold a key of DeepSpeed;
     ``changed``: keys that it sets or takes out of some mapping; ``aliases``: other names that it gives to things, with
-    all that each may be.
+    all that each may be; ``decisions``: those that compare an attribute with literals;
+    ``resumes``: whether it calls some `train` with a checkpoint to go on from.
     """
 
     names: dict[str, None] = field(default_factory=dict)
@@ -42,6 +44,8 @@ class Code:
     dicts: list[ast.Dict] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
     stored: set[str] = field(default_factory=set)
+    decisions: Sequence[Decision] = ()
+    resumes: bool = False
 
 
 _NO_NODES = frozenset(
@@ -132,6 +136,8 @@ def _look_at_call(node: ast.Call, found: Code) -> None:
             found.changed.update(str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))
         if method in _CHANGES and isinstance(function.value, ast.Attribute):
             found.stored.add(function.value.attr)
+        if method == "train" and any(one.arg == "resume_from_checkpoint" for one in node.keywords):
+            found.resumes = True
         if method in ("open", "read_text"):
             found.opened |= _words(function.value)
     elif isinstance(function, ast.Name):

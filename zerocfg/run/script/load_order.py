@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from zerocfg.patterns import pattern
 from zerocfg.record import record
 from zerocfg.run.script.arguments import is_arguments
-from zerocfg.run.script.modules import Module
+from zerocfg.run.script.modules import Module, span_of
 from zerocfg.run.script.reachable import Reach, Reached
 
 _MODEL = pattern(r"transformers\.(?:AutoModelFor\w+|\w+(?:ForCausalLM|ForConditionalGeneration|LMHeadModel))")
@@ -56,6 +56,25 @@ def _loads(module: Module, call: ast.Call) -> bool:
         return False
     given = {keyword.arg for keyword in call.keywords}
     return _MODEL.fullmatch(module.dotted(function.value)) is not None and None not in given and not given & _QUANTIZES
+
+
+_DTYPES = frozenset(("dtype", "torch_dtype", "config", "quantization_config", "load_in_4bit", "load_in_8bit", None))
+"""What decides the dtype of a loaded model, or may; None: `**`."""
+_CONVERTS = pattern(r"\s*\.\s*(?:half|float|double|bfloat16)\(|\s*\.\s*to\([^)]*(?:dtype|float\d*|half)\b")
+"""Behind the call: another dtype after all."""
+
+
+def leaves_dtype(one: Reached) -> bool:
+    """Whether a call loads a model of transformers, and says nothing of the dtype of its weights."""
+    function = one.call.func
+    if not isinstance(function, ast.Attribute) or function.attr != "from_pretrained" or len(one.call.args) > 1:
+        return False
+    if {keyword.arg for keyword in one.call.keywords} & _DTYPES or not _MODEL.fullmatch(
+        one.module.dotted(function.value)
+    ):
+        return False
+    behind = one.module.file.source.text[span_of(one.module, one.call).end :]
+    return _CONVERTS.match(behind) is None
 
 
 def _blocks(module: Module) -> Iterator[tuple[Sequence[ast.stmt], Functions]]:

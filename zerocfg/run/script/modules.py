@@ -17,6 +17,7 @@ from zerocfg.record import field, record
 from zerocfg.run.model import SourceFile
 from zerocfg.run.remembered import remembered
 from zerocfg.run.script.code import Code, code_of
+from zerocfg.run.script.comparisons import decisions
 from zerocfg.source import disk
 from zerocfg.source.python_spans import PythonSpans
 from zerocfg.source.text import BOM, Span
@@ -64,7 +65,8 @@ def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
 @record(slots=True, eq=False)
 class Module:
     """One parsed file. ``body``: what runs when it is started or imported, definitions aside. ``spans``: places in its
-    code, and ``at`` where each character of that stands in the file, None where the file is the code."""
+    code, and ``at`` where each character of that stands in the file, None where the file is the code. ``tree``: its
+    statements as they are written."""
 
     file: SourceFile
     path: Path
@@ -74,6 +76,7 @@ class Module:
     stars: list[Imported] = field(default_factory=list)
     body: list[ast.stmt] = field(default_factory=list)
     at: Sequence[int] | None = None
+    tree: Sequence[ast.stmt] = ()
     codes: dict[Definition | bool, Code] = field(default_factory=dict)
     """By definition; by whether the module is started where it is its own lines."""
     places: dict[tuple[Imported, str], tuple[Path, str] | None] = field(default_factory=dict)
@@ -91,6 +94,8 @@ class Module:
             elif of is None and not started:
                 body = [one for one in body if not (isinstance(one, ast.If) and _main(one))]
             found = self.codes[key] = code_of(body)
+            if not isinstance(of, ast.ClassDef):  # `body` has lost the conditions of the module's own lines
+                found.decisions = tuple(decisions(self.tree if of is None else of.body, started=started))
             self._only_telling(found)
         return found
 
@@ -164,7 +169,7 @@ def parse(file: SourceFile, path: Path) -> Module | None:
         tree = ast.parse(text.removeprefix(BOM))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    module = Module(file, path, PythonSpans(text), at=at)
+    module = Module(file, path, PythonSpans(text), at=at, tree=tree.body)
     for statement in _flat(tree.body):
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             module.definitions[statement.name] = statement

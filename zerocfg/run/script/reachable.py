@@ -16,6 +16,7 @@ from zerocfg.record import field, record
 from zerocfg.run.model import SourceFile
 from zerocfg.run.remembered import remembered
 from zerocfg.run.script.code import Code
+from zerocfg.run.script.comparisons import Decision
 from zerocfg.run.script.loops import own_loop
 from zerocfg.run.script.modules import Definition, Imported, Module, Open, located, parse
 from zerocfg.run.script.values import Names, assigned
@@ -50,7 +51,9 @@ class Reach:
     DeepSpeed; ``changed``: keys that are set or removed in some mapping; ``stored``: the attributes that are set on
     some object; ``opened``: names that stand in the path of a file that it opens. ``shallow`` False: some code is
     deeper than was looked. ``unread``: some module was left out, or is no Python.
-    ``own_loop``: a class of the repository derives from a Trainer and trains by a loop of its own."""
+    ``own_loop``: a class of the repository derives from a Trainer and trains by a loop of its own.
+    ``decisions``: those that compare an attribute with literals. ``resumes``: some `train` is called with a checkpoint
+    to go on from."""
 
     calls: list[Reached] = field(default_factory=list)
     methods: set[str] = field(default_factory=set)
@@ -64,6 +67,8 @@ class Reach:
     shallow: bool = True
     own_loop: bool = False
     unread: bool = False
+    decisions: list[tuple[Module, Owner, Decision]] = field(default_factory=list)
+    resumes: bool = False
 
     @property
     def prepares(self) -> bool:
@@ -134,6 +139,8 @@ class Walk:
         found.dicts += [(module, owner, node) for node in code.dicts]
         found.changed |= code.changed
         found.stored |= code.stored
+        found.resumes = found.resumes or code.resumes
+        found.decisions += [(module, owner, one) for one in code.decisions]
 
     def _called(self, module: Module, code: Code, function: ast.expr) -> list[str]:
         """What a call may call of a library; several where a name is one of several classes."""

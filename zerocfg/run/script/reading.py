@@ -5,12 +5,24 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from zerocfg.run.model import Call, Consumer, Loading, Origin, Script, Setting, SourceFile
+from zerocfg.patterns import pattern
+from zerocfg.run.model import (
+    UNKNOWN,
+    Call,
+    Comparison,
+    Consumer,
+    DefaultDtype,
+    Loading,
+    Origin,
+    Script,
+    Setting,
+    SourceFile,
+)
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.code import nodes
 from zerocfg.run.script.config_dicts import config_of, parts_of
 from zerocfg.run.script.guards import is_guarded, patches_trainers
-from zerocfg.run.script.load_order import load_order
+from zerocfg.run.script.load_order import leaves_dtype, load_order
 from zerocfg.run.script.modules import Module, Open, parse, span_of
 from zerocfg.run.script.options import Parser, class_defaults, parser_of
 from zerocfg.run.script.reachable import Reach, Reached, Walk
@@ -40,6 +52,8 @@ _PLUGINS = frozenset(
 CONFIGS = ("deepspeed", "config", "config_params", "hf_ds_config")
 """Arguments that take a DeepSpeed config, as a path or a dict: of TrainingArguments, deepspeed.initialize and
 accelerate's DeepSpeedPlugin."""
+_REPLACES = pattern(r"(?:\bvars\(\w+\)|\b__dict__)\s*(?:\.update|\[|\|=)|\bsetattr\(|\bNamespace\(")
+"""What may give a parser's answer other values than the command line's."""
 _MOST_KEPT = 512
 _known: dict[tuple[SourceFile, Path], Script] = {}
 
@@ -88,7 +102,32 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         _required(found),
         own=frozenset(parser.own),
         loading=_loading(found, walk, parser),
+        comparisons=_comparisons(found, parser) if parser.options is not None else (),
+        resumes=found.resumes,
+        default_dtypes=tuple(
+            DefaultDtype(ast.unparse(one.call.func), _origin(one)) for one in found.calls if leaves_dtype(one)
+        ),
+        saves_sharded=_saves_sharded(found) if reader == "accelerate" and "save_pretrained" in found.methods else None,
     )
+
+
+def _comparisons(found: Reach, parser: Parser) -> tuple[Comparison, ...]:
+    """The decisions by options of the script's own parser whose values nobody changes later."""
+    options, defaults = parser.own - found.stored - found.changed, parser.defaults_of_options
+    of_options = [
+        Comparison(one.option, one.values, defaults.get(one.option, UNKNOWN), _place(module, one.test))
+        for module, owner, one in found.decisions
+        if one.option in options and one.holder in parser.names(owner)
+    ]
+    replaced = of_options and any(_REPLACES.search(module.file.source.text) for module in found.modules)
+    return () if replaced else tuple(of_options)
+
+
+def _saves_sharded(found: Reach) -> Origin | None:
+    from zerocfg.run.script.saving import saves_sharded  # few scripts save so
+
+    saved = saves_sharded(found)
+    return _place(saved[0], saved[1]) if saved is not None else None
 
 
 def _loading(found: Reach, walk: Walk, parser: Parser) -> Loading | None:

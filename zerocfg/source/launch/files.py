@@ -15,6 +15,7 @@ from zerocfg.source.text import BOM, SourceText
 
 _MENTIONS = re.compile(
     r"accelerate|deepspeed|torchrun|torch\.distributed|llamafactory-cli|(?:lmf|axolotl) train|swift (?:sft|pt|rlhf)"
+    r"|openrlhf\.cli|verl\.trainer|torchtitan|pretrain_\w+\.py|rollout-num-gpus|num-rollout"
 )
 _PAGES = (".md", ".markdown", ".mdx", ".rst")
 
@@ -31,7 +32,7 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
 
         heredocs = Heredocs(choices=True)
         for block in shell_blocks(source.text):
-            found.lines += read_shell(source, block, heredocs=heredocs, allowance=allowance)
+            found.lines += read_shell(source, block, heredocs=heredocs, allowance=allowance, others=found.others)
         shown = tuple(named_blocks(source.text)) if found.lines else ()
         if shown:
             found.lines = [replace(line, written=(*line.written, *shown)) for line in found.lines]
@@ -39,7 +40,7 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
         from zerocfg.source.launch.makefile import recipes
 
         for recipe, exported in recipes(source.text):
-            found.lines += read_shell(source, recipe, exported, allowance=allowance)
+            found.lines += read_shell(source, recipe, exported, allowance=allowance, others=found.others)
     elif name.endswith(".ipynb"):
         from zerocfg.source.launch.notebook import environment_of, started_of
 
@@ -48,7 +49,9 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
             if isinstance(started, Written):
                 heredocs.put(started)
             else:
-                found.lines += read_shell(source, started, environment, heredocs=heredocs, allowance=allowance)
+                found.lines += read_shell(
+                    source, started, environment, heredocs=heredocs, allowance=allowance, others=found.others
+                )
         found.written = heredocs.known()
     elif name.endswith(".py"):
         from zerocfg.source.launch.subprocesses import commands_of
@@ -59,7 +62,7 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
             else:
                 found.lines += read_words(source, words, allowance)
     else:
-        found.lines += read_shell(source, _whole(source), script=True, allowance=allowance)
+        found.lines += read_shell(source, _whole(source), script=True, allowance=allowance, others=found.others)
     found.exhausted = tuple(allowance.exhausted.values())
     return found
 

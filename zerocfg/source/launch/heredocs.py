@@ -23,6 +23,8 @@ _READS = frozenset(
 )
 """Programs that do not modify the files that they are given."""
 _QUOTES = re.compile(r"[\"'\\]")
+_AROUND = re.compile(r"\A\s+|\s+\Z")
+"""What `read` takes away from a text."""
 _TABS = re.compile(r"^\t+", re.MULTILINE)
 _START = re.compile(rf"{START}/?")
 """What a path from the folder of the start loses where the text of a file names it: such files are looked for there."""
@@ -30,13 +32,14 @@ _START = re.compile(rf"{START}/?")
 
 class _Awaited(NamedTuple):
     """A here-document whose text is still to come. ``to``: the path of the file, None where it goes elsewhere;
-    ``written``: the same as it stands in the script."""
+    ``written``: the same as it stands in the script. ``variable``: the name that `read -d ''` gives it."""
 
     to: Chars | None
     written: str
     quoted: bool
     tabs: bool
     adds: bool
+    variable: str = ""
 
 
 class Heredocs:
@@ -75,25 +78,34 @@ class Heredocs:
             adds = ">>" in sign_text
         elif len(marks) == 1 and words[:1] == ["tee"] and len(words) in (2, 3) and words[1:-1] in ([], ["-a"]):
             to, adds = command[-1], len(words) == 3
+        variable = words[-1] if len(marks) == 1 and words[:1] == ["read"] and _whole_text(words) else ""
         for sign_text, mark in marks:
             target = expander.text(chars.part(to.start, to.end)) if to is not None else None
             written = to.text.strip("\"'") if to is not None else ""
             quoted = _QUOTES.search(mark) is not None
-            self._awaited.append(_Awaited(target, written, quoted, sign_text.endswith("-"), adds))
+            self._awaited.append(_Awaited(target, written, quoted, sign_text.endswith("-"), adds, variable))
         for _, word in outputs if self._files else ():
             self._forget(expander.text(chars.part(word.start, word.end)))
 
-    def body(self, chars: Chars, directory: str | None, branch: bool, expander: Expander) -> None:
-        """The text of the next here-document. ``directory``: where relative paths start, None where nobody knows;
-        ``branch``: it may not be written at all."""
+    def body(self, chars: Chars, directory: str | None, branch: bool, expander: Expander) -> tuple[str, Chars] | None:
+        """The text of the next here-document; a variable that it goes to, with its value. ``directory``: where relative
+        paths start, None where nobody knows; ``branch``: it may not be written at all."""
         awaited = self._awaited.pop(0) if self._awaited else None
-        if awaited is None or awaited.to is None or not awaited.to.text:
+        if awaited is None:
+            return None
+        if awaited.tabs:
+            chars = _without(chars, _TABS)
+        if awaited.variable:
+            return awaited.variable, _without(chars if awaited.quoted else expander.document(chars), _AROUND)
+        self._file(awaited, chars, directory, branch, expander)
+        return None
+
+    def _file(self, awaited: _Awaited, chars: Chars, directory: str | None, branch: bool, expander: Expander) -> None:
+        if awaited.to is None or not awaited.to.text:
             return
         name = self._name(awaited.to, awaited.written, directory)
         if name is None:
             return
-        if awaited.tabs:
-            chars = _without(chars, _TABS)
         text = chars if awaited.quoted else _without(self.told(expander.document(chars)), _START)
         if awaited.adds:
             self._files[name] = ()
@@ -137,6 +149,11 @@ class Heredocs:
         names = {known, *(name for name, known in self._unknown if _same(known, target))}
         for name in names & self._files.keys():
             self._files[name] = ()
+
+
+def _whole_text(words: Sequence[str]) -> bool:
+    """Whether `read` takes all of its input into one variable: `read -r -d '' NAME`."""
+    return words[1:-1] in (["-r", "-d", "''"], ["-d", "''", "-r"], ["-r", "-d", '""'], ["-rd", "''"], ["-rd", '""'])
 
 
 def _same(one: Chars, other: Chars) -> bool:

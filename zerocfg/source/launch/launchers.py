@@ -7,6 +7,7 @@ DeepSpeed 0.19; a test compares them with the installed ones.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal
 
 from zerocfg.record import record
@@ -115,6 +116,39 @@ _OWN: dict[str, tuple[Launcher, frozenset[str]]] = {
 }
 OWN_PROGRAMS = frozenset(launcher for launcher, _ in _OWN.values())
 _ACCELERATE_CLI = ("accelerate.commands.accelerate_cli", "accelerate")
+
+
+@record(frozen=True)
+class TrainingProgram:
+    """A training program whose options are not read. ``modules``: the beginnings of its modules' names; ``scripts``:
+    the ends of its scripts' paths; ``options``: those that only it has, behind a script named like many others."""
+
+    name: str
+    modules: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    options: frozenset[str] = frozenset()
+
+    def is_started(self, script: str, module: bool, options: Iterable[Option]) -> bool:
+        """Whether a command starts it."""
+        if module:
+            return script.startswith(self.modules)
+        path = "/" + script.replace("\\", "/")
+        return path.endswith(self.scripts) or any(spelled(option.name) in self.options for option in options)
+
+
+OTHER_PROGRAMS = (
+    TrainingProgram("OpenRLHF", ("openrlhf.cli.",)),
+    TrainingProgram("verl", ("verl.trainer.",)),
+    TrainingProgram(
+        "torchtitan", ("torchtitan.",), ("/torchtitan/train.py",), _names("--job.config_file --job.config_manager")
+    ),
+    TrainingProgram(
+        "Megatron-LM",
+        (),
+        tuple(f"/pretrain_{name}.py" for name in ("gpt", "bert", "t5", "mamba", "vlm", "ict", "retro")),
+    ),
+    TrainingProgram("slime", (), (), _names("--num_rollout --rollout_num_gpus --rollout_num_gpus_per_engine")),
+)
 
 # Programs that run the command given as their arguments, and words that may stand before a command.
 WRAPPERS = _names(

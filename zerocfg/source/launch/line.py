@@ -95,13 +95,24 @@ class LaunchLine:
         return {option.span: option for option in reversed((*self.options, *self.script_options))}
 
 
+@record(slots=True, frozen=True)
+class OtherStart:
+    """A command that starts a training program whose options are not read. ``started``: its module or script."""
+
+    program: str
+    started: str
+    span: Span
+
+
 @record(slots=True)
 class LaunchFile:
-    """A file with launch lines in it. ``written``: the files that it has written at its end; ``exhausted``: the budgets
-    that its text was too much for, each at the first place that was not read whole."""
+    """A file with launch lines in it. ``others``: the commands that start other training programs. ``written``: the
+    files that it has written at its end; ``exhausted``: the budgets that its text was too much for, each at the first
+    place that was not read whole."""
 
     source: SourceText
     lines: list[LaunchLine] = field(default_factory=list)
+    others: list[OtherStart] = field(default_factory=list)
     written: tuple[Written, ...] = ()
     exhausted: tuple[Problem, ...] = ()
 

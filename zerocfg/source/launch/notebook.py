@@ -27,6 +27,12 @@ _SHELL_CELLS = frozenset({"bash", "sh", "shell", "script"})
 _WRITING_CELLS = frozenset({"writefile", "file"})
 _PROGRAM = re.compile(r"(?:pip|conda|mamba|uv)[ \t]")
 """What IPython starts by a magic of its name."""
+_SHELL_LINE = re.compile(
+    r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:\w+=\S*[ \t]+)*"
+    r"(?:sudo|export[ \t]+\w+=|cd|git|bash|sh|pip3?|conda|uv|python3?|accelerate|deepspeed|torchrun)\b[ \t]*[^=(,.\s]"
+)
+"""A first line that a shell runs. It only counts in a cell that is no Python: of a kernel for a shell, or commands to
+copy into a terminal."""
 _WRITES = re.compile(r"\bopen\(|\bdumps?\(|\bwrite")
 _PYTHON_CELLS = frozenset({"time", "timeit", "capture", "prun"})
 _PASS = "pass"
@@ -42,7 +48,8 @@ def python_of(source: SourceText) -> Chars:
 
 
 def shell_of(source: SourceText) -> Iterator[Chars]:
-    """The commands that cells hand to a shell: `!` at the start of a line, and cells of `%%bash`."""
+    """The commands that cells hand to a shell: `!` at the start of a line, and cells of `%%bash` or of nothing but
+    commands."""
     return (one for one in started_of(source) if not isinstance(one, Written))
 
 
@@ -61,6 +68,8 @@ def started_of(source: SourceText) -> Iterator[Chars | Written]:
                 name = words[-1].strip("\"'")
                 written.add(name)
                 yield Written(name, None if len(words) == 2 else cell.part(start, len(cell.text)))
+        elif not magic and _SHELL_LINE.match(cell.text) and _python(cell) is None:
+            yield cell
         elif not magic or magic in _PYTHON_CELLS:
             if written and _WRITES.search(cell.text):
                 yield from (Written(name, None) for name in sorted(written) if name in cell.text)

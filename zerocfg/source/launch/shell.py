@@ -7,6 +7,7 @@ running shell can know stays unknown; nothing is executed.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from zerocfg.source.launch.allowance import Allowance
 from zerocfg.source.launch.heredocs import Heredocs
 from zerocfg.source.launch.launchers import (
     OF_MACHINES,
+    OTHER_PROGRAMS,
     OWN_PROGRAMS,
     RUNNERS,
     SHELLS,
@@ -24,7 +26,7 @@ from zerocfg.source.launch.launchers import (
     read_options,
     split_launcher,
 )
-from zerocfg.source.launch.line import LaunchLine, Option, Word
+from zerocfg.source.launch.line import LaunchLine, Option, OtherStart, Word
 from zerocfg.source.launch.shell_expand import Expander, Value
 from zerocfg.source.launch.shell_scope import Scope, text_of
 from zerocfg.source.launch.shell_spans import Placed, joined, span_of, words_of
@@ -61,13 +63,17 @@ def read_shell(
     heredocs: Heredocs | None = None,
     script: bool = False,
     allowance: Allowance | None = None,
+    others: list[OtherStart] | None = None,
 ) -> list[LaunchLine]:
     """The launch lines of one shell text, a part of the source. ``heredocs``: what other parts have written before;
-    ``script``: the text is all of it, with a name of its own; ``allowance``: what other parts left of the budgets."""
+    ``script``: the text is all of it, with a name of its own; ``allowance``: what other parts left of the budgets;
+    ``others`` gets the commands that start other training programs."""
     shell = _Shell(source, environment or {}, heredocs, allowance)
     if script:
         shell.scope.lies_at(source.name, source.text)
     shell.run(chars, Span(0, len(source.text)), 0)
+    if others is not None:
+        others += shell.others
     return shell.lines
 
 
@@ -106,6 +112,7 @@ class _Shell:
         scope = self.scope
         self.expander = Expander(source.text, scope.variables, scope.assign, scope.folder, self.allowance)
         self.lines: list[LaunchLine] = []
+        self.others: list[OtherStart] = []
         self.heredocs = heredocs or Heredocs()
         self._ended_by_newline = False  # the last command was a launch line, and no operator ended it
 
@@ -163,7 +170,9 @@ class _Shell:
 
     def _body(self, chars: Chars) -> None:
         directory = (self.scope.directory or "") if self.scope.directory_known else None
-        self.heredocs.body(chars, directory, self.scope.depth > 0, self.expander)
+        read = self.heredocs.body(chars, directory, self.scope.depth > 0, self.expander)
+        if read is not None:
+            self.scope.assign(*read)
 
     # Compound commands
 
@@ -289,6 +298,9 @@ class _Shell:
 
     def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
         """A program is started: find the launcher in it, if need be behind ``srun`` and its like."""
+        if program(words[0]) == "ray":
+            self._submitted(words, span)
+            return
         environment = {name: text_of(value) for name, value in prefix.items()}
         wrapped = False
         for at, word in enumerate(words):
@@ -298,6 +310,8 @@ class _Shell:
                 launcher, begin = found
                 options, script, module, arguments = split_launcher(launcher, words[begin:])
                 script_options = read_options(arguments)
+                module = module or any(option.name == "-m" for option in options)
+                self._note_other(script, module, script_options, span)
                 if launcher == "python":
                     if self._handed_on(arguments, span, nesting):
                         return
@@ -322,7 +336,7 @@ class _Shell:
                         script_options,
                         {**self.scope.environment(), **environment},
                         span,
-                        module or any(o.name == "-m" for o in options),
+                        module,
                         self.scope.directory,
                         self.heredocs.known() if self.scope.directory_known else (),
                     )
@@ -340,6 +354,22 @@ class _Shell:
             elif word.value and name == word.value and _ASSIGNMENT.match(word.value):
                 left, _, right = word.value.partition("=")
                 environment[left] = right
+
+    def _submitted(self, words: list[Word], span: Span) -> None:
+        """`ray job submit ... -- python3 train.py`: where it runs, and in which environment, only the cluster knows."""
+        command = words[next((at + 1 for at, word in enumerate(words) if word.value == "--"), len(words)) :]
+        found = head(command, 0) if command else None
+        if found is not None:
+            options, script, module, arguments = split_launcher(found[0], command[found[1] :])
+            self._note_other(script, module or any(one.name == "-m" for one in options), read_options(arguments), span)
+
+    def _note_other(self, script: Word | None, module: bool, options: Sequence[Option], span: Span) -> None:
+        name = script.value if script is not None else None
+        if name is None:
+            return
+        found = next((one for one in OTHER_PROGRAMS if one.is_started(name, module, options)), None)
+        if found is not None:
+            self.others.append(OtherStart(found.name, name, span))
 
     def _handed_on(self, arguments: tuple[Word, ...], span: Span, nesting: int) -> bool:
         """Whether a program starts the commands behind `--`, as one for a cluster's queue does. It knows the machines,

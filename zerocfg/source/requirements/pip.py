@@ -39,6 +39,10 @@ _INCLUDE = r"(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+|(?=[^\s=]))(\S+)
 _FROM_URL = r"(?:-e\s+|--editable[\s=]+)?((?:git|hg|svn|bzr)\+\S+|https?://\S+|file:\S+)"
 _EGG = r"[#&]egg=([A-Za-z0-9._-]+)"
 _TAGGED = r"\+\S+@v?(\d+(?:\.\d+)+)(?:#|\Z)|/tags/v?(\d+(?:\.\d+)+)\.(?:zip|tar\.gz)(?:#|\Z)"
+_BRANCH = r"/([^/@]+?)(?:\.git)?@([A-Za-z][\w./-]*)(?:#|\Z)"
+_FORKED = {"hf": "transformers", "transformers": "transformers", "trl": "trl"}
+"""Words of a branch's name that tell what a repository with another name holds there: of projects that publish their
+fork of a library as a branch of their own repository (``.../ALMA.git@alma-r-hf``)."""
 _PACKED = r"/[A-Za-z0-9_.]+-(\d+(?:\.\d+)+)(?:\+[\w.]+)?(?:-[^/]*\.whl|\.tar\.gz)(?:#|\Z)"
 
 
@@ -106,13 +110,21 @@ def argument(text: str, start: int) -> Requirement | None:
     if url:
         egg = re.search(_EGG, url[1])
         last = url[1].split("#")[0].rstrip("/").rpartition("/")[2]
-        name = egg[1] if egg else re.split(r"\.git|@|-\d", last)[0]
+        name = egg[1] if egg else _forked(url[1]) or re.split(r"\.git|@|-\d", last)[0]
         return Requirement(normalize_name(name), requirement_from_url(url[1]), Span(start, start + len(text)))
     if text.startswith("-"):
         return None
     if "-" in text:  # --hash=..., --config-settings=...
         text = re.split(r"\s--?[a-z]", text)[0].rstrip()
     return parse_requirement(text, start)
+
+
+def _forked(url: str) -> str | None:
+    """The library whose fork a branch holds by its name; None where the repository's own name says what it is."""
+    branch = re.search(_BRANCH, url)
+    if branch is None or branch[1].lower() in _FORKED.values():
+        return None
+    return next((_FORKED[word] for word in re.split(r"[\W_]", branch[2].lower()) if word in _FORKED), None)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

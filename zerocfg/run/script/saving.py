@@ -1,0 +1,79 @@
+"""Whether a script with a loop of its own saves the model that it gave to `Accelerator.prepare` as it is sharded.
+
+`save_pretrained` asks the module for its parameters. Of a module that ZeRO-3 shards each process holds tensors without
+elements, and only a `state_dict` of gathered ones changes what is written.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from zerocfg.patterns import pattern
+from zerocfg.run.script.code import nodes
+from zerocfg.run.script.modules import Module
+from zerocfg.run.script.reachable import Reach, Reached
+
+_GATHERS = frozenset(
+    "get_state_dict save_model save_16bit_model GatheredParameters get_fp32_state_dict_from_zero_checkpoint "
+    "load_state_dict_from_zero_checkpoint convert_zero_checkpoint_to_fp32_state_dict".split()
+)
+_KNOWS = pattern(r"(?i)zero_?3|zero_stage|zero_to_fp32|distributed_type|deepspeed|gather")
+"""A script that speaks of these may do something else where a model is sharded."""
+_CLOSED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def saves_sharded(found: Reach) -> tuple[Module, ast.Call] | None:
+    """The first `save_pretrained` of a prepared model that gets nothing gathered; None where that is not certain."""
+    made = [one for one in found.calls if one.name == "accelerate.Accelerator"]
+    if len(made) != 1 or found.methods & _GATHERS or not found.shallow or found.unread:
+        return None
+    if any(_KNOWS.search(module.file.source.text) for module in found.modules):
+        return None
+    call = next(_saves(made[0]), None)
+    return (made[0].module, call) if call is not None else None
+
+
+def _saves(made: Reached) -> Iterator[ast.Call]:
+    body: Sequence[ast.stmt] = made.owner.body if made.owner is not None else made.module.tree
+    accelerator = ""
+    prepared: set[str] = set()
+    for node in _in_order(body):
+        if isinstance(node, ast.Assign):
+            value = node.value
+            if value is made.call:
+                accelerator = ast.unparse(node.targets[0])
+            elif _calls(value, accelerator, "prepare") or _is_prepared(value, accelerator, prepared):
+                prepared |= _names(node)
+            else:
+                prepared -= _names(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            given = {keyword.arg for keyword in node.keywords}
+            plain = node.func.attr == "save_pretrained" and len(node.args) <= 2 and not given & {"state_dict", None}
+            if plain and _is_prepared(node.func.value, accelerator, prepared):
+                yield node
+
+
+def _in_order(body: Sequence[ast.stmt]) -> list[ast.Assign | ast.Call]:
+    """Assignments and calls of some code, those within loops and conditions too, in the order of the text."""
+    inner = {id(node) for one in nodes(*body) if isinstance(one, _CLOSED) for node in nodes(one)}
+    kept = [one for one in nodes(*body) if isinstance(one, (ast.Assign, ast.Call)) and id(one) not in inner]
+    return sorted(kept, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0))
+
+
+def _names(node: ast.Assign) -> set[str]:
+    targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+    return {one.id for one in targets if isinstance(one, ast.Name)}
+
+
+def _is_prepared(value: ast.expr, accelerator: str, prepared: set[str]) -> bool:
+    """`model`, `model.module`, `accelerator.unwrap_model(model)`."""
+    if isinstance(value, ast.Attribute) and value.attr == "module":
+        value = value.value
+    if isinstance(value, ast.Call) and _calls(value, accelerator, "unwrap_model") and value.args:
+        value = value.args[0]
+    return isinstance(value, ast.Name) and value.id in prepared
+
+
+def _calls(value: ast.expr, accelerator: str, method: str) -> bool:
+    return isinstance(value, ast.Call) and bool(accelerator) and ast.unparse(value.func) == f"{accelerator}.{method}"
