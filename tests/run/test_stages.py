@@ -764,7 +764,7 @@ def test_the_launcher_that_accelerate_takes() -> None:
 
 
 def test_the_option_that_takes_a_cluster_of_tpus_back() -> None:
-    """accelerate's parser stores false for it, in the place of `--tpu_cluster`, so that the file says what is started."""
+    """accelerate's parser stores false for it in the place of `--tpu_cluster`: the file says what is started."""
     there = launched(None, ACCELERATE)
     assert there.value("engine") == launched(None, ACCELERATE, no_tpu_cluster=True).value("engine")
     back = launched(None, ACCELERATE, no_tpu_cluster=True)
