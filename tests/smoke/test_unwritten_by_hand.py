@@ -4,6 +4,7 @@ fastest, which rules foretell a crash, where a verdict tells of its certificate.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ from zerocfg.smoke.prepare.handwritten import Handwritten
 from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.prepare.requested_settings import DTYPE, Claim
 from zerocfg.smoke.text import render
+
+from .sets import RECIPE, Set, trainer, zero
 
 if TYPE_CHECKING:
     from .conftest import MakeRun
@@ -67,8 +70,14 @@ class TestFit:
             assert fitted(consumer, {"train_micro_batch_size_per_gpu": unusable})[0].arguments == {}
         assert fitted(consumer, None)[0].arguments == {}
 
-    def test_a_trainer_takes_its_own(self) -> None:
-        assert fitted("transformers", {"train_micro_batch_size_per_gpu": 3})[0].arguments == {}
+    @pytest.mark.parametrize("consumer", ["transformers", "trl"])
+    def test_a_trainer_takes_its_own_and_what_its_arguments_no_longer_have(self, consumer: Any, tmp_path: Path) -> None:
+        own = read(Set(trainer(zero(2), RECIPE + "no_cuda: true\n")).write(tmp_path)).handwritten
+        assert own is not None
+        own.run = replace(own.run, consumer=consumer)
+        reduced = Reduced(2, {}, None, {"train_micro_batch_size_per_gpu": 3}, {}, {})
+        own.fit(reduced, CPU)
+        assert reduced.arguments == {"no_cuda": True}
 
     def test_the_schedule_of_the_config_has_an_end(self) -> None:
         schedule = {"scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 7}}}
