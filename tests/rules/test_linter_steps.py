@@ -14,6 +14,7 @@ import pytest
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.versions import text
 from zerocfg.internal_errors import Containment
+from zerocfg.linter import engine
 from zerocfg.linter.add_ignores import ignores_for
 from zerocfg.linter.applicability import Asked, within
 from zerocfg.linter.baseline import baseline_text, entry_of, fingerprint, read_baseline, without_known
@@ -1003,3 +1004,36 @@ def test_names_of_files_are_readable_in_a_baseline(tmp_path: Path) -> None:
     text = baseline_text(Result([found(file, "a")]), tmp_path.resolve())
     assert '"file": "größe.json"' in text
     assert list(read_baseline(text)) == [("ZC901", "größe.json", "a", "6b86b273ff34")]
+
+
+def test_a_key_of_accelerate_that_no_admitted_release_has() -> None:
+    """`parallelism_config` came with accelerate 1.10; the file of another library is not asked."""
+    config, other = made("a.yaml", "parallelism_config: {}\nnum_processes: 1\n", "accelerate"), made("ds.json", JSON)
+
+    def told(path: str, file: SourceFile = config, **versions: str) -> bool:
+        run = Run("a", deepspeed=other, accelerate=config, versions=versions)
+        return within(run, rule(), finding(file, path), "") is not None
+
+    assert told("parallelism_config") and told("parallelism_config", accelerate="==1.15.0")
+    assert not told("parallelism_config", accelerate="==1.4.0") and told("num_processes", accelerate="==1.4.0")
+    assert told("parallelism_config", deepspeed="==0.14.5") and told("parallelism_config", other, accelerate="==1.4.0")
+
+
+def test_what_was_checked_in_part_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the findings of the lint before are used."""
+    rules = {one.code: one for one in registry.ALL if one.code in ("ZC101", "ZC015")}
+    file = made("ds.json", JSON)
+
+    def many(run: Run) -> Any:
+        yield from (finding(file, name) for name in "abef")
+
+    monkeypatch.setattr(registry, "ALL", [replace(rules["ZC101"], check=many)])
+    monkeypatch.setattr(registry, "WITHOUT_RECIPES", registry.ALL)
+    monkeypatch.setattr(engine, "FINDINGS", 3)
+    run, kept = with_settings(Run("a", consumer="deepspeed", deepspeed=file)), Kept()
+    told = []
+    for _ in range(2):
+        kept.begin(Files())
+        told.append([(one.code, one.span.path) for one in lint_runs([run], kept=kept).diagnostics])
+    assert sorted(told[0]) == [("ZC015", "f"), ("ZC101", "a"), ("ZC101", "b"), ("ZC101", "e")]
+    assert told[1] == told[0] and kept.checked == 1

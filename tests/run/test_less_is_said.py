@@ -132,7 +132,7 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
     ),
     "a loop that saves both": (
         {**SHARDED, "train.py": OWN_SAVES % "a.save_state('out')\nmodel.save_pretrained('out')"},
-        [("ZC401", "warning", "acc.yaml")],
+        [("ZC468", "error", "train.py")],
     ),
     # transformers 4.26.1 makes no DeepSpeedPlugin
     "a Trainer that asks accelerate nothing": (

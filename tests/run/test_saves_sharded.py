@@ -8,10 +8,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from zerocfg.cli.linting.job import Job
-from zerocfg.cli.settings import Settings
 
 from zerocfg.linter.selection import Selection
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

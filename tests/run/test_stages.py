@@ -761,3 +761,12 @@ def test_the_launcher_that_accelerate_takes() -> None:
         text = f"distributed_type: {kind}\nnum_processes: 2\n"
         assert taken(text) == launcher
         assert taken(text, use_deepspeed=True) == "deepspeed", "the line decides"
+
+
+def test_the_option_that_takes_a_cluster_of_tpus_back() -> None:
+    """accelerate's parser stores false for it in the place of `--tpu_cluster`: the file says what is started."""
+    there = launched(None, ACCELERATE)
+    assert there.value("engine") == launched(None, ACCELERATE, no_tpu_cluster=True).value("engine")
+    back = launched(None, ACCELERATE, no_tpu_cluster=True)
+    assert back.environment["ACCELERATE_USE_DEEPSPEED"].value == "true" and kinds(back) == kinds(there)
+    assert "ACCELERATE_USE_DEEPSPEED" not in launched(None, ACCELERATE, tpu_cluster=True).environment

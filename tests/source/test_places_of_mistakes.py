@@ -285,3 +285,43 @@ def test_texts_without_braces_are_read_as_hjson_reads_them() -> None:
         assert document.readers == {"json": False, "hjson": True}, text
         assert document.data() == json.loads(json.dumps(hjson.loads(text))), text
         assert document.root is not None and document.root.span.start == text.index("a")
+
+
+def test_second_halves_of_a_pair() -> None:
+    for low in ("dc00", "dfff", "0x12", "dx00", "dcx0", "e000", "db00", "dc0", "d_00"):
+        for high in ("d800", "dbff", "d83d"):
+            text = f'{{a: "\\u{high}\\u{low}"}}'
+            try:
+                value = hjson.loads(text)["a"]
+            except hjson.HjsonDecodeError:
+                with pytest.raises(JsonError):
+                    scan_hjson(text)
+                continue
+            root, _ = scan_hjson(text)
+            assert isinstance(root, Mapping) and isinstance(root.entries[0].value, Scalar)
+            assert root.entries[0].value.value == value, text
+
+
+def test_where_an_object_without_braces_is_noted() -> None:
+    for text, at in (("a: 1\n", 0), ("# x\n  a: 1\nb: 2\n", 6)):
+        noted = [one for one in read_json(SourceText("a.json", text)).problems if "without braces" in one.message]
+        assert [one.span for one in noted] == [Span(at, at + 1)]
+
+
+def test_how_strings_are_noted_that_json_does_not_read() -> None:
+    for text, forms in (
+        ("{\"a\": 'x'}", ["single quotes"]),
+        ('{"a": "x\\\'y"}', [""]),
+        ('{"a": "x"}', []),
+        ("{'a': \"x\\n\", \"b\": 'y\\'z'}", ["single quotes", "single quotes"]),
+    ):
+        document = read_json(SourceText("a.json", text))
+        assert document.data() == json.loads(json.dumps(hjson.loads(text))), text
+        assert [one.form for one in document.problems] == forms, text
+
+
+def test_the_deepest_hjson() -> None:
+    for levels, kinds in ((99, ["hjson-only"]), (100, ["hjson-only"]), (101, ["too-deep"])):
+        for text in (f"# c\n{'[' * levels}{']' * levels}", f"# c\n{'{a: ' * levels}1\n{'}' * levels}"):
+            document = read_json(SourceText("a.json", text))
+            assert {one.kind for one in document.problems} == set(kinds), (levels, text[:8])

@@ -243,3 +243,16 @@ def test_places_in_words() -> None:
     ):
         assert Where.parse(text) == where
         assert str(where) == text
+
+
+def test_within_a_look_the_disk_is_asked_once(tmp_path: Path) -> None:
+    """So that all of one lint sees the same; the next look asks anew."""
+    path = tmp_path / "f"
+    path.write_text("a")
+    with disk.looking():
+        assert disk.is_file(path)
+        path.unlink()
+        assert disk.is_file(path) and disk.exists(path) and not disk.is_dir(path)
+    assert not disk.is_file(path)
+    with disk.looking():
+        assert not disk.exists(path)

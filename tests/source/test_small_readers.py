@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from zerocfg.budgets import DEPTH, WORD_CHARACTERS
-from zerocfg.source import boundary, disk
+from zerocfg.source import boundary, disk, write
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.foreign import one_line
 from zerocfg.source.launch.files import read_launch_lines
@@ -22,7 +22,8 @@ from zerocfg.source.launch.notebook import cell_at, environment_of, python_of, s
 from zerocfg.source.launch.shell import read_commands, read_started
 from zerocfg.source.launch.shell_folders import path_for_program
 from zerocfg.source.launch.shell_words import START, UNKNOWN, Chars
-from zerocfg.source.load import load_as
+from zerocfg.source.load import OUTSIDE, load_as, read_bytes
+from zerocfg.source.node import Problem
 from zerocfg.source.text import SourceText, Span
 from zerocfg.source.write import write_atomic
 
@@ -609,3 +610,58 @@ def test_words_of_arrays_and_variables_keep_their_places() -> None:
         ("ef", True, "${B}f"),
     ]
     assert not disk.repeats({"content x 5": {}}) and not disk.repeats({"content 5 x": {}})
+
+
+def test_what_is_left_of_a_write_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file as it was, and nothing beside it."""
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+
+    def broken(staged: Path, target: Path) -> None:
+        assert staged.read_bytes() == b"new" and target == path.resolve()
+        raise OSError("full")
+
+    monkeypatch.setattr(write, "_put", broken)
+    with pytest.raises(OSError, match="full"):
+        write_atomic(path, b"new")
+    assert path.read_bytes() == b"old" and [one.name for one in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_file_outside_is_a_problem_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    secret = tmp_path / "secret.json"
+    secret.write_text("{}")
+    with boundary.reading([tmp_path / "in"]):
+        found = read_bytes(secret)
+    assert isinstance(found, Problem) and (found.kind, found.fatal) == (OUTSIDE, True)
+    assert found.message == f"not read: {found.brief}" and found.brief.startswith("it lies outside of ")
+
+
+def test_a_value_on_the_line_below_its_key() -> None:
+    for text, after in (
+        ("a:\n  1\nb: 2\n", "a:\n  9\nb: 2\n"),
+        ("a:\n  [1,\n   2]\nb: 2\n", "a:\n  9\nb: 2\n"),
+        ("a: 1 # x\nb: 2\n", "a: 9 # x\nb: 2\n"),
+    ):
+        document = load_as(SourceText("a.yaml", text), "yaml")
+        assert apply_edits(text, replace_value(document, ("a",), "9")) == after
+    text = "a:\n  c: 1\n  d: 2\nb: 2\n"
+    document = load_as(SourceText("a.yaml", text), "yaml")
+    assert yaml.safe_load(apply_edits(text, replace_value(document, ("a",), "9"))) == {"a": 9, "b": 2}
+
+
+def test_texts_that_are_handed_to_a_shell_have_a_length() -> None:
+    for length, found in ((WORD_CHARACTERS, 1), (WORD_CHARACTERS + 1, 0)):
+        command = "torchrun t.py".ljust(length)
+        read = read_launch_lines(SourceText("run.sh", f"bash -c '{command}'\n"))
+        assert len(read.lines) == found
+    words = "torchrun t.py " + "x " * ((WORD_CHARACTERS - len("torchrun t.py ")) // 2)
+    for more, found in (("", 1), (" y", 0)):
+        assert len(read_launch_lines(SourceText("run.sh", f"eval {words}{more}\n")).lines) == found
+
+
+def test_variables_that_hold_nothing() -> None:
+    """Without quotes they are no word."""
+    text = "A=\nB='  '\ntorchrun t.py $A x \"$A\" $B y $A$B \"$B\" '' z$A\n"
+    (line,) = read_launch_lines(SourceText("run.sh", text)).lines
+    assert [word.value for word in line.arguments] == ["x", "", "y", "  ", "", "z"]

@@ -16,6 +16,7 @@ from zerocfg.source.text import SourceText
 LINES: dict[str, tuple[str, dict[str, str | None], str | None, str]] = {
     "accelerate launch train.py --a 1": ("accelerate", {}, "train.py", "--a 1"),
     "accelerate launch --cpu train.py": ("accelerate", {"--cpu": None}, "train.py", ""),
+    "accelerate launch --cpu train arg": ("accelerate", {"--cpu": None}, "train", "arg"),
     "accelerate-launch --num_processes 2 train.py": ("accelerate", {"--num_processes": "2"}, "train.py", ""),
     "accelerate.exe launch t.py": ("accelerate", {}, "t.py", ""),
     "/opt/bin/accelerate launch t.py": ("accelerate", {}, "t.py", ""),
@@ -258,3 +259,24 @@ def test_variables_of_make_that_never_end() -> None:
     for written in ("$(A", "${A", "$(A$(B)", "$"):
         lines = read_launch_lines(SourceText("Makefile", f"all:\n\ttorchrun t.py --x {written}")).lines
         assert [line.script and line.script.value for line in lines] in ([], ["t.py"])
+
+
+def test_a_command_that_is_nothing() -> None:
+    text = "A=\n$A\n$A $A; torchrun t.py\n"
+    lines = read_launch_lines(SourceText("run.sh", text)).lines
+    assert [line.script and line.script.value for line in lines] == ["t.py"]
+
+
+def test_commands_of_a_program_in_python() -> None:
+    """Lists are words as they are, and texts where a shell reads them; edits are made in neither."""
+    text = (
+        "import subprocess, os\nsubprocess.run(['torchrun', 'a.py', '--x', value, 'b\\n'])\n"
+        "subprocess.run('torchrun b.py $Y', shell=True)\nsubprocess.run('torchrun c.py')\nos.system('torchrun d.py')\n"
+        "subprocess.check_call('torchrun e.py', shell=False)\nother.run(['torchrun', 'f.py'])\n"
+    )
+    lines = read_launch_lines(SourceText("go.py", text)).lines
+    assert [line.script and line.script.value for line in lines] == ["a.py", "b.py", "d.py"]
+    first = [(word.text, word.value, word.exact) for word in lines[0].arguments]
+    assert first == [("'--x'", "--x", False), ("value", None, False), ("'b\\n'", "b\n", False)]
+    assert [(word.text, word.value) for word in lines[1].arguments] == [("$Y", None)]
+    assert all(text[slice(*word.span)] == word.text for line in lines for word in line.arguments)

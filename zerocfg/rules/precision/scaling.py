@@ -41,12 +41,13 @@ def initial_loss_scale_too_high(run: Run) -> Iterator[Finding]:
     if fp16 is None or power is None or power <= 24:
         return
     fatal = power >= 64
-    stops = power >= (64 if stage_of(run) in (1, 2, 3) else _FLOAT)
-    cost = (
-        "no number holds that, and training stops in its first step"
-        if stops
-        else f"about {power - _DEFAULT_POWER:g} steps are skipped before it fits"
-    )
+    sharded = stage_of(run) in (1, 2, 3)
+    if power >= (64 if sharded else _FLOAT):
+        cost = "no number holds that, and training stops in its first step"
+    elif sharded:
+        cost = f"about {power - _DEFAULT_POWER:g} steps are skipped before it fits"
+    else:  # DeepSpeed 0.19.8 divides the gradients by it without having multiplied the loss; others skip steps
+        cost = "fp16 holds no more than 65504"
     yield fp16["initial_scale_power"].finding(
         f"the loss scale starts at 2 to the power of {power:g}: {cost}",
         "write 16",

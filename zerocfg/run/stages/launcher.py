@@ -96,7 +96,7 @@ class _Reader:
         for written, setting in self.flags.items():
             name = written.lstrip("-").replace("-", "_")
             if name == "no_tpu_cluster":
-                name, setting = "tpu_use_cluster", Setting(True, setting.origin)
+                name, setting = "tpu_use_cluster", Setting(False, setting.origin)
             name = ALIASES.get(name, name)
             option = self.arguments.options.get(name)
             if option is None:
@@ -344,7 +344,7 @@ def _from_text(kind: str, value: Any) -> Any:
     if value is UNKNOWN:
         return UNKNOWN
     if kind == "flag":
-        return True
+        return value is not False
     if kind == "bool":
         return bool(value)
     if not isinstance(value, str):
