@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from zerocfg.emit import lock as lockfile
-from zerocfg.smoke.certify import certificate_file, signature
+from zerocfg.smoke.certify import certificate_file
 from zerocfg.smoke.certify.certificate_file import CertificateError
 from zerocfg.smoke.certify.signature import SignatureError, sign, signer_of
 from zerocfg.smoke.model.certificate import (
@@ -283,7 +283,7 @@ class Keygen:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: tuple[int, bytes, bytes] | Exception) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[list[str], bytes | None, float | None]] = []
-        monkeypatch.setattr(signature.subprocess, "run", self.run)
+        monkeypatch.setattr("zerocfg.smoke.certify.signature.subprocess.run", self.run)
 
     def run(self, words: list[str], **named: Any) -> Any:
         assert named["capture_output"] is True and named["check"] is False

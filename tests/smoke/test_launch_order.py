@@ -45,28 +45,35 @@ class Stage:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, scratch: Path, device: Device = CPU, **more: Any) -> None:
         self.said: list[Any] = []
         self.scratch, self.ends = scratch, list(more.get("ends", [None]))
-        self.deepspeed, self.tools = more.get("deepspeed"), more.get("tools")
+        self.device, self.deepspeed, self.tools = device, more.get("deepspeed"), more.get("tools")
         scratch.mkdir()
         (scratch / "log.txt").write_text("words")
         put = monkeypatch.setattr
         put(smoke, "_require", lambda run: self.said.append("required"))
-        put(smoke, "choose", lambda wanted: self.said.append(wanted) or device)
+        put(smoke, "choose", self.chosen)
         put(smoke, "interrupts", contextlib.nullcontext)
         put(smoke, "scratch", self.lent)
         put(smoke, "reduce", self.reduce)
         put(smoke, "missing_tools", self.missing)
         put(smoke, "variables", lambda folder, own: {"folder": str(folder), "own": own})
         put(smoke, "prepare", self.prepare)
-        put(smoke.process, "run", self.launch)
-        put(smoke.process, "elsewhere", lambda command: [*command, "elsewhere"])
+        put("zerocfg.smoke.smoke.process.run", self.launch)
+        put("zerocfg.smoke.smoke.process.elsewhere", lambda command: [*command, "elsewhere"])
         put(smoke, "run_checks", lambda run, reduced, outcome, steps: [Check(f"{steps} steps", "", "", True)])
         put(smoke, "linked_run", lambda run: run.name)
         put(smoke, "lint_findings", lambda name: f"findings of {name}")
         put(smoke, "check_arguments", lambda findings: [Check(findings, "", "", False)])
-        put(smoke.measured, "check", lambda figures, expected, outcome: [Check(str(expected), "", "", None)])
-        put(smoke.sharing, "cached", lambda ranks: more.get("cached"))
-        put(smoke.sharing, "find", self.shared)
+        put(
+            "zerocfg.smoke.smoke.measured.check",
+            lambda figures, expected, outcome: [Check(str(expected), "", "", None)],
+        )
+        put("zerocfg.smoke.smoke.sharing.cached", lambda ranks: more.get("cached"))
+        put("zerocfg.smoke.smoke.sharing.find", self.shared)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def chosen(self, wanted: str) -> Device:
+        self.said.append(wanted)
+        return self.device
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[Path]:
@@ -150,7 +157,7 @@ class TestOnce:
 
     def test_several_nodes(self, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each of two machines starts its two ranks of four; all meet at one port, which none of them changes."""
-        monkeypatch.setattr(smoke.nodes, "here", lambda count: Nodes(count, 1, "n0", 7))
+        monkeypatch.setattr("zerocfg.smoke.smoke.nodes.here", lambda count: Nodes(count, 1, "n0", 7))
         stage = Stage(monkeypatch, tmp_path / "a", ends=["port"])
         smoke.launch_once(run, Options(nodes=2))
         spread = Nodes(2, 1, "n0", 7, 2)
@@ -221,7 +228,12 @@ class TestCommand:
             reduced=Reduced(2, {}, None, None, {}, {}), outcome=Outcome([]), checks=[Check("a", "", "", True)],
             command=command,
         )  # fmt: skip
-        monkeypatch.setattr(smoke.commands, "run_command", lambda *words: asked.append(words) or played)
+
+        def play(*words: Any) -> Any:
+            asked.append(words)
+            return played
+
+        monkeypatch.setattr("zerocfg.smoke.smoke.commands.run_command", play)
         options = Options(ranks=3, device="cpu", steps=5, limit=70, keep=tmp_path / "kept")
         verdict = smoke._command(run, "bash go.sh", options, said)
         assert asked == [("bash go.sh", run, CPU, 5, 3, 70, tmp_path / "scratch", said)]
@@ -259,9 +271,9 @@ class TestCommand:
         put(smoke, "read", lambda folder, consumer, name: f"{folder} by {consumer} as {name}")
         put(smoke, "launch_once", lambda run, options, progress: launched(f"launched {run}"))
         put(smoke, "_command", lambda run, line, options, progress: launched(f"played {line} of {run}"))
-        put(smoke.commands, "without_plan", lambda line: f"without {line}")
+        put("zerocfg.smoke.smoke.commands.without_plan", lambda line: f"without {line}")
         put(smoke, "certify", certified)
-        put(smoke.nodes, "here", lambda count: Nodes(count, count - 2, "a", 1))
+        put("zerocfg.smoke.smoke.nodes.here", lambda count: Nodes(count, count - 2, "a", 1))
         verdict = smoke.smoke(Path("tiny"), replace(options, consumer="x", name="y"), None)
         assert found == said
         assert verdict.certificate == (Path("smoke.json") if said[-1].startswith("certified") else None)
@@ -279,7 +291,7 @@ class TestCertify:
             found.append((folder, result, named))
             return folder / "smoke.json"
 
-        monkeypatch.setattr(smoke.certificate_file, "write", write)
+        monkeypatch.setattr("zerocfg.smoke.smoke.certificate_file.write", write)
         monkeypatch.setattr(smoke, "smoke_result", lambda verdict: f"of {verdict.run.name}")
         monkeypatch.setattr(smoke, "_releases", lambda verdict: {"torch": "2"})
         monkeypatch.setattr(smoke, "code_hashes", lambda path, lock: {"of": f"{path.name} {lock.run}"})
@@ -322,7 +334,7 @@ class TestCertify:
         def write(*_: Any, **__: Any) -> Path:
             raise error
 
-        monkeypatch.setattr(smoke.certificate_file, "write", write)
+        monkeypatch.setattr("zerocfg.smoke.smoke.certificate_file.write", write)
         one = self.verdict(run)
         assert smoke.certify(one, 4) is None
         assert one.uncertified == f"not written, {run.path}/smoke.json: {words}"
