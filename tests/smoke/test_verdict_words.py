@@ -207,7 +207,8 @@ class TestRender:
         assert ("command: go" in lines) is ("command" in more)
         if "command" in more:
             assert lines[lines.index("command: go") + 1] == "  saved"
-        for without in ([{"weights": {"file": None, "saved": 0}}], [{}], []):
+        nothing: list[Any] = [[{"weights": {"file": None, "saved": 0}}], [{}], []]
+        for without in nothing:
             assert not any(line.startswith("weights") for line in shown(monkeypatch, outcome={"reports": without}))
 
     def test_how_it_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,8 +248,8 @@ class TestRender:
             ["2", "further", "settings", "as", "planned", "not", "observable"],
             ["loss", "falls", "falls", "4", "to", "3", "ok"],
         ]
-        without = [row[0] for row in rows(checks[0], checks[2], checks[-1])]
-        assert without == ["engine", "loss", "1"], "where no row says where the settings end"
+        heads = [row[0] for row in rows(checks[0], checks[2], checks[-1])]
+        assert heads == ["engine", "loss", "1"], "where no row says where the settings end"
         assert [row[0] for row in rows(*checks[1:3], checks[-1])] == ["device", "1", "loss"]
 
 
