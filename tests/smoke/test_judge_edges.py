@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.smoke import max_batch_text, smoke
+from zerocfg.smoke import compare, many, max_batch, max_batch_text, smoke
 from zerocfg.smoke.certify import code, evidence
 from zerocfg.smoke.certify.result import smoke_result
-from zerocfg.smoke.judge import command, diagnosis, measured, settings, training
+from zerocfg.smoke.judge import command, diagnosis, measured, prediction, requested_settings, settings, training
 from zerocfg.smoke.judge.expected_settings import ZERO, expected, optimizer_class
 from zerocfg.smoke.judge.figures import Figures
-from zerocfg.smoke.judge.prediction import Sent
+from zerocfg.smoke.judge.prediction import Expected, Sent
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.max_batch import Bracket, Found, Try
@@ -24,10 +24,12 @@ from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.model.reduction import Kind, Reduced, Reduction
 from zerocfg.smoke.prepare.device import Device
 from zerocfg.smoke.prepare.folder import read
+from zerocfg.smoke.prepare.reduce import reduce
+from zerocfg.smoke.smoke import Options
 
 from . import test_settings as by_settings
 from . import test_training as by_training
-from .launched import MIB
+from .launched import MIB, report, verdict
 
 if TYPE_CHECKING:
     from .conftest import MakeRun
@@ -154,8 +156,8 @@ class TestDiagnosis:
         assert diagnosis.diagnose(run, [], Outcome([], "x")) == both
         asked: list[Any] = []
         monkeypatch.setattr("zerocfg.smoke.judge.verdict.diagnose", lambda *words: asked.append(words) or both)
-        verdict = Verdict(run, CPU, reduced(), Outcome([], "x"))
-        assert verdict.diagnosis == both and asked == [(run, verdict.checks, verdict.outcome)]
+        one = Verdict(run, CPU, reduced(), Outcome([], "x"))
+        assert one.diagnosis == both and asked == [(run, one.checks, one.outcome)]
 
 
 class TestCommand:
@@ -321,3 +323,128 @@ class TestKept:
         by_hand.run.deepspeed = object()
         with pytest.raises(SmokeError, match=r"^deepspeed is not installed; .*: pip install 'zerocfg\[smoke\]'$"):
             smoke._require(replace(run, handwritten=by_hand))
+
+
+class TestRequested:
+    @pytest.mark.parametrize(
+        ("ranks", "seen", "fits"), [(1, "single", True), (1, "ddp", False), (2, "ddp", True), (2, "single", False)]
+    )
+    def test_ddp_on_one_rank_is_one_process(self, ranks: int, seen: str, fits: bool) -> None:
+        assert requested_settings.fits("engine", "ddp", seen, reduced(ranks=ranks)) is fits
+
+    def test_rows_of_a_plan_that_files_do_not_ask_for_stay(self) -> None:
+        planned = [Check("a", "1", "1", True), Check("ZeRO stage", "3", "2", False)]
+        reports: Any = [{"seen": {"stage": 2}}]
+        assert requested_settings.replace_planned(planned, {}, reduced(), reports) == [
+            Check("ZeRO stage", "-", "2", None),
+            Check("a", "1", "1", True),
+        ]
+
+
+class TestSearches:
+    def test_the_bounds_of_a_search_that_ended_at_once(self, make_run: MakeRun, tmp_path: Path) -> None:
+        run = read(make_run(3))
+
+        def launch(changed: Any, options: Any) -> Any:
+            return verdict(changed, tmp_path, [report(0, {})], failure="ValueError: x")
+
+        for upper, first in ((8, 2), (1, 1), (None, 2)):
+            found = max_batch.find(run, Options(), launch, upper=upper)
+            assert (found.upper, found.guess, found.bracket) == (upper or 4096, first, None)
+
+    def test_one_sample_is_the_end(self, make_run: MakeRun, tmp_path: Path) -> None:
+        run = read(make_run(3))
+        found = max_batch.find(run, Options(), lambda one, _: verdict(one, tmp_path, [report(0, {"step": 1})]), upper=1)
+        assert (found.upper, found.largest, len(found.tries), found.certain) == (1, 1, 1, True)
+
+    def test_just_below_what_does_not_fit(self) -> None:
+        asked: list[int] = []
+
+        def fits(batch: int) -> bool:
+            asked.append(batch)
+            return True
+
+        bracket = max_batch.search(fits, 20, 64, known=Bracket(64, 0, 2))
+        assert asked == [1] and (bracket.low, bracket.high) == (1, 2)
+
+    def test_last_words_of_a_launcher(self) -> None:
+        """The failure itself may hold them."""
+        words = "terminate called: std::bad_alloc"
+        said = "a library found no memory of the host"
+        assert max_batch.no_memory(Outcome([], words, kind="launcher")) == said
+        assert max_batch.no_memory(Outcome([], None, kind="killed", detail=[words])) == said
+        assert max_batch.no_memory(Outcome([], kind="memory")) == "memory ran out"
+        assert max_batch.no_memory(Outcome([], words)) == ""
+
+    def test_the_dtype_of_the_first_rank(self, make_run: MakeRun, tmp_path: Path) -> None:
+        seen: list[dict[str, Any]] = [{"dtype": "fp32", "micro_batch": 3}, {"dtype": "bf16", "micro_batch": 5}]
+        run = read(make_run(3))
+
+        def row(*some: dict[str, Any]) -> compare.Row:
+            reports = [report(at, {"step": 1}, seen=one) for at, one in enumerate(some)]
+            return compare.Row("0", verdict=verdict(run, tmp_path, reports))
+
+        assert compare.unlike(row(*seen)) == "" and compare.unlike(row(*seen[::-1])).startswith("ZeRO-0 in 16 bit")
+        assert ", micro batch 3 x 32 tokens, " in compare.title(compare.Comparison(run, [row(*seen)]))
+
+    def test_a_table_of_strategies(self, make_run: MakeRun, tmp_path: Path) -> None:
+        """Figures stand right."""
+        run = read(make_run(3))
+        rows = [compare.Row("ddp", problem="no room")]
+        reports = [report(at, {"init": 110, "step": 170}) for at in (0, 1)]
+        rows.append(compare.Row("2", verdict=verdict(run, tmp_path, reports)))
+        lines = compare.render(compare.Comparison(run, rows)).splitlines()
+        at = next(at for at, line in enumerate(lines) if "tokens/s" in line)
+        assert lines[at : at + 3] == [
+            "        peak RSS  for training  tokens/s  ms/step    loss",
+            "DDP            -             -         -        -       -",
+            "ZeRO-2  0.17 GiB      70.0 MiB       512      500  4.0000",
+        ]
+
+
+class TestPrediction:
+    def test_where_hardware_comes_from(self) -> None:
+        found = prediction.profile_of(CARD, 2)
+        assert found is not None and found.origin == prediction._here(reduced()).origin == "catalogue"
+        assert prediction._here(reduced()).name == prediction._here(reduced()).accelerator.name == "cpu"
+
+    def test_compiled_kernels_take_another_time(self, make_run: MakeRun, tmp_path: Path) -> None:
+        run = read(make_run(3))
+        expected = prediction.expect(reduce(run, CARD, 2, tmp_path), CARD, "transformers")
+        profile = prediction.profile_of(CARD, 2)
+        assert isinstance(expected, Expected)
+        compiled = replace(expected.setup, kernels="compiled")
+        found = prediction._time(expected.facts, compiled, profile)
+        assert found is not None and expected.time is not None and found.seconds != expected.time.seconds
+
+    def test_a_batch_that_was_seen_and_is_not_predicted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Then all that was seen is taken to stay."""
+
+        def expect(less: Any, device: Any, consumer: str, size: int) -> Any:
+            if size == 4:
+                return "not known"
+            held = SimpleNamespace(expected=100 + 10 * size)
+            return SimpleNamespace(prediction=SimpleNamespace(complete=True), allocated=held)
+
+        monkeypatch.setattr(prediction, "expect", expect)
+        assert prediction.largest_expected(reduced(), CPU, "x", 1119, (4, 1000)) == 1
+        assert prediction.largest_expected(reduced(), CPU, "x", 1120, (4, 1000)) == 4
+
+
+class TestMany:
+    def test_long_words_are_cut(self) -> None:
+        def first(state: str, **more: Any) -> str:
+            given = {"outcome": Outcome([]), "unmeasured": [], "checks": []} | more
+            return many._first(many.Result(Path("x"), SimpleNamespace(state=state, **given)))  # type: ignore[arg-type]
+
+        assert first("incomplete", unmeasured=["u" * 200]) == f"not measured: {'u' * 146}"
+        checks = [Check("c", "p" * 200, "s", False)]
+        assert first("failed", checks=checks) == f"c: planned {'p' * 149}"
+
+    def test_figures_stand_right(self) -> None:
+        results = [many.Result(Path("a/b"), problem="no lock"), many.Result(Path("a"), problem="no")]
+        assert many.summary(results).splitlines() == [
+            "run  verdict    seconds",
+            "a/b  not tried        -  no lock",
+            "a    not tried        -  no",
+        ]
