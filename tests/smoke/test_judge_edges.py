@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zerocfg.smoke import compare, many, max_batch, max_batch_text, smoke
+from zerocfg.smoke import text as screen
 from zerocfg.smoke.certify import code, evidence
 from zerocfg.smoke.certify.result import smoke_result
 from zerocfg.smoke.judge import command, diagnosis, measured, prediction, requested_settings, settings, training
@@ -447,4 +448,42 @@ class TestMany:
             "run  verdict    seconds",
             "a/b  not tried        -  no lock",
             "a    not tried        -  no",
+        ]
+
+
+class TestNarrowTerminals:
+    """A name that hangs has a line of its own; texts are wrapped, down to a least width."""
+
+    def test_the_table_of_checks(self) -> None:
+        """Names up to 32 letters, planned values down to 12, seen ones down to 16."""
+        first = Check("n" * 32, f"{'a' * 6} {'b' * 6}", f"{'c' * 8} {'d' * 8}", True)
+        checks = [first, Check("m" * 33, "p", "s", False)]
+        assert screen.table(SimpleNamespace(checks=checks), 30) == [  # type: ignore[arg-type]
+            f"check{' ' * 27}  planned       seen",
+            f"{'n' * 32}  aaaaaa        cccccccc          ok",
+            f"{' ' * 32}  bbbbbb        dddddddd",
+            "m" * 33,
+            f"{' ' * 32}  p             s                 FAIL",
+        ]
+
+    def test_the_table_of_runs(self) -> None:
+        """Names up to 24 letters, reasons down to 24."""
+        reason = f"{'a' * 12} {'b' * 12}"
+        results = [many.Result(Path("n" * 24), problem=reason), many.Result(Path("m" * 25), problem="x")]
+        assert many.summary(results, 30).splitlines() == [
+            f"run{' ' * 21}  verdict    seconds",
+            f"{'n' * 24}  not tried        -  aaaaaaaaaaaa",
+            f"{' ' * 46}bbbbbbbbbbbb",
+            "m" * 25,
+            f"{' ' * 24}  not tried        -  x",
+        ]
+
+    def test_the_table_of_launches(self, make_run: MakeRun) -> None:
+        """Reasons down to 24 letters."""
+        tries = [Try(2, False, None, None, 2.0, f"{'a' * 12} {'b' * 12}")]
+        found = Found(read(make_run(3)), 2, 64, None, tries, Bracket(64, 0, 2))
+        lines = max_batch_text.render(found, 60).splitlines()
+        assert lines[3:5] == [
+            f"          2    no     -         -     2 s  {'a' * 12}",
+            f"{' ' * 43}{'b' * 12}",
         ]
