@@ -23,6 +23,7 @@ from zerocfg.smoke.max_batch import Bracket, Found, Try
 from zerocfg.smoke.model.certificate import Check, Diagnosis, Failure, RecordedReduction
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.model.reduction import Kind, Reduced, Reduction
+from zerocfg.smoke.model.size import Room, Size, Work
 from zerocfg.smoke.prepare.device import Device
 from zerocfg.smoke.prepare.folder import read
 from zerocfg.smoke.prepare.reduce import reduce
@@ -487,3 +488,19 @@ class TestNarrowTerminals:
             f"          2    no     -         -     2 s  {'a' * 12}",
             f"{' ' * 43}{'b' * 12}",
         ]
+
+
+class TestSize:
+    def test_a_disk_and_a_time_that_are_just_enough(self) -> None:
+        """Ten parameters take 220 bytes of files; no parameters take the 30 s of a start, 60 % of 50."""
+        room = Room(device=None, host=None, disk=220, seconds=1e6)
+        assert Size(10, 0, 0).against(room) is None
+        assert Size(10, 0, 0).against(replace(room, disk=219)) == "0.0 of 0.0 GiB of disk space"
+        assert Size(0, 0, 0).against(replace(room, seconds=50.0)) is None
+        late = Size(0, 0, 0).against(replace(room, seconds=49.0))
+        assert late is not None and late.startswith("about 30 s, ")
+
+    @pytest.mark.parametrize(("parameters", "needed"), [(157_900_000, False), (158_000_000, True)])
+    def test_resuming_alone_may_need_a_copy(self, parameters: int, needed: bool) -> None:
+        """63.3 ns a parameter, of 10 s."""
+        assert Work(compares=False).needs_copy(parameters) is needed
