@@ -3,6 +3,7 @@ in place. The system is a list of calls here; `test_warm_launches.py` plays real
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import io
 import json
@@ -586,10 +587,8 @@ class TestInterpreter:
             argv = [str(tmp_path / "python"), *options]
             monkeypatch.setattr(interpreter, "sys", SimpleNamespace(argv=argv, executable="/real/python"))
             monkeypatch.setattr(interpreter, "follow", lambda zygote, *rest: log.append(("follow", *rest)))
-            try:
+            with contextlib.suppress(EndedError):
                 interpreter.main()
-            except EndedError:
-                pass
             return log
 
         return played
