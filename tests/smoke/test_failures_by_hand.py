@@ -444,6 +444,14 @@ def test_marks_that_name_no_process(tmp_path: Path) -> None:
     assert (watched.now, watched.seconds, watched.allowed) == (None, 0.0, 0.0), "one that cannot be read"
 
 
+def test_an_hour_of_compilations_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / f"compiling-{os.getpid()}").write_text("cpu_adam")
+    watched = compiling.Compiling(tmp_path)
+    for second, allowed in ((10.0, 0.0), (3609.0, 3599.0), (3611.0, 3600.0), (9000.0, 3600.0)):
+        watched.look(second)
+        assert watched.allowed == allowed
+
+
 @pytest.mark.parametrize(
     ("name", "value", "fits"),
     [

@@ -480,6 +480,10 @@ class TestAsked:
             "weights": [(True, f"{zero_2}.stage3_gather_16bit_weights_on_model_save: True (recipe.yaml:14)")],
         }
 
+    def test_a_recipe_without_an_engine(self, tmp_path: Path) -> None:
+        found = asked(tmp_path, {"recipe.yaml": WITHOUT_DEEPSPEED, "train.sh": TORCHRUN}, "transformers")
+        assert set(found) == {"dtype", "micro_batch", "gradient_accumulation_steps", "gradient_clipping"}
+
     def test_a_recipe_that_names_its_config(self, tmp_path: Path) -> None:
         config = zero(3, gradient_clipping=1.0, bf16=None, bfloat16={"enabled": True})
         found = asked(tmp_path, trainer(config), "transformers")
@@ -540,11 +544,11 @@ class TestAsked:
 
     def test_options_of_a_trainer(self, tmp_path: Path) -> None:
         line = "deepspeed --num_gpus 2 train.py --deepspeed ds.json --max_grad_norm 0.3 --bf16 --fp16 False\n"
-        found = asked(tmp_path, {"ds.json": plain(), "train.sh": line}, "transformers")
+        found = asked(tmp_path, {"ds.json": plain(), "train.sh": f"set -e\n\n{line}"}, "transformers")
         assert found == {
-            "engine": [("deepspeed", "--deepspeed ds.json (train.sh:1)")],
-            "gradient_clipping": [(0.3, "--max_grad_norm 0.3 (train.sh:1)")],
-            "dtype": [("bf16", "--bf16 (train.sh:1)")],
+            "engine": [("deepspeed", "--deepspeed ds.json (train.sh:3)")],
+            "gradient_clipping": [(0.3, "--max_grad_norm 0.3 (train.sh:3)")],
+            "dtype": [("bf16", "--bf16 (train.sh:3)")],
             "micro_batch": [(1, "train_micro_batch_size_per_gpu: 1 (ds.json:2)")],
             "stage": [(1, "zero_optimization.stage: 1 (ds.json:4)")],
         }
