@@ -367,6 +367,12 @@ class TestBuilt:
         with pytest.raises(ValueError, match="the spec has no run 'c'"):
             build.build_plans(spec, "c")
 
+    def test_the_run_has_what_the_build_decided(self, workplace: Workplace) -> None:
+        (built,) = build.build_plans(read_spec(workplace.write(job(deepspeed={"zero_optimization": {"stage": 3}}))))
+        assert built.plan is not None and built.plan.settings[GATHER].value is True
+        assert built.run.effective.value(GATHER) is True and built.problems == []
+        assert built.run.memory is not None and built.run.hardware is not None
+
     def test_releases_of_the_settings_count_for_a_build(self, workplace: Workplace) -> None:
         spec = read_spec(workplace.write(job(deepspeed={"zero_optimization": {"stage": 2}})))
         (built,) = build.build_plans(spec, versions={"trl": "==1.14.0"})

@@ -147,6 +147,26 @@ class TestKept:
         assert one.taken[leaves] == setting(["Block"], "computed", one.settings[leaves].reason)
         assert ZERO + "round_robin_gradients" not in one.taken
 
+    def test_what_is_stated_beside_an_offload_and_a_stage(self) -> None:
+        """Page-locked memory, whose default changed, and whole weights, which nobody refused."""
+        gather = ZERO + "stage3_gather_16bit_weights_on_model_save"
+        one = resolver(COMPLETE | {STAGE: 2, DEVICE: "cpu"})
+        assert one._deepspeed([])[-2:] == [DEVICE, PINNED] and one.problems == []
+        assert (one.settings[PINNED].value, one.settings[PINNED].kind, one.taken[PINNED].value) == (
+            True,
+            "default",
+            True,
+        )
+        one = resolver(COMPLETE | {STAGE: 3, gather: setting(False, "default")})
+        assert gather in one._deepspeed([])
+        assert one.settings[gather].value is one.taken[gather].value is True
+
+    def test_a_choice_that_was_moved_is_not_taken_twice(self) -> None:
+        name = ZERO + "round_robin_gradients"
+        one = resolver(COMPLETE | {STAGE: 0, name: False}, choices={name: Decision(True, "why", "chosen")})
+        one.inputs = replace(one.inputs, moved={name: Decision(True, "moved", "file")})
+        assert name in one._deepspeed([]) and one.taken[name] == setting(False)
+
     def test_a_batch_that_ranks_share_is_not_explained_as_their_product(self) -> None:
         known = {"num_processes": 8, MICRO: 2, STEPS: 4, "train_batch_size": setting(32, "computed", "shared")}
         found = resolver(known).settings["train_batch_size"]
@@ -204,6 +224,11 @@ class TestPlan:
         plan = one.plan()
         assert (plan.num_processes, plan.num_machines) == (1, 1)
         assert [problem.message for problem in one.problems] == ["nothing says how many machines there are"]
+
+    def test_facts_of_a_model_are_plain_data(self) -> None:
+        one = resolver(self.KNOWN)
+        one.inputs = replace(one.inputs, facts=ModelFacts(parameters=8, tensor_sizes=[(5, 1), (3, 1)]))
+        assert one.plan().model_facts == {"parameters": 8, "tensor_sizes": [[5, 1], [3, 1]]}
 
     def test_another_engine_has_no_file_of_deepspeed(self) -> None:
         one = resolver(self.KNOWN | {"engine": "ddp"}, "accelerate", deepspeed={"zero_optimization": {"stage": 3}})

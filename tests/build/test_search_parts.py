@@ -11,7 +11,7 @@ import pytest
 
 from tests.build.test_choice_limits import PLAIN, candidate, other, planner, profile, setting
 from tests.build.test_forecast_limits import CONFIG, FACTS
-from tests.build.test_road_limits import inputs_of, run_of
+from tests.build.test_road_limits import inputs_of, run_of, source
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.memory.overhead import GIB, Band
@@ -493,6 +493,69 @@ class TestEngines:
         assert [one.space.engine for one in searches] == names
         monkeypatch.setattr(engine_search, "_search_with", lambda _: None)
         assert engine_search.searches_of(found) == []
+
+    def test_precision_is_chosen_with_goals_alone(self) -> None:
+        for goals, config in (({}, {"bf16": {"enabled": True}}), (None, None)):
+            found = engine_search._search_with(inputs_of(run_of("deepspeed"), goals=goals))
+            assert found is not None and found.inputs.before is found.before
+            data = found.inputs.run.deepspeed.data() if found.inputs.run.deepspeed else None
+            assert data == config
+        named = run_of("deepspeed", deepspeed={"zero_optimization": {"stage": 2}})
+        assert engine_search._search_with(inputs_of(named)) is None
+
+    def test_the_base_of_adapters_is_that_of_every_plan(self) -> None:
+        recipe = {"use_peft": True, "dtype": "bfloat16", "load_in_4bit": True, "lora_target_modules": ["q_proj"]}
+        effective = Effective(settings={"engine": setting("ddp"), "mixed_precision": setting("bf16")})
+        for packed in (True, False):
+            run = run_of("trl", recipe={**recipe, "load_in_4bit": packed})
+            found = replace(inputs_of(run, "ddp"), facts=FACTS, model_file=source("recipe", CONFIG))
+            made = engine_search.candidates_of(found, effective, resize=False, tracing=packed)
+            assert (made.base is not None) is packed and made.activations.tracing is packed
+            assert made.resize is False and made.facts.adapters == [16 * 512, 512 * 16]
+
+    def test_nothing_is_traced_where_no_plan_fits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        rows: Any = [(candidate(PLAIN, word="does not fit", short="needs 90"), "needs 90")]
+        monkeypatch.setattr(engine_search, "candidates_of", lambda *_, **__: None)
+        monkeypatch.setattr(engine_search, "choices", lambda _: ())
+        monkeypatch.setattr(engine_search, "evaluate", lambda *_: [rows[0][0]])
+        monkeypatch.setattr(engine_search, "_traced", lambda *_: pytest.fail("traced"))
+        found = inputs_of(run_of(), goals={"trace": True})
+        assert engine_search.ranked_plans([self.search(None, inputs=found)]) == (rows, [])
+
+    def traced(self, rows: Any, fits: Callable[[Choice], bool], monkeypatch: pytest.MonkeyPatch) -> Any:
+        """What comes of tracing these rows, and which plans were traced."""
+        asked: list[Choice] = []
+
+        def of(choice: Choice) -> Candidate:
+            asked.append(choice)
+            return sharded(
+                choice, word="fits" if fits(choice) else "does not fit", short="" if fits(choice) else "more"
+            )
+
+        made = SimpleNamespace(of=of, activations=SimpleNamespace(prepare=lambda *_: None, notes=["a", "b", "a"]))
+        work: Any = SimpleNamespace(workload=Workload(1, 4096), options=Options(2, 8), lora=None)
+        rows = [(replace(one, setup=work), why) for one, why in rows]
+        monkeypatch.setattr(engine_search, "candidates_of", lambda *_, **__: made)
+        found, notes = engine_search._traced([self.search("deepspeed")], rows, "throughput")
+        assert notes == ["a", "b"]
+        return [one.choice for one, _ in found], asked
+
+    def test_plans_of_which_the_formula_knows_nothing_are_traced_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Six of them beside the six best, none that is short of something else."""
+        ways = [replace(ZERO_2, nodes=nodes) for nodes in range(1, 20)]
+        known: Any = [(sharded(way), "") for way in ways[:8]]
+        short: Any = [(sharded(ways[8], word="unknown", short="states"), "states")]
+        open_: Any = [(sharded(way, word="unknown"), "") for way in ways[9:17]]
+        found, asked = self.traced([*known, *short, *open_], lambda _: True, monkeypatch)
+        assert asked == [*ways[:6], *ways[9:15]]
+        assert set(found[12:]) == {*ways[6:9], *ways[15:17]}
+
+    def test_where_the_best_has_no_lever_no_other_shows_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ways = [replace(ZERO_2, nodes=nodes) for nodes in range(1, 9)]
+        lever = replace(ways[7], bucket=9)
+        rows: Any = [(sharded(way), "") for way in (*ways, lever)]
+        found, asked = self.traced(rows, lambda _: True, monkeypatch)
+        assert asked == ways[:6] and lever not in found and found[6:] == ways[6:]
 
     def test_other_engines_are_those_that_start_and_are_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
         problem = Problem("engine", "no")
