@@ -25,6 +25,7 @@ from zerocfg.models.spec import RunSpec
 from zerocfg.resolve import model_plans
 from zerocfg.resolve.explain import alternatives, plan_summary, refused_values
 from zerocfg.resolve.explain.forecast import LITTLE, Forecast, _samples, forecast
+from zerocfg.resolve.inputs import Inputs
 from zerocfg.resolve.model import activations, fused_loss, gaps, grpo, memory_summary, register, room, trainer_defaults
 from zerocfg.resolve.model.reader import Reader
 from zerocfg.resolve.model.setup import Setup
@@ -32,7 +33,7 @@ from zerocfg.resolve.model.sharing import parts_of_sequence, split_by_transforme
 from zerocfg.resolve.model.trl_trainer import trainer_of
 from zerocfg.resolve.model_plans import Model, ModelImages, find_model, not_a_model, plans_of
 from zerocfg.resolve.plan import Considered, Decision
-from zerocfg.resolve.search.choice import LIVE, REDUCED, STAGE
+from zerocfg.resolve.search.choice import LIVE, MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, REDUCED, STAGE, STEPS, Choice
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.facts import ModelSummary
 from zerocfg.run.model import UNKNOWN, Call, Effective, Script, SourceFile
@@ -789,6 +790,110 @@ class TestSummaries:
         key: Any = SimpleNamespace(path=("a", "b"), value=5)
         assert refused_values._is_taken_over(key, one) is taken
         assert refused_values._is_taken_over(key, SimpleNamespace(plan=None)) is False  # type: ignore[arg-type]
+
+
+class TestAllPlans:
+    """What :func:`alternatives.alternatives` compares, with the searches and predictions replaced."""
+
+    VALUES = {MICRO: 1, STEPS: 1, STAGE: 2, OPTIMIZER_DEVICE: "none", PARAM_DEVICE: "none"}  # noqa: RUF012
+
+    def shown(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *others: str,
+        chosen: Any = (),
+        plan_engine: str = "deepspeed",
+        **more: Any,
+    ) -> tuple[list[alternatives.Alternative], dict[str, Any]]:
+        said: dict[str, Any] = {"engines": [], "options": [], "ways": [], "runs": []}
+
+        def candidates_of(inputs: Inputs, before: Any, **options: Any) -> Any:
+            said["options"].append(options)
+            said["runs"].append((inputs.engine, before, sorted(inputs.run.arguments)))
+            return SimpleNamespace(of=lambda choice: self.predicted(choice, inputs.engine))
+
+        def evaluate(one: Any, choices: Any) -> list[Any]:
+            ways = list(choices)
+            said["ways"].append(ways)
+            return [one.of(way) for way in ways]
+
+        inputs = replace(inputs_of(run_of(arguments=more.pop("arguments", {})), **more), chosen=dict(chosen))
+        searches = [SimpleNamespace(inputs=replace(inputs, engine=name), before=name) for name in others]  # type: ignore[arg-type]
+        monkeypatch.setattr(alternatives, "other_engines", lambda _: searches)
+        monkeypatch.setattr(alternatives, "require_accepted_values", said["engines"].append)
+        monkeypatch.setattr(alternatives, "candidates_of", candidates_of)
+        monkeypatch.setattr(alternatives, "evaluate", evaluate)
+        monkeypatch.setattr(alternatives, "rank_engines", lambda found, prefer: self.rank(found, prefer, said))
+        settings = {name: SimpleNamespace(value=value) for name, value in (self.VALUES | {"num_processes": 8}).items()}
+        plan = SimpleNamespace(settings=settings, engine="deepspeed", num_processes=8)
+        one: Any = SimpleNamespace(plan=plan, run=inputs.run, inputs=replace(inputs, **self.changed))
+        return alternatives.alternatives(one), said | {"built": one}
+
+    changed: dict[str, Any] = {}  # noqa: RUF012
+
+    def predicted(self, choice: Choice, _engine: str) -> Any:
+        work = SimpleNamespace(gradient_checkpointing=bool(choice.checkpointing))
+        return SimpleNamespace(choice=choice, setup=SimpleNamespace(workload=work))
+
+    def rank(self, found: list[Any], prefer: Any, said: dict[str, Any]) -> list[tuple[Any, str]]:
+        said["prefer"] = prefer
+        return [(one, "" if index == 0 else "slower") for index, one in enumerate(found)]
+
+    def test_every_stage_place_and_recomputation_of_zero(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found, said = self.shown(monkeypatch)
+        (ways,) = said["ways"]
+        assert {way.stage for way in ways} == {0, 1, 2, 3} and {way.checkpointing for way in ways} == {False, True}
+        assert {way.offload_optimizer for way in ways} == {"none", "cpu"} and {way.engine for way in ways} == {None}
+        assert {(way.nodes, way.per_node, way.micro_batch, way.accumulation) for way in ways} == {(1, 8, 1, 1)}
+        assert said["options"] == [{"resize": False, "tracing": False}] and said["prefer"] == "throughput"
+        assert said["engines"] == [said["built"]]
+        assert len(found) == len(ways) and [one.excluded for one in found[:2]] == ["", "slower"]
+        (own,) = [one.candidate.choice for one in found if one.own]
+        assert own == Choice(1, 8, 2, "none", "none", 1, 1, False)
+
+    def test_the_goal_decides_the_order_and_sizes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        _, said = self.shown(monkeypatch, goals={"prefer": "cost"})
+        assert said["prefer"] == "cost" and said["options"] == [{"resize": True, "tracing": False}]
+
+    def test_other_engines_stand_beside_a_chosen_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        given = {"chosen": {"engine": Decision("deepspeed")}}
+        found, said = self.shown(monkeypatch, "ddp", "fsdp", goals={"prefer": "memory"}, **given)
+        assert [one[:2] for one in said["runs"]] == [("deepspeed", Effective()), ("ddp", "ddp"), ("fsdp", "fsdp")]
+        zero, ddp, fsdp = said["ways"]
+        assert {way.engine for way in zero} == {"deepspeed"} and {way.stage for way in zero} == {0, 1, 2, 3}
+        assert {(way.engine, way.stage, way.offload_optimizer) for way in ddp} == {("ddp", None, None)}
+        assert {(way.engine, way.stage, way.offload_param) for way in fsdp} == {("fsdp", None, None)}
+        assert [one.candidate.choice.engine for one in found if one.own] == ["deepspeed"]
+        assert len(found) == len(zero) + len(ddp) + len(fsdp)
+
+    @pytest.mark.parametrize(
+        "given", [{"chosen": {"engine": Decision("ddp")}}, {"goals": {"prefer": "memory"}}], ids=["no goal", "named"]
+    )
+    def test_no_other_engine_beside_one_that_is_given(self, given: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        _, said = self.shown(monkeypatch, "ddp", **given)
+        assert len(said["ways"]) == 1 and {way.engine for way in said["ways"][0]} == {None}
+
+    @pytest.mark.parametrize("goals", [None, {"prefer": "memory"}])
+    def test_the_plan_with_its_levers_stands_beside_the_plain_ones(
+        self, goals: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        changed = {"changes": {"use_liger_kernel": Decision(True)}, "before": Effective()}
+        monkeypatch.setattr(TestAllPlans, "changed", changed | {"chosen": {LIVE: Decision(7)}})
+        arguments = {"use_liger_kernel": setting(True), "max_steps": setting(1)}
+        found, said = self.shown(monkeypatch, goals=goals, arguments=arguments)
+        own = [one.candidate.choice for one in found if one.own]
+        plain = Choice(1, 8, 2, "none", "none", 1, 1, False)
+        if goals is None:  # nothing was chosen for it
+            assert own == [plain] and said["runs"][0][2] == ["max_steps", "use_liger_kernel"]
+        else:
+            assert own == [replace(plain, live=7, fused_loss=True)] and said["runs"][0][2] == ["max_steps"]
+            assert len(found) == len(said["ways"][0]) + 1
+
+    def test_settings_of_the_run_where_nothing_was_chosen_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        before = Effective(settings={STAGE: setting(1)})
+        for given, expected in ((before, before), (None, Effective())):
+            monkeypatch.setattr(TestAllPlans, "changed", {"before": given})
+            assert self.shown(monkeypatch)[1]["runs"][0][1] == expected
 
 
 QWEN = {
