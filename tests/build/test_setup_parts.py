@@ -394,3 +394,39 @@ class TestFilesThatAreMissing:
         assert (found.key, found.place) == (name, Where("train.sh", 1, start + 1))
         assert found.help == f"Correct the path, or leave `{name}` out."
         assert self.placed("gone.yaml", origin).key == "launch"
+
+
+class TestBasesOfSpec:
+    HEAD = "version: 1\nruns: {a: {consumer: trl, script: t.py}}\n"
+
+    def problems(self, text: str) -> list[str]:
+        read = check_spec(Path("zerocfg.yaml"), load_as(SourceText("zerocfg.yaml", self.HEAD + text), "yaml"))
+        assert (read.spec is None) is bool(read.problems)
+        return [str(problem).partition("\n")[0].removeprefix("zerocfg.yaml:") for problem in read.problems]
+
+    @pytest.mark.parametrize(
+        ("base", "said"),
+        [
+            ("{}", []),
+            ("{script: , consumer: }", []),  # what is empty says nothing, and what is missing a run may add
+            ("{matrix: {hardware: [8xA100-80GB]}}", []),
+            ("{extends: c}", []),
+            ("{targets: {jobset: {}}}", ["3:23: `image` is missing in `bases.b.targets.jobset`"]),
+            ("{train_samples: -1}", ["3:28: `bases.b.train_samples` is -1: it must be greater than 0"]),
+            ("7", ["3:12: `bases.b` is 7, not a mapping of keys of a run"]),
+        ],
+    )
+    def test_one_that_nothing_extends(self, base: str, said: list[str]) -> None:
+        assert self.problems(f"bases: {{b: {base}, c: {{}}}}\n") == said
+
+    @pytest.mark.parametrize(("text", "said"), [("bases:\n", []), ("bases: {}\n", []), ("bases: 7\n", None)])
+    def test_a_section_that_is_none(self, text: str, said: list[str] | None) -> None:
+        assert self.problems(text) == (["3:8: `bases` is 7, not a mapping of bases by name"] if said is None else said)
+
+    def test_a_misspelt_key_is_not_reported_as_missing_as_well(self) -> None:
+        text = "version: 1\nruns:\n  a: {consumr: trl, script: t.py}\n  b: {consumer: trl}\n"
+        read = check_spec(Path("zerocfg.yaml"), load_as(SourceText("zerocfg.yaml", text), "yaml"))
+        assert [str(one).partition("\n")[0] for one in read.problems] == [
+            "zerocfg.yaml:3:7: unknown key `consumr` in `runs.a`; did you mean `consumer`?",
+            "zerocfg.yaml:4:3: `script` is missing in `runs.b`",
+        ]
