@@ -25,8 +25,14 @@ from zerocfg.resolve.explain import forecast as forecasts
 from zerocfg.resolve.explain.forecast import forecast
 from zerocfg.resolve.model import memory_summary as memory_summaries
 from zerocfg.resolve.model.setup import Setup, setup_of, setup_of_run
-from zerocfg.resolve.spec.spec_file import read_spec
+from zerocfg.resolve.plan import Problem
+from zerocfg.resolve.spec import validation_errors
+from zerocfg.resolve.spec.locate_problems import locate_problems
+from zerocfg.resolve.spec.spec_file import check_spec, read_spec
 from zerocfg.run.facts import ModelSummary
+from zerocfg.run.model import Origin, SourceFile
+from zerocfg.source.load import load_as
+from zerocfg.source.text import SourceText, Span, Where
 
 DDP = {"engine": "ddp", "mixed_precision": "bf16", "train_micro_batch_size_per_gpu": 1}
 
@@ -291,3 +297,136 @@ def test_a_spec_is_named_by_its_path_or_as_it_is_told(tmp_path: Path, monkeypatc
     assert (found.document.name, found.folder) == ("sub/zerocfg.yaml", tmp_path / "sub")
     assert str(found.place_of("a")) == "sub/zerocfg.yaml:2:8" and str(found.place_of("a", "script")).endswith(":2:35")
     assert read_spec(Path("sub/zerocfg.yaml"), "mine.yaml").document.name == "mine.yaml"
+
+
+class TestWordsOfProblems:
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            (None, "empty"),
+            ({}, "a mapping without entries"),
+            ({"a": 1}, "a mapping"),
+            ([], "a list without entries"),
+            ([0], "a list"),
+            (True, "true"),
+            (False, "false"),
+            ("true", "'true'"),
+            (1.5, "1.5"),
+            ("x" * 58, "'" + "x" * 58 + "'"),  # 60 characters with its quotes
+            ("x" * 59, "'" + "x" * 56 + "..."),
+            (10**59, "1" + "0" * 59),
+            (10**60, "1" + "0" * 56 + "..."),
+        ],
+    )
+    def test_a_value(self, value: Any, text: str) -> None:
+        assert validation_errors.shown_value(value) == text
+
+    @pytest.mark.parametrize(
+        ("text", "plain"),
+        [
+            ("Input should be a valid dictionary or instance of RunSpec", "a run is a mapping"),
+            ("Input should be a valid dictionary or instance of Goals", "it must be a mapping"),
+            ("Input should be a valid dictionary", "it must be a mapping"),
+            ("Input should be a valid list", "it must be a list"),
+            ("Input should be a valid string", "it must be text"),
+            ("Input should be a valid integer, got a number with a fractional part", "it must be a whole number"),
+            ("Input should be a valid number, unable to parse string as a number", "it must be a number"),
+            ("Input should be a valid boolean, unable to interpret input", "it must be true or false"),
+            ("Input should be a valid boolean", "it must be true or false"),
+            (
+                "Input should be a valid string or a valid integer or a valid number",
+                "it must be text or a number",
+            ),
+            ("a sentence of its own", "a sentence of its own"),
+        ],
+    )
+    def test_what_pydantic_says(self, text: str, plain: str) -> None:
+        assert validation_errors._plain_words(text) == plain
+
+
+SPEC = """\
+version: 1
+runs:
+  a:
+    consumer: transformers
+    script: train.py
+    model: gone/config.json
+    deepspeed: gone.json
+    recipe: gone.json
+"""
+
+
+class TestFilesThatAreMissing:
+    def placed(self, key: str, origin: Origin, help: str = "", **more: Any) -> Problem:
+        read = check_spec(Path("zerocfg.yaml"), load_as(SourceText("zerocfg.yaml", SPEC), "yaml"))
+        (found,) = locate_problems([Problem(key, "no file", help)], read, run_of(missing=(origin,), **more))
+        return found
+
+    def origin(self, key: str, note: str) -> Origin:
+        document = load_as(SourceText("zerocfg.yaml", SPEC), "yaml")
+        return Origin("file", note, SourceFile("zerocfg.yaml", "spec", document.source, document), ("runs", "a", key))
+
+    @pytest.mark.parametrize(("key", "line", "column"), [("deepspeed", 7, 16), ("recipe", 8, 13)])
+    def test_the_key_of_the_spec_that_names_it(self, key: str, line: int, column: int) -> None:
+        """Two keys name the same file: the place tells which of them is meant."""
+        found = self.placed("gone.json", self.origin(key, "gone.json"))
+        assert (found.key, found.message, found.place) == (key, "no file", Where("zerocfg.yaml", line, column))
+        assert found.help == f"Correct the path, or leave `{key}` out."
+        assert self.placed("gone.json", self.origin(key, "gone.json"), "Write it.").help == "Write it."
+
+    def test_a_model(self) -> None:
+        found = self.placed("gone/config.json", self.origin("model", "gone/config.json"))
+        assert (found.key, found.place) == ("model", Where("zerocfg.yaml", 6, 12))
+        assert found.message == "there is no file 'gone/config.json' beside the spec"
+        assert found.help == "Name the model's config.json, or write its numbers out."
+
+    def test_a_file_that_nothing_in_a_file_names(self) -> None:
+        """Then the problem keeps its key, and stands at the run."""
+        found = self.placed("gone.json", Origin("flag", "gone.json"))
+        assert (found.key, found.help, found.place) == ("gone.json", "", Where("zerocfg.yaml", 3, 3))
+
+    @pytest.mark.parametrize(("start", "name"), [(7, "--config_file"), (8, "launch")])
+    def test_an_option_of_the_launch_line(self, start: int, name: str) -> None:
+        text = SourceText("train.sh", "launch --config_file gone.yaml x.py\n")
+        origin = Origin("flag", "gone.yaml", SourceFile("train.sh", "launch", text), span=Span(start, 20))
+        line: Any = SimpleNamespace(options_at={Span(7, 20): SimpleNamespace(name="--config_file")})
+        found = self.placed("gone.yaml", origin, launch=line)
+        assert (found.key, found.place) == (name, Where("train.sh", 1, start + 1))
+        assert found.help == f"Correct the path, or leave `{name}` out."
+        assert self.placed("gone.yaml", origin).key == "launch"
+
+
+class TestBasesOfSpec:
+    HEAD = "version: 1\nruns: {a: {consumer: trl, script: t.py}}\n"
+
+    def problems(self, text: str) -> list[str]:
+        read = check_spec(Path("zerocfg.yaml"), load_as(SourceText("zerocfg.yaml", self.HEAD + text), "yaml"))
+        assert (read.spec is None) is bool(read.problems)
+        return [str(problem).partition("\n")[0].removeprefix("zerocfg.yaml:") for problem in read.problems]
+
+    @pytest.mark.parametrize(
+        ("base", "said"),
+        [
+            ("{}", []),
+            ("{script: , consumer: }", []),  # what is empty says nothing, and what is missing a run may add
+            ("{matrix: {hardware: [8xA100-80GB]}}", []),
+            ("{extends: c}", []),
+            ("{targets: {jobset: {}}}", ["3:23: `image` is missing in `bases.b.targets.jobset`"]),
+            ("{train_samples: -1}", ["3:28: `bases.b.train_samples` is -1: it must be greater than 0"]),
+            ("7", ["3:12: `bases.b` is 7, not a mapping of keys of a run"]),
+        ],
+    )
+    def test_one_that_nothing_extends(self, base: str, said: list[str]) -> None:
+        assert self.problems(f"bases: {{b: {base}, c: {{}}}}\n") == said
+
+    @pytest.mark.parametrize(("text", "said"), [("bases:\n", []), ("bases: {}\n", []), ("bases: 7\n", None)])
+    def test_a_section_that_is_none(self, text: str, said: list[str] | None) -> None:
+        assert self.problems(text) == (["3:8: `bases` is 7, not a mapping of bases by name"] if said is None else said)
+
+    def test_a_misspelt_key_is_not_reported_as_missing_as_well(self) -> None:
+        text = "version: 1\nruns:\n  a: {consumr: trl, script: t.py}\n  b: {consumer: trl}\n"
+        read = check_spec(Path("zerocfg.yaml"), load_as(SourceText("zerocfg.yaml", text), "yaml"))
+        assert [str(one).partition("\n")[0] for one in read.problems] == [
+            "zerocfg.yaml:3:7: unknown key `consumr` in `runs.a`; did you mean `consumer`?",
+            "zerocfg.yaml:4:3: `script` is missing in `runs.b`",
+        ]
