@@ -472,7 +472,7 @@ class TestMain:
 
     def started(self, monkeypatch: pytest.MonkeyPatch, folder: Path, **more: Any) -> Any:
         log: Log = []
-        heard: Any = SimpleNamespace(log=log, path=["/script", "/own", "/lib", ""])
+        heard: Any = SimpleNamespace(log=log, path=["/script", "/first", "/own", "/lib", ""])
         words = ["zygote.py", str(folder), "9", "/imports.py", more.get("mode", "same")]
         monkeypatch.setattr(zygote, "sys", SimpleNamespace(argv=words, path=heard.path, modules={}))
         monkeypatch.setattr(zygote, "print", logged([], "print"), raising=False)
@@ -524,14 +524,14 @@ class TestMain:
     def test_it_serves_until_it_is_removed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found = self.started(monkeypatch, tmp_path)
         assert found.log == [*self.BEGINNING, *self.SERVED, ("removed", tmp_path, ("ignore_errors", True))]
-        assert found.path == ["/own", "/lib", ""], "its own folder is none that modules are searched in"
+        assert found.path == ["/own", "/first", "/lib", ""], "its own folder is none that modules are searched in"
         assert found.refuses == {"same": False, "other": True, "fits": False, "long": True}
         assert [one.name for one in tmp_path.iterdir()] == ["log.txt"]
 
     def test_a_fork_becomes_the_program(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         request = {"words": ["a.py"]}
         found = self.started(monkeypatch, tmp_path, request=request)
-        ran = [("become", request, ["/lib", ""]), ("end",), ("run", ["a.py"])]
+        ran = [("become", request, ["/first", "/lib", ""]), ("end",), ("run", ["a.py"])]
         assert found.log == [*self.BEGINNING, *self.SERVED, *ran]
 
     def test_any_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
