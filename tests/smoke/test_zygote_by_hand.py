@@ -56,6 +56,7 @@ class Selector:
 
     def __init__(self, log: Log, *rounds: Any) -> None:
         self.log, self.rounds, self.map = log, list(rounds), {}
+        self.watched: list[int] = []
 
     def register(self, what: Any, events: int, data: tuple[str, int]) -> None:
         self.map[what] = SimpleNamespace(fileobj=what, fd=what, data=data)
@@ -64,6 +65,7 @@ class Selector:
         del self.map[what]
 
     def select(self) -> list[tuple[Any, int]]:
+        self.watched.append(len(self.map))
         return [(self.map[one], 1) for one in self.rounds.pop(0)]
 
     def get_map(self) -> dict[Any, Any]:
@@ -114,6 +116,7 @@ class TestServe:
         found, log, selector = serve(["ask"], ["first"], [1007], [0])
         ended = [("kill", 7), ("close", 1007), ("wait", 7, 0), ("send", "first", 3), ("close", "first")]
         assert found is None and log == [*self.ASKED, *ended] and len(selector.map) == 2
+        assert selector.watched == [2, 4, 3, 2], "it is heard once that the side is gone"
 
     def test_at_the_end_all_that_run_are_killed(self, serve: Any) -> None:
         second = [("close", 15), ("close", 16), ("close", 14), ("send", "second", 8)]
