@@ -91,8 +91,8 @@ class TestNvidiaSmi:
     def test_an_old_driver_is_asked_for_less(self, where: int, listed: Any) -> None:
         answer = ["", ""]
         answer[where] = self.UNKNOWN.format("mig.mode.current")
-        cards, log = listed(tuple(answer), "0, GPU-a, A, 4, 3\n")
-        assert cards == [Card(0, "GPU-a", "A", 4 * MIB, 3 * MIB)]
+        cards, log = listed(tuple(answer), "0, GPU-a, A, B, 4, 3\n")
+        assert cards == [Card(0, "GPU-a", "A, B", 4 * MIB, 3 * MIB)]
         assert log == [("/bin/nvidia-smi", one, self.FORM) for one in (self.WITH_MODE, self.WITHOUT)]
 
     def test_slices_of_the_cards_in_mig_mode(self, listed: Any) -> None:

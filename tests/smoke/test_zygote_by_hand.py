@@ -56,6 +56,7 @@ class Selector:
 
     def __init__(self, log: Log, *rounds: Any) -> None:
         self.log, self.rounds, self.map = log, list(rounds), {}
+        self.watched: list[int] = []
 
     def register(self, what: Any, events: int, data: tuple[str, int]) -> None:
         self.map[what] = SimpleNamespace(fileobj=what, fd=what, data=data)
@@ -64,6 +65,7 @@ class Selector:
         del self.map[what]
 
     def select(self) -> list[tuple[Any, int]]:
+        self.watched.append(len(self.map))
         return [(self.map[one], 1) for one in self.rounds.pop(0)]
 
     def get_map(self) -> dict[Any, Any]:
@@ -114,6 +116,7 @@ class TestServe:
         found, log, selector = serve(["ask"], ["first"], [1007], [0])
         ended = [("kill", 7), ("close", 1007), ("wait", 7, 0), ("send", "first", 3), ("close", "first")]
         assert found is None and log == [*self.ASKED, *ended] and len(selector.map) == 2
+        assert selector.watched == [2, 4, 3, 2], "it is heard once that the side is gone"
 
     def test_at_the_end_all_that_run_are_killed(self, serve: Any) -> None:
         second = [("close", 15), ("close", 16), ("close", 14), ("send", "second", 8)]
@@ -472,7 +475,7 @@ class TestMain:
 
     def started(self, monkeypatch: pytest.MonkeyPatch, folder: Path, **more: Any) -> Any:
         log: Log = []
-        heard: Any = SimpleNamespace(log=log, path=["/script", "/own", "/lib", ""])
+        heard: Any = SimpleNamespace(log=log, path=["/script", "/first", "/own", "/lib", ""])
         words = ["zygote.py", str(folder), "9", "/imports.py", more.get("mode", "same")]
         monkeypatch.setattr(zygote, "sys", SimpleNamespace(argv=words, path=heard.path, modules={}))
         monkeypatch.setattr(zygote, "print", logged([], "print"), raising=False)
@@ -524,14 +527,14 @@ class TestMain:
     def test_it_serves_until_it_is_removed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found = self.started(monkeypatch, tmp_path)
         assert found.log == [*self.BEGINNING, *self.SERVED, ("removed", tmp_path, ("ignore_errors", True))]
-        assert found.path == ["/own", "/lib", ""], "its own folder is none that modules are searched in"
+        assert found.path == ["/own", "/first", "/lib", ""], "its own folder is none that modules are searched in"
         assert found.refuses == {"same": False, "other": True, "fits": False, "long": True}
         assert [one.name for one in tmp_path.iterdir()] == ["log.txt"]
 
     def test_a_fork_becomes_the_program(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         request = {"words": ["a.py"]}
         found = self.started(monkeypatch, tmp_path, request=request)
-        ran = [("become", request, ["/lib", ""]), ("end",), ("run", ["a.py"])]
+        ran = [("become", request, ["/first", "/lib", ""]), ("end",), ("run", ["a.py"])]
         assert found.log == [*self.BEGINNING, *self.SERVED, *ran]
 
     def test_any_environment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
