@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 BUILD = (
     "choice_limits draft_limits expand forecast_limits fsdp gaps grpo levers nearest open_engines plan_limits "
-    "refused_values register resolve road_limits search setup spec wrong_specs"
+    "refused_values register resolve road_limits search setup spec wrong_specs "
+    "collected init_parts model_parts resolver_parts search_parts setup_parts"
 )
 LINTER = "all_releases contained fixing lint suppression"
 EMIT = "check emit_parts emitted_texts examples launch launchers lock names releases resolve targets typed write"
