@@ -103,7 +103,7 @@ class TestLine:
         """A file that is not there is told as such, elsewhere."""
         run = replace(line_of(tmp_path, "accelerate launch train.py\n"), launch=None)
         found = collect_inputs._with_arguments(taken(run, tmp_path, launch="job.sh:7"))
-        assert [(one.key, one.message) for one in found.problems] == [
+        assert [(item.key, item.message) for item in found.problems] == [
             ("launch", "job.sh:7 is no launch line that starts a training")
         ]
         gone = replace(run, missing=(Origin("flag", "gone.sh"),))

@@ -443,7 +443,7 @@ class TestRegister:
         assert register._stage_3(self.sight(settings={STAGE: 3})) and not register._stage_3(
             self.sight(settings={STAGE: 2})
         )
-        assert [register._own_loop(self.sight(consumer=one)) for one in ("deepspeed", "accelerate", "trl")] == [
+        assert [register._own_loop(self.sight(consumer=item)) for item in ("deepspeed", "accelerate", "trl")] == [
             True,
             True,
             False,
@@ -469,7 +469,7 @@ class TestRegister:
         effective = Effective({name: setting(value) for name, value in (exported or {}).items()})
         run = run_of(more.pop("consumer", "transformers"), effective=effective, **more)
         found = gaps.gaps_of(run, self.SETUP, (settings or {}).get, arguments or {}, config)
-        return {one.written: one.standing for one in found}
+        return {item.written: item.standing for item in found}
 
     @pytest.mark.parametrize(
         ("given", "said"),
@@ -576,9 +576,9 @@ class TestMemory:
     )
     def test_figures_that_the_run_may_stay_below_are_none(self, settings: dict[str, Any], known: bool) -> None:
         """Of a split model, and of keys with which the figures are at most what it takes, or neither."""
-        one = summary(ENGINE | settings)
-        assert bool(one.states_gib) is (one.peak_gib is not None) is known
-        assert one.logits_gib == 0.75
+        item = summary(ENGINE | settings)
+        assert bool(item.states_gib) is (item.peak_gib is not None) is known
+        assert item.logits_gib == 0.75
 
     @pytest.mark.parametrize(("parameters", "known"), [(10**15, True), (10**15 + 1, False)])
     def test_more_parameters_than_any_model_has(self, parameters: int, known: bool) -> None:
@@ -613,10 +613,10 @@ class TestActivations:
 
     def test_what_is_trained_on_is_sampled(self) -> None:
         """Of a model whose cache nobody knows, only what is beside its activations."""
-        one = activations.Activations(FACTS, CONFIG, tracing=False, python=None)
-        assert one.sampling(self.SETUP, self.SETUP.workload) is None
+        item = activations.Activations(FACTS, CONFIG, tracing=False, python=None)
+        assert item.sampling(self.SETUP, self.SETUP.workload) is None
         sampled = replace(self.SETUP, rollouts=Rollouts())
-        found = one.sampling(sampled, self.SETUP.workload)
+        found = item.sampling(sampled, self.SETUP.workload)
         assert found is not None and (found.workload, found.rollouts, found.config) == (
             self.SETUP.workload,
             Rollouts(),
@@ -667,10 +667,10 @@ class TestActivations:
 
 class TestForecast:
     def made(self, host: int = 0, ram: int | None = None, standings: Any = (), complete: bool = True) -> Forecast:
-        one = forecast(built(), tracing=False, changes=False)
+        item = forecast(built(), tracing=False, changes=False)
         found = tuple(gaps.Gap((("a", 1),), "", standing, touches) for standing, touches in standings)
         prediction: Any = SimpleNamespace(complete=complete)
-        return replace(one, host=Band(host, host, host), room=ram, gaps=found, prediction=prediction)
+        return replace(item, host=Band(host, host, host), room=ram, gaps=found, prediction=prediction)
 
     def test_a_node_has_a_tenth_of_a_gib(self) -> None:
         assert LITTLE == GIB // 10
@@ -694,8 +694,8 @@ class TestForecast:
         ],
     )
     def test_what_the_figures_are(self, standings: Any, complete: bool, standing: str, whole: bool) -> None:
-        one = self.made(standings=standings, complete=complete)
-        assert (one.standing, one.complete) == (standing, whole)
+        item = self.made(standings=standings, complete=complete)
+        assert (item.standing, item.complete) == (standing, whole)
 
     @pytest.mark.parametrize(
         ("split", "micro", "steps", "said"),
@@ -711,9 +711,9 @@ class TestForecast:
         assert _samples(Setup(options, None, "bf16")) == ""
 
     def test_keys_without_a_time(self) -> None:
-        one = built()
-        one.run = replace(one.run, arguments={"torch_compile_backend": setting("inductor")})
-        found = forecast(one, tracing=False, changes=False)
+        item = built()
+        item.run = replace(item.run, arguments={"torch_compile_backend": setting("inductor")})
+        found = forecast(item, tracing=False, changes=False)
         assert found.time is None and [note for note in found.notes if "time" in note] == [
             "no time is predicted: it is not modelled with `torch_compile_backend: inductor` (a compiled model keeps "
             "other activations, and computes faster)"
@@ -739,15 +739,15 @@ class TestSummaries:
         changes = {"use_liger_kernel": Decision(True)}
         for seen, bucket in (({REDUCED: 9}, {"bucket": 9}), ({}, {})):
             inputs = SimpleNamespace(chosen=chosen, changes=changes, considered=(Considered(seen, "fits", 1.0, 1.0),))
-            one: Any = SimpleNamespace(inputs=inputs)
-            assert alternatives._levers(one) == {"live": 7, "fused_loss": True, **bucket}
+            item: Any = SimpleNamespace(inputs=inputs)
+            assert alternatives._levers(item) == {"live": 7, "fused_loss": True, **bucket}
         nothing: Any = SimpleNamespace(inputs=SimpleNamespace(chosen=chosen, changes={}, considered=()))
         assert alternatives._levers(nothing) == {"live": 7}
 
     def test_a_plan_that_has_them(self) -> None:
-        one = other(live=7, fused_loss=True)
-        assert alternatives._has(one, {"live": 7, "fused_loss": True}) and alternatives._has(one, {})
-        assert not alternatives._has(one, {"live": 8}) and not alternatives._has(candidate(PLAIN), {"live": 7})
+        item = other(live=7, fused_loss=True)
+        assert alternatives._has(item, {"live": 7, "fused_loss": True}) and alternatives._has(item, {})
+        assert not alternatives._has(item, {"live": 8}) and not alternatives._has(candidate(PLAIN), {"live": 7})
 
     def test_before_the_loss_was_chosen(self) -> None:
         arguments = {"use_liger_kernel": setting(True), "max_steps": setting(1)}
@@ -758,9 +758,9 @@ class TestSummaries:
         spec = RunSpec.model_validate({"consumer": "transformers", "script": "a.py", "sequence_length": 512})
         plan = SimpleNamespace(engine="ddp", num_processes=8)
         run = run_of(recipe={"gradient_checkpointing": True})
-        one: Any = SimpleNamespace(plan=plan, run=run, inputs=SimpleNamespace(spec=spec))
+        item: Any = SimpleNamespace(plan=plan, run=run, inputs=SimpleNamespace(spec=spec))
         values = {"engine": "ddp", "num_processes": 8, "train_micro_batch_size_per_gpu": 2, STAGE: 0}
-        assert alternatives._own(one, values) == {
+        assert alternatives._own(item, values) == {
             "num_processes": 8,
             "train_micro_batch_size_per_gpu": 2,
             "gradient_accumulation_steps": None,
@@ -769,16 +769,16 @@ class TestSummaries:
 
     def test_settings_of_a_plan_without_levers(self) -> None:
         work = Workload(1, 8, gradient_checkpointing=True)
-        one = replace(other(live=7), setup=SimpleNamespace(workload=work))  # type: ignore[arg-type]
-        found = alternatives._settings(one)
+        item = replace(other(live=7), setup=SimpleNamespace(workload=work))  # type: ignore[arg-type]
+        found = alternatives._settings(item)
         assert found["gradient_checkpointing"] is True and LIVE not in found and found[STAGE] == 2
-        nothing = replace(one, setup=SimpleNamespace(workload=None))  # type: ignore[arg-type]
+        nothing = replace(item, setup=SimpleNamespace(workload=None))  # type: ignore[arg-type]
         assert alternatives._settings(nothing)["gradient_checkpointing"] is False
 
     def test_a_refused_value_in_words(self) -> None:
-        one = refused_values.RefusedValue("a.b", "5", Where("ds.json", 3, 4), "DeepSpeed", "is none of 0, 1")
-        assert str(one) == "a.b is 5 (ds.json:3), and DeepSpeed stops at it: the value is none of 0, 1"
-        problem = one.problem
+        item = refused_values.RefusedValue("a.b", "5", Where("ds.json", 3, 4), "DeepSpeed", "is none of 0, 1")
+        assert str(item) == "a.b is 5 (ds.json:3), and DeepSpeed stops at it: the value is none of 0, 1"
+        problem = item.problem
         assert (problem.key, problem.place) == ("a.b", Where("ds.json", 3, 4))
         assert problem.message == "the value 5 is none of 0, 1; DeepSpeed stops at it"
         assert problem.help == "Correct it in ds.json, or leave it out."
@@ -786,9 +786,9 @@ class TestSummaries:
     @pytest.mark.parametrize(("written", "taken"), [(5, True), (6, False), (None, False)])
     def test_values_that_a_build_takes_over(self, written: int | None, taken: bool) -> None:
         accelerate = {} if written is None else {"a.b": Decision(written)}
-        one: Any = SimpleNamespace(plan=SimpleNamespace(accelerate=accelerate))
+        item: Any = SimpleNamespace(plan=SimpleNamespace(accelerate=accelerate))
         key: Any = SimpleNamespace(path=("a", "b"), value=5)
-        assert refused_values._is_taken_over(key, one) is taken
+        assert refused_values._is_taken_over(key, item) is taken
         assert refused_values._is_taken_over(key, SimpleNamespace(plan=None)) is False  # type: ignore[arg-type]
 
 
@@ -812,10 +812,10 @@ class TestAllPlans:
             said["runs"].append((inputs.engine, before, sorted(inputs.run.arguments)))
             return SimpleNamespace(of=lambda choice: self.predicted(choice, inputs.engine))
 
-        def evaluate(one: Any, choices: Any) -> list[Any]:
+        def evaluate(item: Any, choices: Any) -> list[Any]:
             ways = list(choices)
             said["ways"].append(ways)
-            return [one.of(way) for way in ways]
+            return [item.of(way) for way in ways]
 
         inputs = replace(inputs_of(run_of(arguments=more.pop("arguments", {})), **more), chosen=dict(chosen))
         searches = [SimpleNamespace(inputs=replace(inputs, engine=name), before=name) for name in others]  # type: ignore[arg-type]
@@ -826,8 +826,8 @@ class TestAllPlans:
         monkeypatch.setattr(alternatives, "rank_engines", lambda found, prefer: self.rank(found, prefer, said))
         settings = {name: SimpleNamespace(value=value) for name, value in (self.VALUES | {"num_processes": 8}).items()}
         plan = SimpleNamespace(settings=settings, engine="deepspeed", num_processes=8)
-        one: Any = SimpleNamespace(plan=plan, run=inputs.run, inputs=replace(inputs, **self.changed))
-        return alternatives.alternatives(one), said | {"built": one}
+        item: Any = SimpleNamespace(plan=plan, run=inputs.run, inputs=replace(inputs, **self.changed))
+        return alternatives.alternatives(item), said | {"built": item}
 
     changed: dict[str, Any] = {}  # noqa: RUF012
 
@@ -837,7 +837,7 @@ class TestAllPlans:
 
     def rank(self, found: list[Any], prefer: Any, said: dict[str, Any]) -> list[tuple[Any, str]]:
         said["prefer"] = prefer
-        return [(one, "" if index == 0 else "slower") for index, one in enumerate(found)]
+        return [(item, "" if index == 0 else "slower") for index, item in enumerate(found)]
 
     def test_every_stage_place_and_recomputation_of_zero(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found, said = self.shown(monkeypatch)
@@ -847,8 +847,8 @@ class TestAllPlans:
         assert {(way.nodes, way.per_node, way.micro_batch, way.accumulation) for way in ways} == {(1, 8, 1, 1)}
         assert said["options"] == [{"resize": False, "tracing": False}] and said["prefer"] == "throughput"
         assert said["engines"] == [said["built"]]
-        assert len(found) == len(ways) and [one.excluded for one in found[:2]] == ["", "slower"]
-        (own,) = [one.candidate.choice for one in found if one.own]
+        assert len(found) == len(ways) and [item.excluded for item in found[:2]] == ["", "slower"]
+        (own,) = [item.candidate.choice for item in found if item.own]
         assert own == Choice(1, 8, 2, "none", "none", 1, 1, False)
 
     def test_the_goal_decides_the_order_and_sizes(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -858,12 +858,12 @@ class TestAllPlans:
     def test_other_engines_stand_beside_a_chosen_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         given = {"chosen": {"engine": Decision("deepspeed")}}
         found, said = self.shown(monkeypatch, "ddp", "fsdp", goals={"prefer": "memory"}, **given)
-        assert [one[:2] for one in said["runs"]] == [("deepspeed", Effective()), ("ddp", "ddp"), ("fsdp", "fsdp")]
+        assert [item[:2] for item in said["runs"]] == [("deepspeed", Effective()), ("ddp", "ddp"), ("fsdp", "fsdp")]
         zero, ddp, fsdp = said["ways"]
         assert {way.engine for way in zero} == {"deepspeed"} and {way.stage for way in zero} == {0, 1, 2, 3}
         assert {(way.engine, way.stage, way.offload_optimizer) for way in ddp} == {("ddp", None, None)}
         assert {(way.engine, way.stage, way.offload_param) for way in fsdp} == {("fsdp", None, None)}
-        assert [one.candidate.choice.engine for one in found if one.own] == ["deepspeed"]
+        assert [item.candidate.choice.engine for item in found if item.own] == ["deepspeed"]
         assert len(found) == len(zero) + len(ddp) + len(fsdp)
 
     @pytest.mark.parametrize(
@@ -881,7 +881,7 @@ class TestAllPlans:
         monkeypatch.setattr(TestAllPlans, "changed", changed | {"chosen": {LIVE: Decision(7)}})
         arguments = {"use_liger_kernel": setting(True), "max_steps": setting(1)}
         found, said = self.shown(monkeypatch, goals=goals, arguments=arguments)
-        own = [one.candidate.choice for one in found if one.own]
+        own = [item.candidate.choice for item in found if item.own]
         plain = Choice(1, 8, 2, "none", "none", 1, 1, False)
         if goals is None:  # nothing was chosen for it
             assert own == [plain] and said["runs"][0][2] == ["max_steps", "use_liger_kernel"]
@@ -1064,6 +1064,6 @@ class TestModelPlans:
         spec = RunSpec.model_validate({"consumer": "transformers", "script": "a.py"})
         run = run_of(effective=own)
         for given, precision in ((before, "bf16"), (None, "fp32")):
-            one: Any = SimpleNamespace(inputs=SimpleNamespace(before=given, spec=spec), run=run)
-            found = model_plans._shared(one, 8)
+            item: Any = SimpleNamespace(inputs=SimpleNamespace(before=given, spec=spec), run=run)
+            found = model_plans._shared(item, 8)
             assert found.precision == precision and found.options.world_size == 8

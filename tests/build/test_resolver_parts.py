@@ -58,8 +58,8 @@ class TestKept:
     def test_a_product_that_only_the_script_knows(
         self, consumer: str, arguments: Any, kind: Any, dropped: bool
     ) -> None:
-        one = resolver({"train_batch_size": setting(8, kind)}, consumer, arguments=arguments)
-        assert one._drop("train_batch_size") is dropped
+        item = resolver({"train_batch_size": setting(8, kind)}, consumer, arguments=arguments)
+        assert item._drop("train_batch_size") is dropped
         assert resolver({}, consumer, arguments=arguments)._drop("train_batch_size") is True
 
     @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ class TestKept:
     def test_a_default_that_changed_is_that_of_the_newest_release(self) -> None:
         """Page-locked since DeepSpeed 0.19.5."""
         values = {PINNED: setting(UNKNOWN, "default"), "scheduler.params.lr": setting(UNKNOWN, "default")}
-        one = resolver(values, versions={"deepspeed": ">=0.18"})
-        assert one.taken[PINNED].value is True and one.taken["scheduler.params.lr"].value is UNKNOWN
-        assert one.settings[PINNED].value is True
-        one = resolver(values, versions={"deepspeed": ">=0.18,<0.19"})
-        assert one.taken[PINNED].value is UNKNOWN, "in all of them it is as it was, and it was not known here"
+        item = resolver(values, versions={"deepspeed": ">=0.18"})
+        assert item.taken[PINNED].value is True and item.taken["scheduler.params.lr"].value is UNKNOWN
+        assert item.settings[PINNED].value is True
+        item = resolver(values, versions={"deepspeed": ">=0.18,<0.19"})
+        assert item.taken[PINNED].value is UNKNOWN, "in all of them it is as it was, and it was not known here"
         written = resolver({PINNED: setting(False)}, versions={"deepspeed": ">=0.18"})
         assert written.taken[PINNED].value is False
 
@@ -100,8 +100,8 @@ class TestKept:
 
     def test_offload_is_written_out(self) -> None:
         base = COMPLETE | {STAGE: 0}
-        one = resolver(base | {DEVICE: "cpu", PINNED: True})
-        assert one._deepspeed([]) == [*ALWAYS, "bf16.enabled", DEVICE, PINNED] and one.problems == []
+        item = resolver(base | {DEVICE: "cpu", PINNED: True})
+        assert item._deepspeed([]) == [*ALWAYS, "bf16.enabled", DEVICE, PINNED] and item.problems == []
         for device in ("none", None):
             assert resolver(base | {DEVICE: device, PINNED: True})._deepspeed([]) == [*ALWAYS, "bf16.enabled"]
 
@@ -125,47 +125,47 @@ class TestKept:
     )
     def test_values_that_no_file_can_hold(self, value: Any, said: str | None) -> None:
         file = Origin("file", file=source("deepspeed", {}))
-        one = resolver(COMPLETE | {STAGE: 0, "gradient_predivide_factor": Setting(value, file)})
-        found = one._deepspeed(["gradient_predivide_factor"])
-        assert [problem.message for problem in one.problems] == ([said] if said else [])
+        item = resolver(COMPLETE | {STAGE: 0, "gradient_predivide_factor": Setting(value, file)})
+        found = item._deepspeed(["gradient_predivide_factor"])
+        assert [problem.message for problem in item.problems] == ([said] if said else [])
         assert ("gradient_predivide_factor" in found) is (said is None)
 
     def test_what_is_refused_already_is_not_told_twice(self) -> None:
-        one = resolver({name: value for name, value in COMPLETE.items() if name != MICRO} | {STAGE: 0})
-        one.problems.append(Problem(MICRO, "refused"))
-        assert MICRO not in one._deepspeed([]) and len(one.problems) == 1
+        item = resolver({name: value for name, value in COMPLETE.items() if name != MICRO} | {STAGE: 0})
+        item.problems.append(Problem(MICRO, "refused"))
+        assert MICRO not in item._deepspeed([]) and len(item.problems) == 1
 
     def test_experts_and_keys_that_accelerate_ignores_are_written(self) -> None:
         leaves = "zero_optimization.leaf_module.classes"
-        one = resolver(COMPLETE | {STAGE: 3})
-        one.inputs = replace(one.inputs, facts=ModelFacts(model_type="m", leaf_modules=["Block"]))
+        item = resolver(COMPLETE | {STAGE: 3})
+        item.inputs = replace(item.inputs, facts=ModelFacts(model_type="m", leaf_modules=["Block"]))
         moved = {ZERO + "round_robin_gradients": Decision(True, "moved", "file")}
-        one.inputs = replace(one.inputs, moved=moved)
-        one.settings.update(moved)
-        found = one._deepspeed([])
+        item.inputs = replace(item.inputs, moved=moved)
+        item.settings.update(moved)
+        found = item._deepspeed([])
         assert found[-3:] == [ZERO + "round_robin_gradients", leaves, "bf16.enabled"]
-        assert one.taken[leaves] == setting(["Block"], "computed", one.settings[leaves].reason)
-        assert ZERO + "round_robin_gradients" not in one.taken
+        assert item.taken[leaves] == setting(["Block"], "computed", item.settings[leaves].reason)
+        assert ZERO + "round_robin_gradients" not in item.taken
 
     def test_what_is_stated_beside_an_offload_and_a_stage(self) -> None:
         """Page-locked memory, whose default changed, and whole weights, which nobody refused."""
         gather = ZERO + "stage3_gather_16bit_weights_on_model_save"
-        one = resolver(COMPLETE | {STAGE: 2, DEVICE: "cpu"})
-        assert one._deepspeed([])[-2:] == [DEVICE, PINNED] and one.problems == []
-        assert (one.settings[PINNED].value, one.settings[PINNED].kind, one.taken[PINNED].value) == (
+        item = resolver(COMPLETE | {STAGE: 2, DEVICE: "cpu"})
+        assert item._deepspeed([])[-2:] == [DEVICE, PINNED] and item.problems == []
+        assert (item.settings[PINNED].value, item.settings[PINNED].kind, item.taken[PINNED].value) == (
             True,
             "default",
             True,
         )
-        one = resolver(COMPLETE | {STAGE: 3, gather: setting(False, "default")})
-        assert gather in one._deepspeed([])
-        assert one.settings[gather].value is one.taken[gather].value is True
+        item = resolver(COMPLETE | {STAGE: 3, gather: setting(False, "default")})
+        assert gather in item._deepspeed([])
+        assert item.settings[gather].value is item.taken[gather].value is True
 
     def test_a_choice_that_was_moved_is_not_taken_twice(self) -> None:
         name = ZERO + "round_robin_gradients"
-        one = resolver(COMPLETE | {STAGE: 0, name: False}, choices={name: Decision(True, "why", "chosen")})
-        one.inputs = replace(one.inputs, moved={name: Decision(True, "moved", "file")})
-        assert name in one._deepspeed([]) and one.taken[name] == setting(False)
+        item = resolver(COMPLETE | {STAGE: 0, name: False}, choices={name: Decision(True, "why", "chosen")})
+        item.inputs = replace(item.inputs, moved={name: Decision(True, "moved", "file")})
+        assert name in item._deepspeed([]) and item.taken[name] == setting(False)
 
     def test_a_batch_that_ranks_share_is_not_explained_as_their_product(self) -> None:
         known = {"num_processes": 8, MICRO: 2, STEPS: 4, "train_batch_size": setting(32, "computed", "shared")}
@@ -178,7 +178,7 @@ class TestPlan:
 
     def test_what_it_takes_from_its_inputs(self) -> None:
         targets = {"slurm": {"time": "1:00"}}
-        one = resolver(self.KNOWN, versions={"trl": "==1.14.0"})
+        item = resolver(self.KNOWN, versions={"trl": "==1.14.0"})
         spec = {
             "consumer": "deepspeed",
             "script": "go.py",
@@ -188,8 +188,8 @@ class TestPlan:
         }
         seen = (Considered({STAGE: 0}, "fits", 1.0, 2.0),)
         changes = {"max_steps": Decision(3, "why", "chosen")}
-        one.inputs = replace(
-            one.inputs,
+        item.inputs = replace(
+            item.inputs,
             spec=RunSpec.model_validate(spec),
             module="pkg.go",
             considered=seen,
@@ -197,7 +197,7 @@ class TestPlan:
             notes=("told",),
             model_file=source("recipe", {"hidden_size": 8}),
         )
-        plan = one.plan()
+        plan = item.plan()
         assert (plan.name, plan.consumer, plan.engine, plan.folder) == ("a", "deepspeed", "deepspeed", Path())
         assert (plan.script, plan.module, plan.launcher, plan.hosts) == ("go.py", "pkg.go", "deepspeed", ["n0"])
         assert (plan.hardware, plan.num_processes, plan.num_machines) == ("8xA100-80GB", 8, 1)
@@ -214,26 +214,26 @@ class TestPlan:
         assert plan.launcher == launcher and bool(plan.accelerate) is (launcher == "accelerate")
 
     def test_without_a_profile_the_sources_tell_the_ranks(self) -> None:
-        one = resolver(self.KNOWN)
-        one.inputs = replace(one.inputs, profile=None)
-        plan = one.plan()
+        item = resolver(self.KNOWN)
+        item.inputs = replace(item.inputs, profile=None)
+        plan = item.plan()
         assert plan.hardware == "the hardware that the accelerate config names" and plan.profile is None
 
     def test_where_the_ranks_are_not_known_it_is_of_one(self) -> None:
-        one = resolver(self.KNOWN | {"num_machines": UNKNOWN})
-        plan = one.plan()
+        item = resolver(self.KNOWN | {"num_machines": UNKNOWN})
+        plan = item.plan()
         assert (plan.num_processes, plan.num_machines) == (1, 1)
-        assert [problem.message for problem in one.problems] == ["nothing says how many machines there are"]
+        assert [problem.message for problem in item.problems] == ["nothing says how many machines there are"]
 
     def test_facts_of_a_model_are_plain_data(self) -> None:
-        one = resolver(self.KNOWN)
-        one.inputs = replace(one.inputs, facts=ModelFacts(parameters=8, tensor_sizes=[(5, 1), (3, 1)]))
-        assert one.plan().model_facts == {"parameters": 8, "tensor_sizes": [[5, 1], [3, 1]]}
+        item = resolver(self.KNOWN)
+        item.inputs = replace(item.inputs, facts=ModelFacts(parameters=8, tensor_sizes=[(5, 1), (3, 1)]))
+        assert item.plan().model_facts == {"parameters": 8, "tensor_sizes": [[5, 1], [3, 1]]}
 
     def test_another_engine_has_no_file_of_deepspeed(self) -> None:
-        one = resolver(self.KNOWN | {"engine": "ddp"}, "accelerate", deepspeed={"zero_optimization": {"stage": 3}})
-        one.inputs = replace(one.inputs, engine="ddp")
-        plan = one.plan()
+        item = resolver(self.KNOWN | {"engine": "ddp"}, "accelerate", deepspeed={"zero_optimization": {"stage": 3}})
+        item.inputs = replace(item.inputs, engine="ddp")
+        plan = item.plan()
         assert (plan.deepspeed, plan.empty) == ([], []) and plan.accelerate["distributed_type"].value == "MULTI_GPU"
 
     def test_what_a_library_refuses_is_a_problem(self) -> None:
@@ -244,14 +244,14 @@ class TestPlan:
         assert resolve(refused) == (refused, None)
 
     def test_changes_of_zerocfg_stand_over_the_recipe(self) -> None:
-        one = resolver({}, "trl", recipe={"max_steps": 10, "own": 1})
-        one.inputs = replace(one.inputs, changes={"max_steps": Decision(3), "new": Decision(2)})
-        assert one._recipe() == {"max_steps": 3, "own": 1, "new": 2}
+        item = resolver({}, "trl", recipe={"max_steps": 10, "own": 1})
+        item.inputs = replace(item.inputs, changes={"max_steps": Decision(3), "new": Decision(2)})
+        assert item._recipe() == {"max_steps": 3, "own": 1, "new": 2}
 
     def test_arguments_of_a_line_stand_over_a_recipe_that_has_them(self) -> None:
         given = {"max_steps": setting(7, "flag"), "learning_rate": setting(0.1, "flag")}
-        one = resolver({}, "trl", recipe={"max_steps": 10}, arguments=given)
-        assert one._recipe() == {"max_steps": 7}
+        item = resolver({}, "trl", recipe={"max_steps": 10}, arguments=given)
+        assert item._recipe() == {"max_steps": 7}
 
 
 class TestEngine:
@@ -415,7 +415,7 @@ class TestFsdp:
         """The values that are chosen, without those of saving."""
         config = {**source_, **({} if section is None else {"fsdp_config": section})}
         found = choose_fsdp(inputs_of(run or run_of(model=self.LLAMA), "fsdp"), config)
-        names = {name.removeprefix("fsdp_config.fsdp_"): one.value for name, one in found.chosen.items()}
+        names = {name.removeprefix("fsdp_config.fsdp_"): item.value for name, item in found.chosen.items()}
         assert names.pop("state_dict_type", None) in ("FULL_STATE_DICT", None)
         assert ("use_fsdp" in found.run.flags) is (source_.get("distributed_type") != "FSDP")
         return names
@@ -459,9 +459,9 @@ class TestAccelerateFile:
         found = inputs_of(
             run_of("accelerate", effective=Effective({"ACCELERATE_MIXED_PRECISION": Setting("fp16", file)})), "ddp"
         )
-        one = accelerate._precision(found, {"mixed_precision": Decision(UNKNOWN, "", "computed")})
-        assert one is not None and (one.value, one.kind) == ("fp16", "file")
-        assert one.reason == "accelerate.yaml: mixed_precision; the script may set another"
+        item = accelerate._precision(found, {"mixed_precision": Decision(UNKNOWN, "", "computed")})
+        assert item is not None and (item.value, item.kind) == ("fp16", "file")
+        assert item.reason == "accelerate.yaml: mixed_precision; the script may set another"
         hidden = replace(found.run, effective=Effective({"ACCELERATE_MIXED_PRECISION": setting(UNKNOWN)}))
         assert accelerate._precision(replace(found, run=hidden), {}) is None
 
@@ -496,8 +496,8 @@ class TestAccelerateFile:
             (3, True, "ZeRO stage 3: the model is sharded while it is made"),
             (2, False, "ZeRO stage 2"),
         ):
-            one = accelerate._deepspeed_section(stage, 1)["deepspeed_config.zero3_init_flag"]
-            assert (one.value, one.reason) == (flag, why)
+            item = accelerate._deepspeed_section(stage, 1)["deepspeed_config.zero3_init_flag"]
+            assert (item.value, item.reason) == (flag, why)
 
     def test_defaults_of_fsdp_that_an_older_release_has_no_key_for(self) -> None:
         """accelerate has `fsdp_activation_checkpointing` since 0.31.0."""
@@ -514,7 +514,7 @@ class TestAccelerateFile:
     def test_sections_of_one_spelling(self) -> None:
         """The prefix of a key may be left out where accelerate takes it off itself; what is no mapping says nothing."""
         short = {"parallelism_config": {"tp_size": 2}, "dynamo_config": {"backend": "INDUCTOR"}, "fp8_config": 3}
-        found = {name: one.value for name, one in accelerate._sections(short, "ddp", "fp8").items()}
+        found = {name: item.value for name, item in accelerate._sections(short, "ddp", "fp8").items()}
         assert found == {"dynamo_config.dynamo_backend": "INDUCTOR"}
 
     def test_where_an_engine_comes_from(self) -> None:
@@ -533,8 +533,8 @@ def ignored(
 
 
 class TestIgnored:
-    def moved(self, one: Ignored, consumer: str = "transformers", engine: str = "deepspeed", **more: Any) -> Any:
-        effective = Effective(settings=more.pop("settings", {}), ignored=(one,))
+    def moved(self, item: Ignored, consumer: str = "transformers", engine: str = "deepspeed", **more: Any) -> Any:
+        effective = Effective(settings=more.pop("settings", {}), ignored=(item,))
         return with_ignored_keys(inputs_of(run_of(consumer, effective=effective, **more), engine))
 
     @pytest.mark.parametrize(
@@ -553,11 +553,11 @@ class TestIgnored:
     )
     def test_keys_of_deepspeed_and_what_is_meant(self, key: str, value: Any, found: dict[str, Any]) -> None:
         inputs = self.moved(ignored(key, value)[0])
-        assert {name: one.value for name, one in inputs.moved.items()} == found
-        assert {name: one.value for name, one in inputs.run.effective.settings.items()} == found
-        for name, one in inputs.moved.items():
-            assert type(one.value) is type(found[name])
-            assert one.reason == f"accelerate.yaml: deepspeed_config.{key}, where accelerate ignores it"
+        assert {name: item.value for name, item in inputs.moved.items()} == found
+        assert {name: item.value for name, item in inputs.run.effective.settings.items()} == found
+        for name, item in inputs.moved.items():
+            assert type(item.value) is type(found[name])
+            assert item.reason == f"accelerate.yaml: deepspeed_config.{key}, where accelerate ignores it"
         assert len(inputs.notes) == bool(found)
 
     @pytest.mark.parametrize(
@@ -576,9 +576,9 @@ class TestIgnored:
 
     def test_what_it_replaces_is_remembered(self) -> None:
         name = ZERO + "overlap_comm"
-        one, _ = ignored("overlap_comm", True)
-        found = self.moved(one, settings={name: setting(False, "default")}, deepspeed={"zero_optimization": {}})
-        assert found.run.effective.settings[name] == Setting(True, one.place, (setting(False, "default"),))
+        item, _ = ignored("overlap_comm", True)
+        found = self.moved(item, settings={name: setting(False, "default")}, deepspeed={"zero_optimization": {}})
+        assert found.run.effective.settings[name] == Setting(True, item.place, (setting(False, "default"),))
         assert found.notes == (
             "accelerate ignores overlap_comm of `deepspeed_config`; ds_config.json, which DeepSpeed reads, has what is "
             "written there",

@@ -204,7 +204,7 @@ class TestSummary:
         made = memory_summaries._Predicted(run_of(), FACTS, spec, CONFIG, load_hardware("8xA100-80GB"), own, work)
         assert made.peak(Options(2, 8), work) == (1.0, 3.0)
         assert [optimizer for optimizer, _ in seen] == ["adamw_fused", "adamw"]
-        assert all((one.workload, one.config) == (work, CONFIG) for _, one in seen)
+        assert all((item.workload, item.config) == (work, CONFIG) for _, item in seen)
         assert made.timeline(work) == by_formula(FACTS, work, "bf16", CONFIG)
 
         def unknown(*_: Any, **__: Any) -> Any:
@@ -223,13 +223,13 @@ class TestSummary:
         assert sorted(made.states()) == [0, 1, 2, 3]
 
     def test_a_run_without_a_length_has_states_and_no_logits(self) -> None:
-        one = summary(ENGINE, sequence_length=None)
-        assert one.states_gib and one.resting_gib is not None and one.logits_gib is one.peak_gib is None
+        item = summary(ENGINE, sequence_length=None)
+        assert item.states_gib and item.resting_gib is not None and item.logits_gib is item.peak_gib is None
 
     def test_of_a_stage_that_is_offloaded_the_others_are_not(self) -> None:
-        one = summary(ENGINE | {"zero_optimization.offload_optimizer.device": "cpu"})
+        item = summary(ENGINE | {"zero_optimization.offload_optimizer.device": "cpu"})
         plain = summary()
-        assert one.peak_gib is not None and one.stage_peaks_gib[2] == plain.peak_gib != one.peak_gib
+        assert item.peak_gib is not None and item.stage_peaks_gib[2] == plain.peak_gib != item.peak_gib
 
 
 class TestForecast:
@@ -238,15 +238,15 @@ class TestForecast:
     def test_what_is_written_to_the_drives_of_a_node(self) -> None:
         """fp32 weights and both moments: 12 bytes of each parameter, over all eight ranks."""
         drive = {f"{ZERO}stage": 3, f"{ZERO}offload_optimizer.device": "nvme"}
-        one = forecast(built(**drive), tracing=False, changes=False)
-        assert FACTS.parameters is not None and one.nvme == pytest.approx(12 * FACTS.parameters, rel=0.01)
+        item = forecast(built(**drive), tracing=False, changes=False)
+        assert FACTS.parameters is not None and item.nvme == pytest.approx(12 * FACTS.parameters, rel=0.01)
         assert forecast(built(), tracing=False, changes=False).nvme == 0
 
     def rungs(self, stage: int, **versions: str) -> list[str]:
-        one = built(hardware={"accelerator": self.SMALL, "host": Host(ram_gib=64.0)}, **{f"{ZERO}stage": stage})
-        one.run = replace(one.run, versions=versions)
-        one.inputs.run = one.run
-        ladder = forecast(one, tracing=False).ladder
+        item = built(hardware={"accelerator": self.SMALL, "host": Host(ram_gib=64.0)}, **{f"{ZERO}stage": stage})
+        item.run = replace(item.run, versions=versions)
+        item.inputs.run = item.run
+        ladder = forecast(item, tracing=False).ladder
         assert ladder is not None
         return [rung.what for rung in ladder.single]
 
@@ -261,9 +261,9 @@ class TestForecast:
         monkeypatch.setattr(
             forecasts.Activations, "prepare", lambda self, setup, works: asked.append((setup.workload, list(works)))
         )
-        one = forecast(built(hardware={"accelerator": self.SMALL}), tracing=False)
+        item = forecast(built(hardware={"accelerator": self.SMALL}), tracing=False)
         ((own, works),) = asked
-        assert own == one.setup.workload and Workload(2, 1024, gradient_checkpointing=True, assumed=True) in works
+        assert own == item.setup.workload and Workload(2, 1024, gradient_checkpointing=True, assumed=True) in works
 
     @pytest.mark.parametrize(
         ("changes", "hardware", "arguments", "offered"),
@@ -278,15 +278,15 @@ class TestForecast:
     def test_changes_are_offered_where_the_run_may_not_fit(
         self, changes: bool, hardware: Any, arguments: dict[str, Any], offered: bool
     ) -> None:
-        one = built(hardware=hardware)
-        one.run = replace(one.run, arguments={name: setting(value) for name, value in arguments.items()})
-        found = forecast(one, tracing=False, changes=changes)
+        item = built(hardware=hardware)
+        item.run = replace(item.run, arguments={name: setting(value) for name, value in arguments.items()})
+        found = forecast(item, tracing=False, changes=changes)
         assert (found.ladder is not None) is offered
 
     def test_notes_tell_what_is_assumed_and_what_is_not_known(self) -> None:
-        one = forecast(built(train_micro_batch_size_per_gpu=None), tracing=False, changes=False)
-        assert one.notes[-1] == "nothing says how large the micro batch is"
-        assert "the optimizer of the script is counted as torch's AdamW" in one.notes and one.time is None
+        item = forecast(built(train_micro_batch_size_per_gpu=None), tracing=False, changes=False)
+        assert item.notes[-1] == "nothing says how large the micro batch is"
+        assert "the optimizer of the script is counted as torch's AdamW" in item.notes and item.time is None
 
 
 def test_a_spec_is_named_by_its_path_or_as_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,7 +426,7 @@ class TestBasesOfSpec:
     def test_a_misspelt_key_is_not_reported_as_missing_as_well(self) -> None:
         text = "version: 1\nruns:\n  a: {consumr: trl, script: t.py}\n  b: {consumer: trl}\n"
         read = check_spec(Path("zerocfg.yaml"), load_as(SourceText("zerocfg.yaml", text), "yaml"))
-        assert [str(one).partition("\n")[0] for one in read.problems] == [
+        assert [str(item).partition("\n")[0] for item in read.problems] == [
             "zerocfg.yaml:3:7: unknown key `consumr` in `runs.a`; did you mean `consumer`?",
             "zerocfg.yaml:4:3: `script` is missing in `runs.b`",
         ]

@@ -171,7 +171,7 @@ TABLES: dict[tuple[str, str], list[tuple[str, str, str, str, str]]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "target"), TABLES, ids=lambda one: one if "\n" not in one else one.split()[-1])
+@pytest.mark.parametrize(("text", "target"), TABLES, ids=lambda item: item if "\n" not in item else item.split()[-1])
 def test_each_row(text: str, target: str, zerocfg: Cli, tmp_path: Path) -> None:
     """Read off the files: which line each key stands on, and what the engine on the other side has for it."""
     (tmp_path / "a.yaml").write_text(text)
@@ -290,7 +290,9 @@ class TestZero:
     )
     def test_what_is_offloaded(self, optimizer: Any, parameters: Any, offloads: bool | None) -> None:
         devices = {"offload_optimizer__device": optimizer, "offload_param__device": parameters}
-        run = under(zero_optimization__stage=3, **{f"zero_optimization__{name}": one for name, one in devices.items()})
+        run = under(
+            zero_optimization__stage=3, **{f"zero_optimization__{name}": item for name, item in devices.items()}
+        )
         assert _values(run).get("fsdp_offload_params") is offloads
 
     @pytest.mark.parametrize(
@@ -477,7 +479,7 @@ class TestFsdp1:
             fsdp1._mesh(run)
 
     def test_defaults_that_are_others_in_version_2(self) -> None:
-        written = [(name, one.value) for name, one in fsdp1._defaults({})]
+        written = [(name, item.value) for name, item in fsdp1._defaults({})]
         assert written == [("fsdp_version", 2), ("fsdp_state_dict_type", "FULL_STATE_DICT")]
         both: Any = {"fsdp_version": (), "fsdp_state_dict_type": ()}
         assert list(fsdp1._defaults(both)) == []

@@ -65,7 +65,7 @@ class TestHardware:
     )
     def test_levels(self, planned: Accelerator, kind: str, name: str, levels: tuple[str, ...]) -> None:
         found: Any = SimpleNamespace(device_kind=kind, device_name=name)
-        alike = [one for one in ("accelerator", "architecture", "vendor") if certificates.alike(planned, found, one)]
+        alike = [item for item in ("accelerator", "architecture", "vendor") if certificates.alike(planned, found, item)]
         assert tuple(alike) == levels
 
 
@@ -216,8 +216,8 @@ class TestFiles:
 
     def reason(self, state: str, *details: str, sources: tuple[str, ...] = (), name: str = "launch.sh") -> Reason:
         found: Any = SimpleNamespace(name="sft", folder=Path("built/sft"), sources=list(sources))
-        one: Any = SimpleNamespace(name=name, state=state, details=list(details))
-        return builds._file(found, one, "zerocfg build x")
+        item: Any = SimpleNamespace(name=name, state=state, details=list(details))
+        return builds._file(found, item, "zerocfg build x")
 
     @pytest.mark.parametrize(
         ("state", "sources", "kind", "message", "help"),
@@ -274,7 +274,7 @@ class TestPolicies:
 
     def said(self, tmp_path: Path, content: Any, instance: Any) -> list[tuple[str, str]]:
         errors = self.schema(tmp_path, content).validator.iter_errors(instance)
-        return [one for error in errors for one in policy_schemas._said(error)]
+        return [item for error in errors for item in policy_schemas._said(error)]
 
     @pytest.mark.parametrize(
         ("rule", "value", "words"),

@@ -18,7 +18,7 @@ __all__ = ["checkout"]  # a fixture
 
 
 def _with_modules(*modules: Passed) -> Ledger:
-    return Ledger(modules={one.module: one for one in modules})
+    return Ledger(modules={item.module: item for item in modules})
 
 
 def test_a_module_is_stale_once_a_file_behind_it_changed(checkout: Path) -> None:
@@ -44,9 +44,9 @@ def test_claims_are_stale_when_new_changed_or_gone(tmp_path: Path, monkeypatch: 
     bad = Played("ZC103-1 bad", key_of(test_proofs.claim_of("ZC103-1", "bad", tmp_path)), {})
     (tmp_path / "fixed").mkdir()
     fixed = Played("ZC101-1 fixed", key_of(test_proofs.claim_of("ZC101-1", "fixed", tmp_path / "fixed")), {})
-    assert stale_claims(Ledger({one.proof: one for one in (bad, fixed)})) == []
+    assert stale_claims(Ledger({item.proof: item for item in (bad, fixed)})) == []
     assert stale_claims(Ledger({bad.proof: bad})) == ["ZC101-1 fixed"]
     other = Played(fixed.proof, bad.key, {})
-    assert stale_claims(Ledger({one.proof: one for one in (bad, other)})) == ["ZC101-1 fixed"]
+    assert stale_claims(Ledger({item.proof: item for item in (bad, other)})) == ["ZC101-1 fixed"]
     gone = Played("ZC103-9 bad", bad.key, {})
-    assert stale_claims(Ledger({one.proof: one for one in (bad, fixed, gone)})) == ["ZC103-9 bad"]
+    assert stale_claims(Ledger({item.proof: item for item in (bad, fixed, gone)})) == ["ZC103-9 bad"]

@@ -143,9 +143,9 @@ class TestWalks:
 
     def test_alone_there_is_nothing_to_gather(self) -> None:
         """NO_SHARD of FSDP 1 casts units; FSDP 2 copies parameter by parameter. In one dtype neither does."""
-        one = {"world_size": 1, "precision": "bf16"}
-        assert peaks(FirstWalk(FACTS, TorchOptions("fsdp1", **one, master=False)))[0] == 0  # type: ignore[arg-type]
-        mixed = peaks(FirstWalk(FACTS, TorchOptions("fsdp1", **one)))[0]  # type: ignore[arg-type]
+        item = {"world_size": 1, "precision": "bf16"}
+        assert peaks(FirstWalk(FACTS, TorchOptions("fsdp1", **item, master=False)))[0] == 0  # type: ignore[arg-type]
+        mixed = peaks(FirstWalk(FACTS, TorchOptions("fsdp1", **item)))[0]  # type: ignore[arg-type]
         assert mixed == 2 * self.ROOT + 2 * LAYER
 
     def test_adapters_in_blocks_have_gradients_and_nothing_else(self) -> None:
@@ -277,8 +277,8 @@ class TestAllocator:
 
     def test_blocks_between_two_free_ones_join_both(self) -> None:
         blocks = CachingAllocator()
-        one, two, three, _ = (blocks.allocate(5 * MIB) for _ in range(4))
-        blocks.release(one)
+        item, two, three, _ = (blocks.allocate(5 * MIB) for _ in range(4))
+        blocks.release(item)
         blocks.release(three)
         blocks.release(two)
         assert blocks.allocated == 5 * MIB

@@ -140,11 +140,11 @@ class TestResting:
         """Two micro batches make a step. Generated for one of them, sampling comes between the two."""
         both = sizes(held(ZERO_2, Rollouts("vLLM server")))
         assert both == {"parameters": 2 * PADDED, "master weights": PADDED, "optimizer moments": 2 * PADDED}
-        one = sizes(held(ZERO_2, Rollouts("vLLM server", steps=1)))
-        assert one.keys() - both.keys() == {"gradients of the partition"}
+        item = sizes(held(ZERO_2, Rollouts("vLLM server", steps=1)))
+        assert item.keys() - both.keys() == {"gradients of the partition"}
         terms = [term for term in terms_of(FACTS, ZERO_2) if term.name == "gradients of the partition"]
         (waiting,) = [term.size for term in terms if "forward" in term.moments]
-        assert one["gradients of the partition"] == waiting
+        assert item["gradients of the partition"] == waiting
         # Trained on twice, a generation of one micro batch is a whole step.
         assert sizes(held(ZERO_2, Rollouts("vLLM server", steps=1, iterations=2))) == both
 

@@ -220,7 +220,7 @@ class TestLedger:
         course = next(term.course for term in ledger.terms("") if term.course)
         assert [term.name for term in course.terms] == ["a", "b"]
         assert all(term.size == 0 and term.place == "device" and term.moments == BACKWARD for term in course.terms)
-        assert [(one.produced, one.gradient, one.before, one.during) for one in course.handovers] == [
+        assert [(item.produced, item.gradient, item.before, item.during) for item in course.handovers] == [
             (0, 4, (0, 0), (8, 4)),
             (3, 0, (8, 0), (8, 2)),
         ]

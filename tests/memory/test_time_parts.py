@@ -88,7 +88,7 @@ class TestWork:
         assert fused.forward.bytes == TOKENS * (2 * 4 * (14 * 64 + 4 * 96) + 16 * 100)
         compiled = work(FACTS, replace(SHAPE, gradient_checkpointing=True), "compiled")
         assert compiled.forward.bytes == TOKENS * (2 * 2 * (14 * 64 + 4 * 96) + 16 * 100)
-        kernels = [one.kernels for one in (compiled.forward, compiled.backward, compiled.recomputed)]
+        kernels = [item.kernels for item in (compiled.forward, compiled.backward, compiled.recomputed)]
         assert kernels == [2 * 20 + 26, 2 * 40 + 26, 2 * 16]
         cut = work(FACTS, replace(SHAPE, fused_loss=True), "fused", width=4)
         assert fused.forward.bytes - cut.forward.bytes == TOKENS * 12 * 100
@@ -206,17 +206,17 @@ class TestRates:
 
     def test_a_ring_is_as_slow_as_its_slowest_hop(self) -> None:
         """4 GB in all, of which a rank sends 7/8; a fourth leaves a node for each of four."""
-        one, links = self.of(8, 4), Links(PROFILE, [])
-        assert (one.payload, one.sent, one.between, one.within) == (4e9, 3.5e9, 0.875e9, 3.5e9)
-        assert links.seconds(one) == exactly(0.875e9 / 10e9 + 3 * 30e-6)
+        item, links = self.of(8, 4), Links(PROFILE, [])
+        assert (item.payload, item.sent, item.between, item.within) == (4e9, 3.5e9, 0.875e9, 3.5e9)
+        assert links.seconds(item) == exactly(0.875e9 / 10e9 + 3 * 30e-6)
         near = self.of(4, 4)
         assert (near.sent, near.between, near.within) == (3e9, 0, 3e9)
         assert links.seconds(near) == exactly(3e9 / 100e9 + 3 * 10e-6)
         apart = self.of(2, 1)
         assert (apart.between, apart.within) == (2e9, 0)
         assert links.seconds(apart) == exactly(0.2 + 3 * 30e-6)
-        assert replace(one, operation="all_reduce").sent == 7e9
-        both = Traffic((one, near))
+        assert replace(item, operation="all_reduce").sent == 7e9
+        both = Traffic((item, near))
         assert (both.payload, both.sent, both.between, both.messages) == (8e9, 6.5e9, 0.875e9, 6)
 
     def test_a_link_that_is_not_known_is_left_out_and_said_once(self) -> None:
@@ -276,8 +276,8 @@ class TestStep:
         """Products at three quarters of the measured 200 TFLOP/s, attention at 0.55 of the printed 312, bytes at what
         was measured; three micro steps."""
         step, done = timed(Options(1, 1, gradient_accumulation_steps=3), ALONE), work(FACTS, SHAPE)
-        for name, one in (("forward", done.forward), ("backward", done.backward)):
-            seconds = one.products / 150e12 + one.attention / (0.55 * 312e12) + one.bytes / 1e12
+        for name, item in (("forward", done.forward), ("backward", done.backward)):
+            seconds = item.products / 150e12 + item.attention / (0.55 * 312e12) + item.bytes / 1e12
             assert parts(step)[name].expected == pytest.approx(3 * seconds)
         assert "recomputation" not in parts(step)
         assert (step.tokens, step.samples, step.devices, step.micro_steps) == (180, 9, 1, 3)
@@ -290,11 +290,11 @@ class TestStep:
         step = timed(Options(3, 8, offload_optimizer="nvme", gradient_accumulation_steps=2), profile)
         shown = {part.name: dict(part.inputs) for part in step.parts}
         for name in ("forward", "backward"):
-            one = shown[name]
+            item = shown[name]
             seconds = (
-                one["operations in products"] / one["their rate"] + one["operations in attention"] / one["its rate"]
+                item["operations in products"] / item["their rate"] + item["operations in attention"] / item["its rate"]
             )
-            seconds = one["micro steps"] * (seconds + one["other bytes"] / one["memory bandwidth"])
+            seconds = item["micro steps"] * (seconds + item["other bytes"] / item["memory bandwidth"])
             assert parts(step)[name].expected == pytest.approx(seconds)
             waited = shown[f"waiting for the host in {name}"]
             left = waited["launches"] * waited["seconds of one"] - waited["seconds beside it"]
@@ -422,7 +422,9 @@ class TestStep:
         options = Options(2, 8, overlap_comm=False)
         plain = timed(options, slow)
         seconds = {
-            phase: sum(Links(slow, []).seconds(one).expected for one in plain.traffic.collectives if one.phase == phase)
+            phase: sum(
+                Links(slow, []).seconds(item).expected for item in plain.traffic.collectives if item.phase == phase
+            )
             for phase in ("forward", "backward", "step")
         }
         found = parts(plain)
@@ -525,7 +527,7 @@ class TestMessages:
 
     def calls(self, options: Any, workload: Workload = SHAPE, **wire: Any) -> dict[str, tuple[int, int]]:
         found = traffic(FACTS, options, workload, PROFILE, WireOptions(**wire))
-        return {one.name: (one.elements, one.messages) for one in found.collectives}
+        return {item.name: (item.elements, item.messages) for item in found.collectives}
 
     def test_zero_0_to_2(self) -> None:
         buckets = -(-EVERY // 10_000)
@@ -582,22 +584,22 @@ class TestMessages:
         options = Options(
             3, 8, param_persistence_threshold=0, secondary_partition_size=4, gradient_accumulation_steps=3
         )
-        found = {one.name: one for one in traffic(FACTS, options, SHAPE, PROFILE).collectives}
+        found = {item.name: item for item in traffic(FACTS, options, SHAPE, PROFILE).collectives}
         first, later = found["parameters, forward, all ranks"], found["parameters, forward, secondary copy"]
         assert (first.times, first.ranks, first.per_node) == (1, 8, 4)
         assert (later.times, later.ranks, later.per_node) == (2, 4, 4)
         wire = WireOptions(quantized_gradients=True, quantized_weights=True)
         found = {
-            one.name: one
-            for one in traffic(FACTS, replace(options, secondary_partition_size=1), SHAPE, PROFILE, wire).collectives
+            item.name: item
+            for item in traffic(FACTS, replace(options, secondary_partition_size=1), SHAPE, PROFILE, wire).collectives
         }
         near, far = found["gradients, int4 in the node"], found["gradients, int4 between nodes"]
         assert (near.width, near.elements, near.ranks, near.per_node) == (0.5, EVERY, 4, 4)
         assert (far.width, far.elements, far.ranks, far.per_node) == (0.5, EVERY // 4, 2, 1)
         assert found["parameters, forward"].width == pytest.approx(1 + 4 / 8000)
         plain = {
-            one.name: one
-            for one in traffic(FACTS, options, SHAPE, PROFILE, WireOptions(reduce_scatter=False)).collectives
+            item.name: item
+            for item in traffic(FACTS, options, SHAPE, PROFILE, WireOptions(reduce_scatter=False)).collectives
         }
         assert (plain["gradients"].operation, plain["gradients"].elements) == ("all_reduce", EVERY)
 
@@ -606,7 +608,7 @@ class TestMessages:
         large = FACTS.model_copy(update={"parameters": 2**20, "layout": [], "tensor_sizes": []})
         for mib, calls in ((1, 1 + 3), (2, 1 + 2), (25, 1 + 1)):
             found = traffic(large, TorchOptions("ddp", 8, ddp_bucket_mib=mib), SHAPE, PROFILE).collectives
-            assert [(one.width, one.messages) for one in found] == [(4, calls)]
+            assert [(item.width, item.messages) for item in found] == [(4, calls)]
         half = TorchOptions("ddp", 8, master=False, ddp_bucket_mib=1, gradient_accumulation_steps=3)
         (found,) = traffic(large, half, SHAPE, PROFILE).collectives
         assert (found.width, found.times, found.messages) == (2, 1, 1 + 1)
@@ -638,9 +640,9 @@ class TestMessages:
 
     def test_hybrid_copies_reduce_their_shards(self) -> None:
         options = TorchOptions("fsdp2", 8, shard_ranks=2, gradient_accumulation_steps=3)
-        (between,) = [one for one in traffic(FACTS, options, SHAPE, PROFILE).collectives if "between" in one.name]
+        (between,) = [item for item in traffic(FACTS, options, SHAPE, PROFILE).collectives if "between" in item.name]
         assert (between.elements, between.ranks, between.per_node, between.messages) == (-(-EVERY // 2), 4, 2, 3)
-        near = {one.name: one.per_node for one in traffic(FACTS, options, SHAPE, PROFILE).collectives}
+        near = {item.name: item.per_node for item in traffic(FACTS, options, SHAPE, PROFILE).collectives}
         assert near["gradients"] == near["parameters, forward"] == 2
 
     def test_adapters_are_units_of_their_own(self) -> None:
@@ -648,8 +650,8 @@ class TestMessages:
         update = {"parameters": EVERY + 2 * 300, "trainable_parameters": 2 * 300, "adapters": [100, 200]}
         facts = FACTS.model_copy(update=update)
         found = {
-            one.name: (one.elements, one.messages)
-            for one in traffic(facts, TorchOptions("fsdp1", 8), SHAPE, PROFILE).collectives
+            item.name: (item.elements, item.messages)
+            for item in traffic(facts, TorchOptions("fsdp1", 8), SHAPE, PROFILE).collectives
         }
         blocks = 2 * (LINEAR + 128)
         assert found == {
@@ -659,9 +661,9 @@ class TestMessages:
         }
         flat = facts.model_copy(update={"adapters": []})
         (reduced,) = [
-            one
-            for one in traffic(flat, TorchOptions("fsdp1", 8), SHAPE, PROFILE).collectives
-            if one.name == "gradients"
+            item
+            for item in traffic(flat, TorchOptions("fsdp1", 8), SHAPE, PROFILE).collectives
+            if item.name == "gradients"
         ]
         assert reduced.elements == blocks, "the flat gradient of every unit, whole"
 
@@ -669,20 +671,20 @@ class TestMessages:
         """Each layer sums its two results forward and five gradients backward; an embedding that is cut sums, too."""
         options = Options(0, 4, tensor_parallel=2, gradient_accumulation_steps=3)
         facts = FACTS.model_copy(update={"tied_embeddings": False})
-        found = [one for one in traffic(facts, options, SHAPE, PROFILE).collectives if one.name == "residual stream"]
-        assert [(one.phase, one.elements, one.times, one.ranks) for one in found] == [
+        found = [item for item in traffic(facts, options, SHAPE, PROFILE).collectives if item.name == "residual stream"]
+        assert [(item.phase, item.elements, item.times, item.ranks) for item in found] == [
             ("forward", TOKENS * 64, 3 * 4, 2),
             ("backward", TOKENS * 64, 3 * (5 * 2 + 1), 2),
         ]
         tied = FACTS.model_copy(update={"tied_embeddings": True})
-        found = [one for one in traffic(tied, options, SHAPE, PROFILE).collectives if one.name == "residual stream"]
-        assert [one.times for one in found] == [3 * 5, 3 * 11]
+        found = [item for item in traffic(tied, options, SHAPE, PROFILE).collectives if item.name == "residual stream"]
+        assert [item.times for item in found] == [3 * 5, 3 * 11]
         alone = TorchOptions("single", 2, tensor_parallel=2)
         again = replace(SHAPE, gradient_checkpointing=True)
-        found = [one for one in traffic(facts, alone, again, PROFILE).collectives if one.name == "residual stream"]
-        assert [one.times for one in found] == [2 * 2 + 1, 5 * 2 + 1 + 2]
+        found = [item for item in traffic(facts, alone, again, PROFILE).collectives if item.name == "residual stream"]
+        assert [item.times for item in found] == [2 * 2 + 1, 5 * 2 + 1 + 2]
         plain = FACTS.model_copy(update={"model_type": "starcoder2"})
-        found = [one for one in traffic(plain, alone, SHAPE, PROFILE).collectives if one.name == "residual stream"]
+        found = [item for item in traffic(plain, alone, SHAPE, PROFILE).collectives if item.name == "residual stream"]
         assert found[1].times == 4 * 2 + 1
 
 

@@ -188,7 +188,7 @@ class TestKept:
         first = ask(stub)
         works = [Workload(2, 16), Workload(1, 16), Workload(2, 16), Workload(3, 16)]
         found = trace_all(CONFIG, works, "bf16", python=str(stub.python))
-        assert [one["batch"]["micro_batch"] for one in stub.asked[1]] == [2, 3] and len(stub.asked) == 2
+        assert [item["batch"]["micro_batch"] for item in stub.asked[1]] == [2, 3] and len(stub.asked) == 2
         assert found[1] == first and found[0] == found[2]
         assert isinstance(found[3], TraceError) and str(found[3]) == "torch cannot be imported"
         assert trace_all(CONFIG, [], "bf16", python=str(stub.python)) == [] and len(stub.asked) == 2
@@ -202,7 +202,7 @@ class TestKept:
     def test_too_few_answers_are_none(self, stub: Stub) -> None:
         stub.answers([said()])
         found = trace_all(CONFIG, [Workload(1, 16), Workload(2, 16)], "bf16", python=str(stub.python))
-        assert [str(one) for one in found] == ["this zerocfg cannot read the tracer's answer"] * 2
+        assert [str(item) for item in found] == ["this zerocfg cannot read the tracer's answer"] * 2
 
     def test_a_cache_that_cannot_be_written_is_done_without(
         self, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -254,7 +254,7 @@ class TestUneven:
         alone: Any = {**found, "runs": [run(2)]}
         assert continued(alone) == run(2)
         for moment in ("forward", "backward"):
-            broken = [one for one in run(3) if one[:2] != (moment, 6)]
+            broken = [item for item in run(3) if item[:2] != (moment, 6)]
             with pytest.raises(NotUniformError):
                 continued({**found, "runs": [run(2), broken]})
         twice = [*run(2), ("forward", 0, 50, 0)]

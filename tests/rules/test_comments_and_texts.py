@@ -114,10 +114,10 @@ def test_comments_that_are_not_understood(comment: str, told: str, after: str | 
     text = f"a: 1 # zerocfg: {comment}\n"
     file = made("a.yaml", text, "accelerate")
     findings = list(not_understood(Run("one", accelerate=file), ALL))
-    assert [one.message[: len(told)] for one in findings] == ([told] if told else [])
+    assert [item.message[: len(told)] for item in findings] == ([told] if told else [])
     word = told.split("'")[1] if "'" in told else comment.partition("[")[0] if "`ignore" in told[:40] else None
-    for one in findings if word is not None else ():
-        span = one.location.span
+    for item in findings if word is not None else ():
+        span = item.location.span
         assert span is not None and text[slice(*span)] in (word, text[5:-1])
         assert "'" not in told or text[slice(*span)] == word
     if after is not None:
@@ -130,19 +130,19 @@ def test_comments_that_are_not_understood(comment: str, told: str, after: str | 
 
 
 def test_a_fix_of_two_files_is_made_in_both_or_in_neither(tmp_path: Path) -> None:
-    one, two = (made(f"{name}.json", JSON, folder=tmp_path) for name in "ab")
-    both = Fix("f", (cut(one, "1", "7"), cut(two, "4", "8")))
+    item, two = (made(f"{name}.json", JSON, folder=tmp_path) for name in "ab")
+    both = Fix("f", (cut(item, "1", "7"), cut(two, "4", "8")))
     path = str(tmp_path / "{}.json")
-    assert edited(found(one, "a", fix=both)) == {
+    assert edited(found(item, "a", fix=both)) == {
         path.format("a"): JSON.replace("1", "7"),
         path.format("b"): JSON.replace("4", "8"),
     }
-    overlapping = Fix("f", (cut(one, "1", "7"), cut(two, '"e": 4', "8"), cut(two, "4", "8")))
-    assert edited(found(one, "a", fix=overlapping)) is None and edited(found(one, "a")) is None
-    first = offers([found(one, "a", fix=both)])[0]
+    overlapping = Fix("f", (cut(item, "1", "7"), cut(two, '"e": 4', "8"), cut(two, "4", "8")))
+    assert edited(found(item, "a", fix=overlapping)) is None and edited(found(item, "a")) is None
+    first = offers([found(item, "a", fix=both)])[0]
     second = offer(two, ": 4", "e", new=": 9")
     assert edited_together([second, first], []) == ([second], {path.format("b"): JSON.replace(": 4", ": 9")})
-    third = offer(one, "5", "f", new="6")
+    third = offer(item, "5", "f", new="6")
     fitting, texts = edited_together([first, third, second], [])
     assert fitting == [first, third]
     assert texts == {
@@ -203,15 +203,15 @@ def test_since_when_something_is_known_of_a_rule() -> None:
     assert _releases("torch") == _releases("nothing") == _releases("") == ()
     histories_tell = sorted(OF_HISTORIES)[0]
     assert _known_from(histories_tell, "deepspeed", known) == known[0]
-    by_releases = next(one for one in ALL if one.versions and one.code not in OF_HISTORIES)
+    by_releases = next(item for item in ALL if item.versions and item.code not in OF_HISTORIES)
     assert _known_from(by_releases.code, "deepspeed", known) == known[0]
     assert _known_from("ZC000", "deepspeed", known) == known[-1]
     played = {}
-    for one in ALL:
-        if one.versions or one.code in OF_HISTORIES or one.code in older_releases.OF_ARGUMENTS:
+    for item in ALL:
+        if item.versions or item.code in OF_HISTORIES or item.code in older_releases.OF_ARGUMENTS:
             continue
-        played[one.code] = since = older_releases.since(one)
-        start = _known_from(one.code, "deepspeed", known)
+        played[item.code] = since = older_releases.since(item)
+        start = _known_from(item.code, "deepspeed", known)
         assert start is not None
         if since is None:
             assert start == known[-1]
@@ -224,13 +224,13 @@ def test_since_when_something_is_known_of_a_rule() -> None:
 
 def test_the_library_that_decides() -> None:
     config, recipe, script = made("ds.json", JSON), made("r.yaml", "a: 1\n", "recipe"), made("run.sh", "ls\n", "launch")
-    by_key = next(one for one in ALL if not one.versions and one.code == "ZC101")
+    by_key = next(item for item in ALL if not item.versions and item.code == "ZC101")
     assert _library(found(config, "a", code=by_key.code)) == "deepspeed"
     assert _library(found(recipe, "a", code=by_key.code)) == "transformers"
     assert _library(found(made("a.yaml", "a: 1\n", "accelerate"), "a", code=by_key.code)) == "accelerate"
     assert _library(found(script, code=by_key.code)) is None and _library(found(config, "a", code="ZC000")) is None
     assert _library(found(config, "a", code="ZC010")) is None, "about zerocfg"
-    compares = next(one for one in ALL if "versions" in one.needs)
+    compares = next(item for item in ALL if "versions" in item.needs)
     assert _library(found(config, "a", code=compares.code)) is None
-    stated = next(one for one in ALL if one.versions.startswith("transformers") and "versions" not in one.needs)
+    stated = next(item for item in ALL if item.versions.startswith("transformers") and "versions" not in item.needs)
     assert _library(found(config, "a", code=stated.code)) == "transformers"

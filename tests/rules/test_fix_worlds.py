@@ -98,15 +98,15 @@ class World:
             parts: dict[str, Any] = dict(zip(("accelerate", "recipe"), more, strict=False))
             runs.append(Run(run, deepspeed=first, effective=Effective(settings=settings), **parts))
             struck = [
-                at for at, one in enumerate(self.troubles) if one.run == run and one.refused and one.when <= fixed
+                at for at, item in enumerate(self.troubles) if item.run == run and item.refused and item.when <= fixed
             ]
             failures.append(frozenset((f"refused{at}", "") for at in struck))
         found = [self._found(sources[name], (name, key)) for name, key in sorted(self.bad) if (name, key) not in fixed]
-        for at, one in enumerate(self.troubles):
-            if not one.refused and one.when <= fixed:
-                place = Location(sources[self.runs[one.run][0]], ("z",))
-                told = diagnose(rule(one.code or f"ZC98{at}"), Finding(place, "trouble"), Run(one.run))
-                found.append(replace(told, met_in=frozenset({one.run})))
+        for at, item in enumerate(self.troubles):
+            if not item.refused and item.when <= fixed:
+                place = Location(sources[self.runs[item.run][0]], ("z",))
+                told = diagnose(rule(item.code or f"ZC98{at}"), Finding(place, "trouble"), Run(item.run))
+                found.append(replace(told, met_in=frozenset({item.run})))
         together = [frozenset(str(self.folder / name) for name in read) for read in there.values()]
         errors = tuple(InternalError("check", name, key, "here") for name, key in sorted(self.broken & fixed))
         return Result(found, runs=runs, failures=failures, together=together, internal_errors=errors)
@@ -141,7 +141,7 @@ class World:
         return made
 
     def _sound(self, made: set[Key]) -> bool:
-        return not any(one.when <= made for one in self.troubles)
+        return not any(item.when <= made for item in self.troubles)
 
     def _fair(self, key: Key) -> bool:
         """Whether it gives what it means to, and every run that reads its file is one in which it was found."""
@@ -171,7 +171,7 @@ WORLDS: dict[str, tuple[dict[str, Any], set[Key], int]] = {
     "two together": ({"troubles": [Trouble("x", frozenset({A, C}))]}, {A, B, OTHER}, 6),
     "one of another file": ({"troubles": [Trouble("y", frozenset({OTHER}))]}, {A, B, C}, 3),
     "none holds": (
-        {"troubles": [Trouble("x", frozenset({one})) for one in (A, B, C)] + [Trouble("y", frozenset({OTHER}))]},
+        {"troubles": [Trouble("x", frozenset({item})) for item in (A, B, C)] + [Trouble("y", frozenset({OTHER}))]},
         set(),
         5,
     ),
@@ -200,8 +200,8 @@ def test_what_is_kept(case: str, tmp_path: Path) -> None:
     assert world.kept() == kept, "by hand"
     made, after, count = world.fixed()
     assert (made, count) == (kept, len(kept))
-    assert {(one.span.file.name, one.span.path) for one in after.diagnostics} == set(world.bad) - kept
-    offered = {(one.span.file.name, one.span.path) for one in after.diagnostics if one.fix is not None}
+    assert {(item.span.file.name, item.span.path) for item in after.diagnostics} == set(world.bad) - kept
+    offered = {(item.span.file.name, item.span.path) for item in after.diagnostics if item.fix is not None}
     assert offered == world.unsafe, "what did not hold is no longer offered"
     assert len(world.lints) <= lints
 
@@ -224,8 +224,8 @@ def test_fixes_that_are_asked_for(tmp_path: Path) -> None:
 def offered(world: World) -> set[Key]:
     """The fixes that a lint offers."""
     result = without_spoiling(world(), world)
-    assert [one.span.path for one in result.diagnostics] == [key for _, key in sorted(world.bad)]
-    return {(one.span.file.name, one.span.path) for one in result.diagnostics if one.fix is not None}
+    assert [item.span.path for item in result.diagnostics] == [key for _, key in sorted(world.bad)]
+    return {(item.span.file.name, item.span.path) for item in result.diagnostics if item.fix is not None}
 
 
 def test_fixes_that_are_offered(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def plain(text: str) -> str:
 
 
 def raising(rule: Rule) -> list[str]:
-    return [one.raises for one in proofs(rule) if one.raises is not None and one.raises not in WITHOUT_WORDS]
+    return [item.raises for item in proofs(rule) if item.raises is not None and item.raises not in WITHOUT_WORDS]
 
 
 SHOWN = [rule for rule in ALL if rule.severity is Severity.ERROR and raising(rule)]

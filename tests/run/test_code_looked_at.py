@@ -102,14 +102,14 @@ def test_methods_that_parsers_are_told_by() -> None:
 
 def test_other_names_of_things() -> None:
     code = noted("a = B\nc = d.E if x else F\ng = {'k': H, 'l': i.J}[n]\nk = m()\no = p[q]\na = r\ns.t = B\n")
-    aliases = {name: [ast.unparse(one) for one in things] for name, things in code.aliases.items()}
+    aliases = {name: [ast.unparse(item) for item in things] for name, things in code.aliases.items()}
     assert aliases == {"a": ["B", "r"], "c": ["d.E", "F"], "g": ["H", "i.J"]}
     assert list(noted("x.y\nz.w.v\nf().g").members) == [("x", "y"), ("z", "w")]
 
 
 def test_dicts_with_a_key_of_deepspeed() -> None:
     code = noted("a = {'train_batch_size': 1}\nb = {'x': {'zero_optimization': {}}}\nc = {'stage': 3}\nd = {k: 1}\n")
-    assert [ast.unparse(one) for one in code.dicts] == ["{'train_batch_size': 1}", "{'zero_optimization': {}}"]
+    assert [ast.unparse(item) for item in code.dicts] == ["{'train_batch_size': 1}", "{'zero_optimization': {}}"]
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_definitions_and_lines_of_a_module() -> None:
     text += "while A:\n    def k(): pass\n"
     found = module(text)
     assert list(found.definitions) == ["f", "B", "g", "i", "h"]
-    assert [type(one).__name__ for one in found.body] == ["Assign", "If", "While"]
+    assert [type(item).__name__ for item in found.body] == ["Assign", "If", "While"]
     assert "j" not in found.definitions
 
 
@@ -258,7 +258,7 @@ def test_parts_of_a_dict_that_goes_on_changing(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "train.py").write_text(code)
     monkeypatch.chdir(tmp_path)
     runs, _ = find_runs([tmp_path], Files(), scripts=True)
-    (run,) = [one for one in runs if one.parts]
+    (run,) = [item for item in runs if item.parts]
     assert run.deepspeed is not None
     assert run.deepspeed.data() == {"zero_optimization": {"stage": 3}, "optimizer": {"type": "Adam"}}
 

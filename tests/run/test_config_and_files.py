@@ -20,9 +20,9 @@ def config(**data: Any) -> Config:
     return Config(data, lambda path: Origin("file", path=path))
 
 
-def history(one: Config, name: str) -> list[tuple[object, object]]:
+def history(item: Config, name: str) -> list[tuple[object, object]]:
     """A value and those that it replaced, newest first, each with its key path or kind."""
-    setting = one.setting(name)
+    setting = item.setting(name)
     assert setting is not None
     return [(each.value, each.origin.path or each.origin.kind) for each in (setting, *setting.overridden)]
 
@@ -31,58 +31,58 @@ def history(one: Config, name: str) -> list[tuple[object, object]]:
 
 
 def test_a_value_remembers_what_it_replaced() -> None:
-    one = config(a={"b": 1}, c="auto", n=None)
-    assert history(one, "a.b") == [(1, ("a", "b"))] and one.setting("a.x") is one.setting("x") is None
-    one.set("a.b", 2, FLAG)
-    one.set("a.b", 3, Origin("computed", "twice"))
-    assert history(one, "a.b") == [(3, "computed"), (2, "flag"), (1, ("a", "b"))]
-    one.set("new.deep", 5, FLAG)
-    assert history(one, "new.deep") == [(5, "flag")] and one.data["new"] == {"deep": 5}
-    assert one.fill("c", Setting(7, FLAG, (Setting(6, FLAG),))) is True
-    assert history(one, "c") == [(7, "flag"), ("auto", ("c",)), (6, "flag")]
-    assert one.fill("c", Setting(8, FLAG)) is one.fill("x", Setting(8, FLAG)) is False
-    assert one.fill("a.b", Setting(8, FLAG)) is False and one.get("a.b") == 3
-    found = {name: (setting.value, setting.origin.kind) for name, setting in one.settings().items()}
+    item = config(a={"b": 1}, c="auto", n=None)
+    assert history(item, "a.b") == [(1, ("a", "b"))] and item.setting("a.x") is item.setting("x") is None
+    item.set("a.b", 2, FLAG)
+    item.set("a.b", 3, Origin("computed", "twice"))
+    assert history(item, "a.b") == [(3, "computed"), (2, "flag"), (1, ("a", "b"))]
+    item.set("new.deep", 5, FLAG)
+    assert history(item, "new.deep") == [(5, "flag")] and item.data["new"] == {"deep": 5}
+    assert item.fill("c", Setting(7, FLAG, (Setting(6, FLAG),))) is True
+    assert history(item, "c") == [(7, "flag"), ("auto", ("c",)), (6, "flag")]
+    assert item.fill("c", Setting(8, FLAG)) is item.fill("x", Setting(8, FLAG)) is False
+    assert item.fill("a.b", Setting(8, FLAG)) is False and item.get("a.b") == 3
+    found = {name: (setting.value, setting.origin.kind) for name, setting in item.settings().items()}
     assert found == {
         "a.b": (3, "computed"),
         "c": (7, "flag"),
         "n": (None, "file"),
         "new.deep": (5, "flag"),
     }
-    assert list(one.leaves()) == [("a.b", 3), ("c", 7), ("n", None), ("new.deep", 5)]
+    assert list(item.leaves()) == [("a.b", 3), ("c", 7), ("n", None), ("new.deep", 5)]
 
 
 def test_the_data_of_a_file_stay_as_they_are() -> None:
     data: dict[str, Any] = {"a": {"b": [1, {"c": 2}]}}
-    one = Config(data, lambda path: Origin("file", path=path))
-    one.set("a.d", 3, FLAG)
-    one.data["a"]["b"][1]["c"] = 4
+    item = Config(data, lambda path: Origin("file", path=path))
+    item.set("a.d", 3, FLAG)
+    item.data["a"]["b"][1]["c"] = 4
     assert data == {"a": {"b": [1, {"c": 2}]}}
 
 
 def test_what_is_in_the_way_of_a_key() -> None:
     """As `dict.get` after `dict.get`, which a text or a list does not have."""
-    one = config(t="text", n=None, l=[1], u=UNKNOWN, d={"u": UNKNOWN})
+    item = config(t="text", n=None, l=[1], u=UNKNOWN, d={"u": UNKNOWN})
     for name, at in (("t.x", "t"), ("l.x.y", "l")):
         with pytest.raises(NotAMappingError) as wrong:
-            one.get(name)
-        assert wrong.value.name == at and not one.has(name) and one.setting(name) is None
+            item.get(name)
+        assert wrong.value.name == at and not item.has(name) and item.setting(name) is None
     with pytest.raises(NotAMappingError):
-        one.set("t.x", 1, FLAG)
-    assert one.get("n.x", "default") == "default" and not one.has("n.x") and one.has("n") and not one.has("m")
-    assert one.get("n", "default") is None and one.get("m") is None
-    assert one.get("u.x.y") is one.get("d.u.x") is UNKNOWN and one.get("u.x", 3) is UNKNOWN
-    assert one.hidden("u.x") == ("u",) and one.hidden("d.u.x.y") == ("d", "u") and one.hidden("d.u") is None
-    hidden = one.setting("d.u.x")
+        item.set("t.x", 1, FLAG)
+    assert item.get("n.x", "default") == "default" and not item.has("n.x") and item.has("n") and not item.has("m")
+    assert item.get("n", "default") is None and item.get("m") is None
+    assert item.get("u.x.y") is item.get("d.u.x") is UNKNOWN and item.get("u.x", 3) is UNKNOWN
+    assert item.hidden("u.x") == ("u",) and item.hidden("d.u.x.y") == ("d", "u") and item.hidden("d.u") is None
+    hidden = item.setting("d.u.x")
     assert hidden is not None and (hidden.value, hidden.origin.path) == (UNKNOWN, ("d", "u"))
-    one.set("d.u.x", 1, FLAG)
-    assert history(one, "d.u.x") == [(1, "flag"), (UNKNOWN, ("d", "u"))] and one.data["d"]["u"] is UNKNOWN
-    one.require_mapping("d")
-    one.require_mapping("u")
+    item.set("d.u.x", 1, FLAG)
+    assert history(item, "d.u.x") == [(1, "flag"), (UNKNOWN, ("d", "u"))] and item.data["d"]["u"] is UNKNOWN
+    item.require_mapping("d")
+    item.require_mapping("u")
     for name in ("t", "n", "m"):
-        with pytest.raises(NotAMappingError, match=f"`{name}` is {describe(one.get(name))}, not a mapping"):
-            one.require_mapping(name)
-    assert [one.is_auto(name) for name in ("t", "u.x", "n")] == [False, False, False] and config(a="auto").is_auto("a")
+        with pytest.raises(NotAMappingError, match=f"`{name}` is {describe(item.get(name))}, not a mapping"):
+            item.require_mapping(name)
+    assert [item.is_auto(name) for name in ("t", "u.x", "n")] == [False, False, False] and config(a="auto").is_auto("a")
 
 
 def test_small_things_about_values() -> None:
@@ -129,39 +129,39 @@ def test_a_file_is_read_once_and_again_where_it_changed(tmp_path: Path) -> None:
 
 
 def test_the_same_files_with_other_texts(tmp_path: Path) -> None:
-    one, two, none = (tmp_path / name for name in ("a.json", "b.json", "c.json"))
-    for path in (one, two):
+    item, two, none = (tmp_path / name for name in ("a.json", "b.json", "c.json"))
+    for path in (item, two):
         path.write_text(DS)
     none.write_text("{}")
     files = Files()
-    before = files.open(one), files.open(two)
+    before = files.open(item), files.open(two)
     assert files.peek(none) is None and files.with_texts({}) is files
-    other = files.with_texts({str(one.resolve()): '{"train_batch_size": 3}', str(none.resolve()): DS})
-    assert other.open(two) is before[1] and other.open(one) is not before[0] and files.open(one) is before[0]
-    assert other.open(one).data() == {"train_batch_size": 3}
+    other = files.with_texts({str(item.resolve()): '{"train_batch_size": 3}', str(none.resolve()): DS})
+    assert other.open(two) is before[1] and other.open(item) is not before[0] and files.open(item) is before[0]
+    assert other.open(item).data() == {"train_batch_size": 3}
     peeked = other.peek(none)
     assert peeked is not None and peeked.kind == "deepspeed"
     third = other.with_texts({str(two.resolve()): "{}"})
-    assert third.open(one).data() == {"train_batch_size": 3} and third.open(two).data() == {}
+    assert third.open(item).data() == {"train_batch_size": 3} and third.open(two).data() == {}
 
 
 def test_which_files_were_opened(tmp_path: Path) -> None:
-    one, two = tmp_path / "a.json", tmp_path / "b.json"
-    one.write_text(DS)
+    item, two = tmp_path / "a.json", tmp_path / "b.json"
+    item.write_text(DS)
     two.write_text(DS)
     files = Files()
     files.open(two)
     with files.opened() as outer:
         with files.opened() as inner:
-            files.open(one)
+            files.open(item)
         files.open(two)
-    files.open(one)
-    assert list(inner) == [str(one.resolve())] and list(outer) == [str(two.resolve())]
+    files.open(item)
+    assert list(inner) == [str(item.resolve())] and list(outer) == [str(two.resolve())]
     assert files.holds({**inner, **outer}) and files.holds({})
-    one.write_text("{}")
+    item.write_text("{}")
     files.refresh({})
     assert not files.holds(inner) and files.holds(outer)
-    assert files.open(one) is not inner[str(one.resolve())]
+    assert files.open(item) is not inner[str(item.resolve())]
     assert not files.holds(inner), "what is there now is another one"
 
 
@@ -175,7 +175,7 @@ def test_files_that_nobody_names_are_looked_at_up_to_a_size(tmp_path: Path, monk
     files = Files()
     found = files.peek(small)
     assert found is not None and found.kind == "deepspeed" and files.peek(large) is files.peek(later) is None
-    passed = {Path(one.name).name: one for one in files.met()}
+    passed = {Path(item.name).name: item for item in files.met()}
     assert set(passed) == {"a.json", "b.json"}, "the marks of a large one are looked for in its head"
     assert passed["b.json"].document is not None
     (problem,) = passed["b.json"].document.problems
@@ -198,7 +198,7 @@ def test_files_that_may_not_be_read(tmp_path: Path) -> None:
         error = OSError(number, os.strerror(number))
         error.filename = str(tmp_path / "in")
         files.not_entered(error)
-        messages = [one.document.problems[0].message for one in files.met() if one.document is not None]
+        messages = [item.document.problems[0].message for item in files.met() if item.document is not None]
         assert messages == ["this folder cannot be entered: permission denied"] * told
 
 

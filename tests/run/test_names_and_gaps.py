@@ -146,7 +146,7 @@ def test_words_that_are_merged_into_a_recipe() -> None:
     source = SourceText("run.sh", "llamafactory-cli train r.yaml learning_rate=0.5 bf16=true a-b=1 =2 max_steps\n")
     (line,) = read_launch_lines(source).lines
     run = with_framework(Run("a", launch=line), "llamafactory", file("neighbour", "learning_rate: 0.1\n"))
-    assert {key: one.value for key, one in run.arguments.items()} == {"learning_rate": "0.5", "bf16": "true"}
+    assert {key: item.value for key, item in run.arguments.items()} == {"learning_rate": "0.5", "bf16": "true"}
     assert source.text[slice(*(run.arguments["bf16"].origin.span or (0, 0)))] == "bf16=true"
 
 
@@ -186,7 +186,7 @@ def unchecked(folder: Path, *named: str, told: tuple[Where, ...] = ()) -> list[t
     paths = [folder / name for name in named]
     runs, _ = find_runs(paths or [folder], files, root=folder, scripts=bool(named))
     found = unchecked_files(files, runs, paths, [] if named else [folder], told)
-    return [(one.file, one.why, one.reason, one.named) for one in found]
+    return [(item.file, item.why, item.reason, item.named) for item in found]
 
 
 VERL = "python -m verl.trainer.main_ppo a=1\ntorchrun --nnodes 1 -m openrlhf.cli.train_sft --zero_stage 3\n"
@@ -202,7 +202,7 @@ def test_programs_whose_options_are_not_read(tmp_path: Path, monkeypatch: pytest
     assert unchecked(tmp_path)[0][2].startswith("it starts OpenRLHF (openrlhf.cli.train_sft)")
     (tmp_path / "go.sh").write_text("torchrun -m mine.verl.trainer.main_ppo\n")
     assert unchecked(tmp_path) == []
-    assert [one[:2] for one in unchecked(tmp_path, "go.sh")] == [("go.sh", "nothing-known")]
+    assert [item[:2] for item in unchecked(tmp_path, "go.sh")] == [("go.sh", "nothing-known")]
 
 
 def test_files_that_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,9 +215,9 @@ def test_files_that_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     by = "it is nowhere to be found; a.sh:1:33 names it"
     told = unchecked(tmp_path)
     assert ("gone.json", "missing", f"{by}, and 2 more places", False) in told
-    assert [one[0] for one in told] == ["/far/away.json", "gone.json"]
+    assert [item[0] for item in told] == ["/far/away.json", "gone.json"]
     place = Where("a.sh", 1, 33)
-    after = [one for one in unchecked(tmp_path, told=(place,)) if one[0] == "gone.json"]
+    after = [item for item in unchecked(tmp_path, told=(place,)) if item[0] == "gone.json"]
     assert after == [("gone.json", "missing", "it is nowhere to be found; b.sh:1:33 names it, and 1 more place", False)]
 
 
@@ -322,7 +322,7 @@ def test_a_missing_file_is_named_where_it_is_written(tmp_path: Path, monkeypatch
     (tmp_path / "acc.yaml").write_text(acc)
     monkeypatch.chdir(tmp_path)
     runs = {name: run_of_file(tmp_path / name, Files()) for name in ("r.yaml", "acc.yaml")}
-    missing = {name: [(one.note, one.path) for one in run.missing] for name, run in runs.items() if run is not None}
+    missing = {name: [(item.note, item.path) for item in run.missing] for name, run in runs.items() if run is not None}
     assert missing == {
         "r.yaml": [("gone.json", ("deepspeed",))],
         "acc.yaml": [("no.json", ("deepspeed_config", "deepspeed_config_file"))],
@@ -345,8 +345,8 @@ def test_a_config_that_cannot_be_read_is_refused_by_nobody_else() -> None:
         for consumer in ("deepspeed", "accelerate", "transformers"):
             reader: Any = consumer
             run = Run("a", consumer=reader, deepspeed=file("deepspeed", text), deepspeed_route=None)
-            found = [one.kind for one in resolve_settings(run).failures]
-            assert [one for one in found if one == "ds-not-a-mapping"] == failed, (text, consumer)
+            found = [item.kind for item in resolve_settings(run).failures]
+            assert [item for item in found if item == "ds-not-a-mapping"] == failed, (text, consumer)
 
 
 def test_what_shows_the_reader_of_a_recipe() -> None:

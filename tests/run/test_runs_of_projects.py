@@ -181,7 +181,7 @@ def test_code_of_the_project_that_gives_a_batch_size(tmp_path: Path, monkeypatch
 
     def run(**more: object) -> Run:
         runs, _ = find_runs([folder], Files(), **more)  # type: ignore[arg-type]
-        return next(one for one in runs if one.name == "ds.json")
+        return next(item for item in runs if item.name == "ds.json")
 
     assert run(scripts=True).size_elsewhere is True
     assert run().size_elsewhere is False

@@ -63,7 +63,7 @@ class TestMany:
             *[["sft", word, "7"] for word in ("passed", "FAILED", "FAILED", "INCOMPLETE", "interrupted")],
             ["some/folder", "not", "tried"],
         ]
-        assert [many._first(one) for one in results] == [
+        assert [many._first(item) for item in results] == [
             "",
             "it broke",
             "b: planned 1, seen 2",
@@ -71,9 +71,9 @@ class TestMany:
             "Ctrl-C",
             "no lock",
         ]
-        assert [many._word(one) for one in results][-2:] == ["interrupted", "not tried"]
-        assert [one.passed for one in results] == [True] + [False] * 5
-        assert [one.interrupted for one in results] == [False] * 4 + [True, False]
+        assert [many._word(item) for item in results][-2:] == ["interrupted", "not tried"]
+        assert [item.passed for item in results] == [True] + [False] * 5
+        assert [item.interrupted for item in results] == [False] * 4 + [True, False]
         assert many._first(Result(Path("x"), ended("failed", outcome={"failure": "f" * 200}))) == "f" * 160
 
     @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ class TestMany:
         results, asked = self.played(
             monkeypatch, [ended("failed"), SmokeError("no lock"), ended()], keep=Path("k"), progress=said.append
         )
-        assert [one.problem for one in results] == [None, "no lock", None]
+        assert [item.problem for item in results] == [None, "no lock", None]
         assert asked == [("x/sft", Path("k/sft")), ("y/sft", Path("k/sft-2")), ("z/dpo", Path("k/dpo"))]
         assert said == ["1 of 3: sft: init", "2 of 3: sft: init", "3 of 3: dpo: init"]
 
@@ -188,8 +188,8 @@ class TestReleases:
     def of(self, run: RunFolder, reports: list[Any], **more: Any) -> dict[str, str]:
         empty: dict[str, Any] = {"model": {}, "accelerate": None, "arguments": {}, "plan": {}}
         reduced = Reduced(2, deepspeed=more.get("deepspeed"), trainer=more.get("trainer"), **empty)
-        one: Any = SimpleNamespace(outcome=Outcome(reports), reduced=reduced, command=more.get("command"), run=run)
-        return smoke._releases(one)
+        item: Any = SimpleNamespace(outcome=Outcome(reports), reduced=reduced, command=more.get("command"), run=run)
+        return smoke._releases(item)
 
     def test_only_what_the_run_uses(self, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
         versions = {"torch": "2", "deepspeed": "0.19", "trl": "1"}
@@ -209,7 +209,7 @@ class TestReleases:
             (made / name).write_text(name)
         assert smoke._keep(made, None) is None
         assert smoke._keep(made, smoke._kept_in(keep)) == keep
-        assert sorted(str(one.relative_to(keep)) for one in keep.rglob("*") if one.is_file()) == [
+        assert sorted(str(item.relative_to(keep)) for item in keep.rglob("*") if item.is_file()) == [
             "log.txt",
             "weights/a",
         ]

@@ -117,7 +117,7 @@ DATA: dict[str, Any] = {
 
 def parsed(**changed: Any) -> Certificate:
     content = json.loads(json.dumps(DATA)) | changed
-    return certificate_file.parse(json.dumps({key: one for key, one in content.items() if one is not ...}).encode())
+    return certificate_file.parse(json.dumps({key: item for key, item in content.items() if item is not ...}).encode())
 
 
 class TestData:
@@ -138,9 +138,9 @@ class TestData:
         assert RESULT.failed == () and not RESULT.passed and replace(RESULT, state="passed").passed
 
     def test_an_explanation_in_one_line(self) -> None:
-        (one,) = RESULT.diagnosis
-        assert str(one) == "ZC203 batch: ds.json:3:5: wrong; fix: mend it"
-        assert str(replace(one, code="", file=None, fix="")) == "batch: wrong"
+        (item,) = RESULT.diagnosis
+        assert str(item) == "ZC203 batch: ds.json:3:5: wrong; fix: mend it"
+        assert str(replace(item, code="", file=None, fix="")) == "batch: wrong"
 
 
 class TestRead:
@@ -160,8 +160,8 @@ class TestRead:
         assert parsed(failure={"message": "", "rank": 1}).result.failure is None
         assert parsed(failure={"message": "x", "rank": "1", "stage": 2}).result.failure == Failure("x")
         assert parsed(command={"line": 3}).result.command is None
-        (one,) = parsed(diagnosis=[{"name": "x", "line": True, "file": 3, "fix": None}]).result.diagnosis
-        assert one == Diagnosis("", "x", None, None, None, "", "", "")
+        (item,) = parsed(diagnosis=[{"name": "x", "line": True, "file": 3, "fix": None}]).result.diagnosis
+        assert item == Diagnosis("", "x", None, None, None, "", "", "")
 
     @pytest.mark.parametrize(
         ("changed", "said"),

@@ -484,13 +484,13 @@ class TestInterrupts:
     @pytest.fixture(autouse=True)
     def handlers(self) -> Iterator[None]:
         """As in a shell's foreground, but for SIGHUP, which nohup ignores."""
-        kept = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        kept = {item: signal.getsignal(item) for item in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         yield
-        for one, handler in kept.items():
-            signal.signal(one, handler)
+        for item, handler in kept.items():
+            signal.signal(item, handler)
 
     def test_they_are_counted_and_nothing_else(self) -> None:
         with interrupts.interrupts() as stop:

@@ -84,13 +84,13 @@ class TestOfAnError:
 
     def told(self, error: str, *findings: Any, phase: str = "init", **more: Any) -> list[str]:
         outcome = Outcome([{"phase": phase}], error, 0, **more)
-        return [one.code or one.name for one in diagnosis._of_error(outcome, list(findings))]
+        return [item.code or item.name for item in diagnosis._of_error(outcome, list(findings))]
 
     def test_findings_that_show_the_error_and_of_these_the_ones_at_its_key(self) -> None:
         both = finding("crash init", "stage"), finding("crash init", "other")
         assert self.told("crash init: stage", *both) == ["crash init"]
-        (one,) = diagnosis._of_error(Outcome([], "crash init: stage"), list(both))
-        assert (one.message, one.why, one.line) == ("crash init is wrong", "error", 1)
+        (item,) = diagnosis._of_error(Outcome([], "crash init: stage"), list(both))
+        assert (item.message, item.why, item.line) == ("crash init is wrong", "error", 1)
         assert self.told("crash init: unnamed", *both) == ["crash init"] * 2
         assert self.told("crash init: stage", finding("none", "stage"), both[1]) == ["crash init"]
         related = finding("crash step", "other", related=(place("stage"),))
@@ -138,15 +138,15 @@ class TestOfChecks:
         found = [finding("ZC101", "a"), finding("ZC102", "a"), finding("ZC101", "a")]
         monkeypatch.setattr(diagnosis, "linked_run", lambda folder: None)
         monkeypatch.setattr(diagnosis, "lint_findings", lambda linked: found)
-        monkeypatch.setattr(diagnosis, "_of_check", lambda one, requested, linked, findings: findings)
+        monkeypatch.setattr(diagnosis, "_of_check", lambda item, requested, linked, findings: findings)
         monkeypatch.setattr(diagnosis, "_of_error", lambda outcome, findings: [diagnosis._diagnosis(found[1], "error")])
         failed, good = Check("b", "1", "2", False), Check("a", "1", "1", True)
         said = diagnosis.diagnose(run, [good, failed], Outcome([]))
-        assert [(one.code, one.why) for one in said] == [("ZC101", "check:b"), ("ZC102", "check:b")]
+        assert [(item.code, item.why) for item in said] == [("ZC101", "check:b"), ("ZC102", "check:b")]
         said = diagnosis.diagnose(run, [failed, Check("c", "1", "2", False)], Outcome([], "x"))
-        assert [(one.code, one.why) for one in said] == [("ZC102", "error"), ("ZC101", "check:b")]
+        assert [(item.code, item.why) for item in said] == [("ZC102", "error"), ("ZC101", "check:b")]
         assert diagnosis.diagnose(run, [good, Check("n", "-", "1", None)], Outcome([])) == []
-        assert [one.code for one in diagnosis.diagnose(run, [], Outcome([], "x"))] == ["ZC102"]
+        assert [item.code for item in diagnosis.diagnose(run, [], Outcome([], "x"))] == ["ZC102"]
 
     @pytest.mark.parametrize(
         "other",
@@ -173,8 +173,8 @@ class TestOfChecks:
         over = SimpleNamespace(origin=("old",))
         values = {"num_processes": SimpleNamespace(origin=("n",), overridden=(over, SimpleNamespace(origin=None)))}
         run: Any = SimpleNamespace(effective=values)
-        assert [one.keys for one in diagnosis._origins(run, "world size")] == [("n",), ("old",)]
-        assert [one.keys for one in diagnosis._origins(run, "num_processes")] == [("n",), ("old",)]
+        assert [item.keys for item in diagnosis._origins(run, "world size")] == [("n",), ("old",)]
+        assert [item.keys for item in diagnosis._origins(run, "num_processes")] == [("n",), ("old",)]
         assert diagnosis._origins(run, "other") == [] and diagnosis._origins(None, "world size") == []
         exact, around, elsewhere = finding("a", "old"), finding("b", "n", "x"), finding("c", "z")
         row = Check("world size", "1", "2", False)
@@ -222,7 +222,7 @@ class TestLint:
         monkeypatch.setattr(lint_findings, "replace", changed)
         monkeypatch.setattr("zerocfg.smoke.judge.lint_findings.metadata.version", self.version)
         run: Any = SimpleNamespace(name="sft", versions={"torch": "<2", "zstd": ">1", "trl": "==1.0"})
-        assert [one.code for one in lint_findings.lint_findings(run)] == ["c", "a", "d"]
+        assert [item.code for item in lint_findings.lint_findings(run)] == ["c", "a", "d"]
         assert asked == [("sft", {"torch": "==2.13.0", "zstd": ">1", "trl": "==1.0", "accelerate": "==1.15.0"})]
         assert lint_findings.lint_findings(None) == []
 
@@ -244,10 +244,10 @@ class TestLint:
         ],
     )
     def test_what_a_parser_refuses(self, changed: dict[str, Any], refused: bool) -> None:
-        one = finding("ZC840", "a")
-        vars(one).update(changed)
-        assert lint_findings.refuses(one) is refused
-        rows = lint_findings.check_arguments([one, one])
+        item = finding("ZC840", "a")
+        vars(item).update(changed)
+        assert lint_findings.refuses(item) is refused
+        rows = lint_findings.check_arguments([item, item])
         told = Check("training arguments", "accepted by the parser", "refused: p", False)
         assert rows == ([told] if refused else [])
 
@@ -328,7 +328,7 @@ class TestKnownErrors:
 
     def test_an_outcome_of_a_kind(self) -> None:
         named = {kind: known_errors.circumstance_of("x", kind) for kind in ("port", "space", "memory")}
-        assert {kind: one and one.name for kind, one in named.items()} == {
+        assert {kind: item and item.name for kind, item in named.items()} == {
             "port": "port-in-use", "space": "no-space", "memory": None,
         }  # fmt: skip
         full = known_errors.circumstance_of("CUDA out of memory. Tried to allocate", "port")
@@ -340,7 +340,7 @@ def held(**changes: Any) -> dict[str, Any]:
 
 
 def rows(run: Any, less: Reduced, *reports: Any) -> dict[str, Check]:
-    return {one.name: one for one in settings.check(run, less, list(reports))}
+    return {item.name: item for item in settings.check(run, less, list(reports))}
 
 
 class TestSettings:
@@ -534,20 +534,20 @@ class TestVerdict:
     def test_ranks_that_had_an_engine(self) -> None:
         run, less = by_settings.make({f"{ZERO}stage": 3}, {"zero_optimization": {"stage": 3}})
         whole: Any = by_training.report(seen=by_settings.report()["seen"], trained=True)
-        early: Any = {name: one for name, one in whole.items() if name != "rates"}
+        early: Any = {name: item for name, item in whole.items() if name != "rates"}
         assert run_checks(run, less, Outcome([whole, early]), 3), "a world size is enough"
         del early["seen"]
         assert run_checks(run, less, Outcome([early]), 3) == [] and run_checks(run, less, Outcome([]), 3) == []
-        names = [one.name for one in run_checks(run, less, Outcome([whole]), 3)]
+        names = [item.name for item in run_checks(run, less, Outcome([whole]), 3)]
         assert "saved parameters" in names
         less.changes.append(Reduction(Kind.SAVING))
-        assert "saved parameters" not in [one.name for one in run_checks(run, less, Outcome([whole]), 3)]
+        assert "saved parameters" not in [item.name for item in run_checks(run, less, Outcome([whole]), 3)]
         broken: Any = whole | {"instruments": {"memory": "OSError"}}
         assert run_checks(run, less, Outcome([broken]), 3)[-1] == instruments.unmeasured("memory", "OSError")
 
     def test_weights_that_should_be_there(self) -> None:
         def found(*trained: bool, saves: bool = True) -> list[Check]:
-            reports: list[Any] = [{"trained": one, "instruments": {"saved weights": "OSError"}} for one in trained]
+            reports: list[Any] = [{"trained": item, "instruments": {"saved weights": "OSError"}} for item in trained]
             return weights.check(reports, saves)
 
         assert found(True, True) == [instruments.unmeasured("saved parameters", "OSError (rank 0)")]
@@ -566,8 +566,8 @@ class TestSampling:
     """GRPO samples what it trains on: what is apart proves nothing, and what agrees still counts."""
 
     def found(self, **changes: Any) -> dict[str, Check]:
-        one: Any = by_training.report(seen={"dtype": "bf16", "trainer": "GRPOTrainer"}, **changes)
-        return {row.name: row for row in training.check([one], 3)}
+        item: Any = by_training.report(seen={"dtype": "bf16", "trainer": "GRPOTrainer"}, **changes)
+        return {row.name: row for row in training.check([item], 3)}
 
     def test_its_loss_need_not_fall(self) -> None:
         words = "4 to 3.7; its samples are other ones in each step"
@@ -593,8 +593,8 @@ class TestSampling:
         parts = by_training.part("reference", losses=[2.0] * 6, momentum=0.5)
         parts[NARROW] = {"losses": [2.0] * 6, "momentum": 0.5, "rates": [1e-3, 6e-4, 3e-4], "parameters": 12345}
         parts["resume"] |= {"losses": [2.0] * 4, "momentum": 0.5}
-        one: Any = by_training.report(parts=parts)
-        found = {row.name: row for row in training.check([one], 3)}
+        item: Any = by_training.report(parts=parts)
+        found = {row.name: row for row in training.check([item], 3)}
         end = ", in a narrow copy of 12,345 parameters"
         assert found["loss as under ZeRO-0"].seen == f"0 % apart at most{end}"
         assert found["resumes from a checkpoint"] == Check(
@@ -624,7 +624,7 @@ class TestCommand:
             "use_cpu: true was added to its TrainingArguments; else each rank would train alone",
         ])  # fmt: skip
         assert found.checks == [Check("ds.json of the run", "read", "not read by the command", False)]
-        assert [(one.kind, one.why) for one in found.reduced.changes] == [
+        assert [(item.kind, item.why) for item in found.reduced.changes] == [
             (Kind.WORLD_SIZE, ""), (Kind.SAVING, "the script saved no model after its training"),
         ]  # fmt: skip
         assert found.outcome is outcome and found.reduced.ranks == 3
@@ -646,7 +646,7 @@ class TestCommand:
                 )
                 for count in steps
             ]  # fmt: skip
-            return {one.name: one for one in command._checks(run, less, Outcome(reports), 3)}
+            return {item.name: item for item in command._checks(run, less, Outcome(reports), 3)}
 
         name = "optimizer steps, loss finite"
         assert (found(2, 2)[name].planned, found(2, 2)[name].ok) == ("2", True)
@@ -699,7 +699,7 @@ class TestCommand:
         for name in names:
             (tmp_path / name).write_text("")
         here = [str(tmp_path / name) for name in names]
-        told = {"loop": "torch", "redirected": here, "wrote": here, "removed": [f"{one}x" for one in here]}
+        told = {"loop": "torch", "redirected": here, "wrote": here, "removed": [f"{item}x" for item in here]}
         first: Any = {"step_seconds": [1.0, 1.0], "command": {"loop": "torch"}}
         second: Any = {"command": told}
         notes = command._notes([first, second], 3, tmp_path / "written", CPU)

@@ -47,7 +47,7 @@ def reduced(**facts: Any) -> Reduced:
 class TestMeasured:
     def rows(self, figures: Figures, known: Any = "not known", compiled: float = 0.0) -> dict[str, tuple[str, str]]:
         found = measured.check(figures, known, Outcome([], compiled=compiled))
-        return {one.name: (one.planned, one.seen) for one in found}
+        return {item.name: (item.planned, item.seen) for item in found}
 
     def test_what_was_sent_in_the_order_of_a_step(self) -> None:
         """Only kinds that were predicted or seen have a row; flags are zerocfg's own."""
@@ -88,8 +88,8 @@ class TestTraining:
     NAME = "resumes from a checkpoint"
 
     def resumed(self, **changes: Any) -> Check:
-        one: Any = by_training.report(parts=by_training.part("resume", **changes))
-        return {row.name: row for row in training.check([one], 3)}[self.NAME]
+        item: Any = by_training.report(parts=by_training.part("resume", **changes))
+        return {row.name: row for row in training.check([item], 3)}[self.NAME]
 
     def test_steps_before_the_checkpoint_count_only_where_something_is_apart(self) -> None:
         """A limit of 0.5 %: 4 and 3.981 are within it."""
@@ -97,14 +97,14 @@ class TestTraining:
         other = [3.8, 3.8, 3.7, 9.0]
         assert self.resumed(losses=other, before=[4.0, 3.981]).ok is False
         assert self.resumed(losses=other, before=[4.0, 3.97]).ok is None
-        one: Any = by_training.report(
+        item: Any = by_training.report(
             losses=[200.0] * 6, parts=by_training.part("resume", losses=[9.0] * 4, before=[199.0])
         )
-        assert {row.name: row for row in training.check([one], 3)}[self.NAME].ok is False, "exactly at the limit"
+        assert {row.name: row for row in training.check([item], 3)}[self.NAME].ok is False, "exactly at the limit"
 
     def test_the_number_of_parameters_that_rounding_changed(self) -> None:
-        one, two = (by_training.report(parts=by_training.part("resume", differing=at)) for at in (1, 2))
-        found = {row.name: row for row in training.check([one, two], 3)}
+        item, two = (by_training.report(parts=by_training.part("resume", differing=at)) for at in (1, 2))
+        found = {row.name: row for row in training.check([item, two], 3)}
         assert found[self.NAME].seen == "from step 1: loss 3.7, 2 of 2 parameters by rounding apart", (
             "the most of a rank"
         )
@@ -113,9 +113,9 @@ class TestTraining:
     def test_what_cut_it_short(self, part: str, begin: str) -> None:
         other = {"reference": "resume", "resume": "reference"}[part]
         parts = {part: {"state": "running"}, other: by_training.report()["parts"][other]}
-        one: Any = by_training.report(parts=parts)
+        item: Any = by_training.report(parts=parts)
         name = {"reference": "loss as under ZeRO-0", "resume": self.NAME}[part]
-        found = {row.name: row for row in training.check([one], 3, "the time limit")}
+        found = {row.name: row for row in training.check([item], 3, "the time limit")}
         assert found[name] == Check(name, "-", f"{begin}it did not come to its end: the time limit", None)
 
 
@@ -127,7 +127,7 @@ class TestSettings:
     def test_each_setting_has_one_row(self) -> None:
         lock = {f"{ZERO}stage": 3, "bf16.enabled": True, "optimizer.type": "AdamW", "b": 1, "a": 2}
         run, less = by_settings.make(lock, {"zero_optimization": {"stage": 3}})
-        names = [one.name for one in settings.check(run, less, [by_settings.report()] * 2)]
+        names = [item.name for item in settings.check(run, less, [by_settings.report()] * 2)]
         assert len(set(names)) == len(names) and not {"bf16.enabled", "optimizer.type", f"{ZERO}stage"} & set(names)
         assert names[names.index("device") + 1 :] == ["a", "b", "lr_scheduler_type", "train_batch_size"]
 
@@ -158,8 +158,8 @@ class TestDiagnosis:
         assert diagnosis.diagnose(run, [], Outcome([], "x")) == both
         asked: list[Any] = []
         monkeypatch.setattr("zerocfg.smoke.judge.verdict.diagnose", lambda *words: asked.append(words) or both)
-        one = Verdict(run, CPU, reduced(), Outcome([], "x"))
-        assert one.diagnosis == both and asked == [(run, one.checks, one.outcome)]
+        item = Verdict(run, CPU, reduced(), Outcome([], "x"))
+        assert item.diagnosis == both and asked == [(run, item.checks, item.outcome)]
 
 
 class TestCommand:
@@ -203,12 +203,12 @@ class TestEvidence:
         ],
     )
     def test_how_ranks_of_one_card_communicate(self, make_run: MakeRun, change: Reduction, over: str) -> None:
-        one: Any = SimpleNamespace(
+        item: Any = SimpleNamespace(
             run=read(make_run(3)), device=replace(CARD, shared=True), reduced=reduced(changes=[change])
         )
-        assert evidence._ranks(one) == [f"communication between 4 ranks: 2 on one machine communicated, over {over}"]
-        one.device = CARD
-        assert evidence._ranks(one)[0].endswith("over NCCL")
+        assert evidence._ranks(item) == [f"communication between 4 ranks: 2 on one machine communicated, over {over}"]
+        item.device = CARD
+        assert evidence._ranks(item)[0].endswith("over NCCL")
 
 
 class TestCode:
@@ -252,7 +252,7 @@ class TestResult:
         found = smoke_result(verdict)
         assert (found.run, found.state, found.device_kind, found.ranks) == ("tiny", "failed", "cuda", 2)
         assert found.device_name == "the driver's name" and found.checks == (Check("a", "1", "1", True),)
-        assert found.reductions == tuple(RecordedReduction(one.kind.value, str(one), one.data()) for one in changes)
+        assert found.reductions == tuple(RecordedReduction(item.kind.value, str(item), item.data()) for item in changes)
         assert found.failure == Failure("it broke", 1, ("x", "y"), "launch")
         assert (found.instruments, found.not_measured) == (("a",), {"b": "broke (rank 1)"})
         assert (found.measured.seconds, found.measured.step_seconds, found.measured.losses) == (7.5, (1.0,), (4.0, 3.0))
@@ -356,7 +356,9 @@ class TestSearches:
 
     def test_one_sample_is_the_end(self, make_run: MakeRun, tmp_path: Path) -> None:
         run = read(make_run(3))
-        found = max_batch.find(run, Options(), lambda one, _: verdict(one, tmp_path, [report(0, {"step": 1})]), upper=1)
+        found = max_batch.find(
+            run, Options(), lambda item, _: verdict(item, tmp_path, [report(0, {"step": 1})]), upper=1
+        )
         assert (found.upper, found.largest, len(found.tries), found.certain) == (1, 1, 1, True)
 
     def test_just_below_what_does_not_fit(self) -> None:
@@ -383,7 +385,7 @@ class TestSearches:
         run = read(make_run(3))
 
         def row(*some: dict[str, Any]) -> compare.Row:
-            reports = [report(at, {"step": 1}, seen=one) for at, one in enumerate(some)]
+            reports = [report(at, {"step": 1}, seen=item) for at, item in enumerate(some)]
             return compare.Row("0", verdict=verdict(run, tmp_path, reports))
 
         assert compare.unlike(row(*seen)) == "" and compare.unlike(row(*seen[::-1])).startswith("ZeRO-0 in 16 bit")

@@ -126,7 +126,9 @@ class TestOnce:
             ("launched", ["launch"], 3, "cpu", 70, said, own, None),
             "cleaned up",
         ]
-        assert [one.name for one in verdict.checks[:2]] == ["5 steps", "findings of tiny"] and len(verdict.checks) == 3
+        assert [item.name for item in verdict.checks[:2]] == ["5 steps", "findings of tiny"] and len(
+            verdict.checks
+        ) == 3
         assert (verdict.run, verdict.device, verdict.kept) == (run, CPU, None)
 
     def test_a_tool_that_is_missing_costs_no_launch(
@@ -138,7 +140,7 @@ class TestOnce:
         assert stage.said[-1] == ("tools", {})
         without = Stage(monkeypatch, tmp_path / "b", tools="ninja is missing")
         smoke.launch_once(run, Options())
-        assert [one[0] for one in without.said].count("launched") == 1, "no DeepSpeed compiles anything"
+        assert [item[0] for item in without.said].count("launched") == 1, "no DeepSpeed compiles anything"
 
     @pytest.mark.parametrize(
         ("ends", "launches"),
@@ -151,7 +153,7 @@ class TestOnce:
         last = ends[-1]
         stage = Stage(monkeypatch, tmp_path / "scratch", ends=ends)
         verdict = smoke.launch_once(run, Options())
-        commands = [one[1] for one in stage.said if one[0] == "launched"]
+        commands = [item[1] for item in stage.said if item[0] == "launched"]
         assert commands == [["launch", *["elsewhere"] * at] for at in range(launches)]
         assert verdict.outcome.kind == last
 
@@ -162,9 +164,9 @@ class TestOnce:
         smoke.launch_once(run, Options(nodes=2))
         spread = Nodes(2, 1, "n0", 7, 2)
         assert ("reduced", 4, "a", 300, spread, ("train", "resume", "reference")) in stage.said
-        launched = [one for one in stage.said if one[0] == "launched"]
+        launched = [item for item in stage.said if item[0] == "launched"]
         assert len(launched) == 1 and launched[0][2] == 4 and launched[0][-1] == spread
-        assert [one[-1] for one in stage.said if one[0] == "prepared"] == [spread]
+        assert [item[-1] for item in stage.said if item[0] == "prepared"] == [spread]
         Stage(monkeypatch, tmp_path / "b")
         run.handwritten = SimpleNamespace()  # type: ignore[assignment]
         with pytest.raises(SmokeError, match=r"tiny: --nodes takes a build; configs written by hand are run on one"):
@@ -180,12 +182,14 @@ class TestOnce:
         verdict = smoke.launch_once(run, Options(memory_limit=asked))
         assert ("tried", 2, "a", None) in stage.said
         assert ("prepared", 2, 3, "a", memory, ("train", "resume", "reference"), "gloo", None) in stage.said
-        (own,) = [one[6] for one in stage.said if one[0] == "launched"]
+        (own,) = [item[6] for item in stage.said if item[0] == "launched"]
         assert own == {"folder": str(tmp_path / "a"), "own": None} | SHARED
         assert verdict.reduced.changes == [Reduction(Kind.SHARED_CARD, 2, "card")]
         known = stage.shared(2, tmp_path, None)
         again = Stage(monkeypatch, tmp_path / "b", CARD, cached=known)
-        assert smoke.launch_once(run, Options()).reduced.changes and not [one for one in again.said if "tried" in one]
+        assert smoke.launch_once(run, Options()).reduced.changes and not [
+            item for item in again.said if "tried" in item
+        ]
 
     @pytest.mark.parametrize(("device", "ranks"), [(CARD, 1), (replace(CARD, shared=False, count=2), 2), (CPU, 2)])
     def test_others_share_nothing(
@@ -193,8 +197,8 @@ class TestOnce:
     ) -> None:
         stage = Stage(monkeypatch, tmp_path / "scratch", device)
         verdict = smoke.launch_once(run, Options(ranks=ranks))
-        assert verdict.reduced.changes == [] and not [one for one in stage.said if "tried" in one]
-        assert [one[4:] for one in stage.said if one[0] == "prepared"] == [
+        assert verdict.reduced.changes == [] and not [item for item in stage.said if "tried" in item]
+        assert [item[4:] for item in stage.said if item[0] == "prepared"] == [
             (None, ("train", "resume", "reference"), None, None)
         ]
 
@@ -207,7 +211,7 @@ class TestOnce:
         stage = Stage(monkeypatch, tmp_path / "other")
         with pytest.raises(SmokeError, match="cannot create the folder of --keep"):
             smoke.launch_once(run, Options(keep=tmp_path / "file"))
-        assert not [one for one in stage.said if "launched" in one], "a failure to create it costs no run"
+        assert not [item for item in stage.said if "launched" in item], "a failure to create it costs no run"
 
 
 def test_one_card_for_all_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,19 +303,19 @@ class TestCertify:
         return found
 
     def test_what_is_written_and_signed(self, run: RunFolder, written: list[Any]) -> None:
-        one = self.verdict(run)
+        item = self.verdict(run)
         named = {
             "steps": 4, "versions": {"torch": "2"}, "files": run.hashes, "lock": run.lock, "code": {"of": "tiny tiny"},
         }  # fmt: skip
-        assert smoke.certify(one, 4) == run.path / "smoke.json"
-        assert written == [(run.path, "of tiny", named)] and one.uncertified is None
-        assert smoke.certify(one, 4, Path("key")) == run.path / "smoke.json"
-        assert written[2] == ("smoke.json", Path("key")) and one.uncertified is None
+        assert smoke.certify(item, 4) == run.path / "smoke.json"
+        assert written == [(run.path, "of tiny", named)] and item.uncertified is None
+        assert smoke.certify(item, 4, Path("key")) == run.path / "smoke.json"
+        assert written[2] == ("smoke.json", Path("key")) and item.uncertified is None
 
     def test_none_of_configs_by_hand(self, run: RunFolder, written: list[Any]) -> None:
         run.handwritten = SimpleNamespace()  # type: ignore[assignment]
-        one = self.verdict(run)
-        assert smoke.certify(one, 4) is None and written == [] and one.uncertified is None
+        item = self.verdict(run)
+        assert smoke.certify(item, 4) is None and written == [] and item.uncertified is None
 
     @pytest.mark.parametrize("interrupted", [False, True])
     @pytest.mark.parametrize("certified", [False, True])
@@ -319,11 +323,11 @@ class TestCertify:
         self, run: RunFolder, written: list[Any], monkeypatch: pytest.MonkeyPatch, interrupted: bool, certified: bool
     ) -> None:
         monkeypatch.setattr(smoke, "is_certified", lambda run: certified)
-        one = self.verdict(run, failure="Ctrl-C", interrupted=interrupted)
+        item = self.verdict(run, failure="Ctrl-C", interrupted=interrupted)
         stays = interrupted and certified
-        assert smoke.certify(one, 4) == (None if stays else run.path / "smoke.json")
+        assert smoke.certify(item, 4) == (None if stays else run.path / "smoke.json")
         words = f"{run.path}/smoke.json stays: it is of this build, and passed"
-        assert (one.uncertified, len(written)) == ((words, 0) if stays else (None, 1))
+        assert (item.uncertified, len(written)) == ((words, 0) if stays else (None, 1))
 
     @pytest.mark.parametrize(
         ("error", "words"), [(OSError(30, "Read-only file system"), "Read-only file system"), (OSError("odd"), "odd")]
@@ -335,9 +339,9 @@ class TestCertify:
             raise error
 
         monkeypatch.setattr("zerocfg.smoke.smoke.certificate_file.write", write)
-        one = self.verdict(run)
-        assert smoke.certify(one, 4) is None
-        assert one.uncertified == f"not written, {run.path}/smoke.json: {words}"
+        item = self.verdict(run)
+        assert smoke.certify(item, 4) is None
+        assert item.uncertified == f"not written, {run.path}/smoke.json: {words}"
 
     def test_a_key_that_signs_nothing(
         self, run: RunFolder, written: list[Any], monkeypatch: pytest.MonkeyPatch
@@ -346,6 +350,6 @@ class TestCertify:
             raise SignatureError("no such key")
 
         monkeypatch.setattr(smoke, "sign", sign)
-        one = self.verdict(run)
-        assert smoke.certify(one, 4, Path("key")) == run.path / "smoke.json", "the certificate is there"
-        assert one.uncertified == "not signed, no such key"
+        item = self.verdict(run)
+        assert smoke.certify(item, 4, Path("key")) == run.path / "smoke.json", "the certificate is there"
+        assert item.uncertified == "not signed, no such key"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.recorded_calls import Log, logged
 from zerocfg.smoke.launch import command, job_folder, leftovers, operator_locks, process, scratch, sharing, warm
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.launch.warm import zygote_process
@@ -30,24 +31,11 @@ from zerocfg.smoke.prepare.folder import read
 from zerocfg.smoke.worker.job import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .conftest import MakeRun
 
-    Log = list[tuple[Any, ...]]
 
 CPU = Device("cpu", "cpu")
 GIB = 1 << 30
-
-
-def logged(log: Log, name: str, value: Any = None) -> Callable[..., Any]:
-    def called(*words: Any, **named: Any) -> Any:
-        log.append((name, *words, *named.items()))
-        if isinstance(value, BaseException):
-            raise value
-        return value
-
-    return called
 
 
 def handles() -> int:
@@ -88,10 +76,10 @@ class TestScratch:
         with scratch.scratch() as folder:
             twin = scratch.make_twin(folder)
             assert twin is not None
-            for one in (folder, twin):
-                (one / "alive").unlink()
-                (one / "owner").unlink(missing_ok=True)
-                one.rmdir()
+            for item in (folder, twin):
+                (item / "alive").unlink()
+                (item / "owner").unlink(missing_ok=True)
+                item.rmdir()
 
     @pytest.mark.parametrize(
         ("error", "whose"),
@@ -144,7 +132,7 @@ class TestScratch:
             assert handles() == before + 1
         assert sorted(place.log) == [("ended", "/t/zerocfg-smoke-b"), ("ended", str(first))]
         left = ["other", "zerocfg-smoke-bare", "zerocfg-smoke-held", "zerocfg-smoke-new"]
-        assert sorted(one.name for one in place.below.iterdir()) == left and list(place.memory.iterdir()) == []
+        assert sorted(item.name for item in place.below.iterdir()) == left and list(place.memory.iterdir()) == []
         with scratch.scratch():
             assert not held.exists(), "each run sweeps before it begins"
 
@@ -168,7 +156,7 @@ class TestScratch:
         with scratch.scratch() as folder:
             assert not (folder / "alive").exists() and scratch.make_twin(folder) is not None
         assert handles() == before and scratch._twin_locks == {} and scratch.sweep() == []
-        assert [one.name for one in place.below.iterdir()] == ["zerocfg-smoke-a"]
+        assert [item.name for item in place.below.iterdir()] == ["zerocfg-smoke-a"]
 
     def test_temporary_files_twice(self, tmp_path: Path) -> None:
         assert scratch.temporary(tmp_path) == scratch.temporary(tmp_path), "for a launch that is made again"
@@ -212,7 +200,7 @@ class TestSegments:
             )
         assert segments.remove() == ["nccl-mapped", "psm_open", "torch_77_1"]
         left = {"psm_before", "dataset", "sem.unseen", "torch_78_1", "data", "below"}
-        assert {one.name for one in shared.iterdir()} == left
+        assert {item.name for item in shared.iterdir()} == left
 
     def test_buffers_of_deepspeed_have_the_port_in_their_name(self, shared: Path) -> None:
         segments = leftovers.Segments()
@@ -220,7 +208,7 @@ class TestSegments:
         for name in names:
             (shared / name).write_bytes(b"")
         assert segments.remove() == [] and segments.remove(296) == []
-        assert segments.remove(295) == names[:1] and {one.name for one in shared.iterdir()} == set(names[1:])
+        assert segments.remove(295) == names[:1] and {item.name for item in shared.iterdir()} == set(names[1:])
 
     def test_those_of_others_stay(self, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         segments = leftovers.Segments()
@@ -567,7 +555,7 @@ class TestZygoteProcess:
         named = {"env": {"A": "1", "ROOM": "-" * 100_000}, "pass_fds": [9], "stdin": -1, "stdout": -1, "stderr": -2}
         assert log[0] == ("bind", str(tmp_path / "socket")) and log[1][0] == "listen" and log[3:] == [("closed",)]
         assert log[2] == ("start", words, *named.items(), ("start_new_session", True))
-        assert {one.name: one.stat().st_mode & 0o777 for one in tmp_path.iterdir()} == dict.fromkeys(
+        assert {item.name: item.stat().st_mode & 0o777 for item in tmp_path.iterdir()} == dict.fromkeys(
             ("python", "accelerate", "torchrun", "deepspeed"), 0o755
         )
         text = (tmp_path / "python").read_text()
@@ -718,7 +706,7 @@ class TestCommand:
     ) -> None:
         place = tmp_path / "77"
         place.mkdir()
-        (place / "environ").write_bytes(b"\0".join(one.format(here=tmp_path).encode() for one in variables))
+        (place / "environ").write_bytes(b"\0".join(item.format(here=tmp_path).encode() for item in variables))
         assert not watch._lost(place), "it is gone, or another user's"
         (place / "exe").symlink_to(f"/bin/{program}")
         assert watch._lost(place) is lost
@@ -809,7 +797,7 @@ class TestJobFolder:
     def test_one_that_has_no_files(self, make_run: MakeRun, tmp_path: Path) -> None:
         run = self.by_hand(replace(read(make_run(3, consumer="deepspeed")), deepspeed=None))
         words, job = self.prepared(run, tmp_path / "a", accelerate=None)
-        assert [one.name for one in (tmp_path / "a").iterdir()] == [
+        assert [item.name for item in (tmp_path / "a").iterdir()] == [
             "weights",
             "job.json",
         ] or job.deepspeed_config is None

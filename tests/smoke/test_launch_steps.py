@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import zerocfg.smoke.worker
+from tests.recorded_calls import Log, logged
 from zerocfg.smoke.launch import operator_cache, process
 from zerocfg.smoke.launch.failure_cause import Cause
 from zerocfg.smoke.launch.interrupts import Interrupts
@@ -22,21 +23,10 @@ from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.nodes import Nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
-    Log = list[tuple[Any, ...]]
 
 SECOND = Nodes(2, 1, "10.0.0.1", 29501, each=2)
-
-
-def logged(log: Log, name: str, value: Any = None) -> Callable[..., Any]:
-    def called(*words: Any, **named: Any) -> Any:
-        log.append((name, *words, *named.items()))
-        if isinstance(value, BaseException):
-            raise value
-        return value
-
-    return called
 
 
 class Interrupted(Interrupts):
@@ -125,7 +115,7 @@ class TestRun:
         words = heard.made[1][0]
         assert words[:2] == ["warm", "--master_port"] and words[2] != "7" and words[3:] == ["x"], "another port"
         assert heard.made[1][1:4] == (tmp_path, 2, 60.0) and heard.made[1][5] == heard.said.append
-        assert heard.played[1][0]["A"] == "1" and [one.name for one in (tmp_path / "reports").iterdir()] == [
+        assert heard.played[1][0]["A"] == "1" and [item.name for item in (tmp_path / "reports").iterdir()] == [
             "rank1.json"
         ]
 
@@ -359,13 +349,13 @@ class TestParts:
     def test_processes_of_the_ranks(self, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         log: Log = []
         marks = {(7, str(run.folder)), (8, str(run.folder)), (9, "other")}
-        monkeypatch.setattr(process.leftovers, "is_marked", lambda one, mark: (one, mark) in marks)
+        monkeypatch.setattr(process.leftovers, "is_marked", lambda item, mark: (item, mark) in marks)
         reports = [{"pid": 7}, {}, {"pid": 8}, {"pid": 9}]
         assert run._members(reports) == {7, 8}
 
-        def kill(one: int, sign: int) -> None:
-            log.append((one, sign))
-            raise ProcessLookupError if one == 7 else PermissionError
+        def kill(item: int, sign: int) -> None:
+            log.append((item, sign))
+            raise ProcessLookupError if item == 7 else PermissionError
 
         monkeypatch.setattr(process, "os", SimpleNamespace(kill=kill))
         run._kill(reports)
@@ -377,7 +367,7 @@ class TestParts:
         monkeypatch.setattr(process._Run, "_reports", lambda self: reports)
         monkeypatch.setattr(process._Run, "_members", lambda self, seen: {7} if seen is reports else set())
         asked = logged(log, "stopped", False)
-        monkeypatch.setattr(process.stacks, "stopped", lambda one: asked(one) or one == 8)
+        monkeypatch.setattr(process.stacks, "stopped", lambda item: asked(item) or item == 8)
         monkeypatch.setattr(process.stacks, "ask", logged(log, "ask", {0: ["a"]}))
         monkeypatch.setattr(process._Run, "_find_lock", lambda self, *words, **named: log.append((words, named)))
         run._ask()
@@ -534,8 +524,8 @@ class TestCommands:
         (source,) = map(Path, zerocfg.smoke.worker.__path__)
         found = process.program(tmp_path)
         assert found == tmp_path / "program" == process.program(tmp_path), "again, too"
-        copied = {str(one.relative_to(found / "zerocfg_worker")) for one in found.rglob("*.py")}
-        assert copied == {str(one.relative_to(source)) for one in source.rglob("*.py")} and "job.py" in copied
+        copied = {str(item.relative_to(found / "zerocfg_worker")) for item in found.rglob("*.py")}
+        assert copied == {str(item.relative_to(source)) for item in source.rglob("*.py")} and "job.py" in copied
         assert (found / "zerocfg_worker/hooks/audit.py").read_bytes() == (source / "hooks/audit.py").read_bytes()
 
     def test_the_words_of_a_launcher(self) -> None:

@@ -42,7 +42,7 @@ def reduced(**facts: Any) -> Reduced:
 
 
 def changes(found: Reduced) -> list[tuple[Kind, object, object]]:
-    return [(one.kind, one.planned, one.run) for one in found.changes]
+    return [(item.kind, item.planned, item.run) for item in found.changes]
 
 
 class TestCommand:
@@ -58,9 +58,9 @@ class TestCommand:
         return SimpleNamespace(outcome=Outcome(reports, **outcome), unwatched=unwatched, configs=[])
 
     def judged(self, loop: str | None, reports: list[Any] | None = None, **more: Any) -> Outcome:
-        one = self.launched(self.reports() if reports is None else reports, **more)
-        command._judge(one, Command("x", loop), 10.0, ["tail"])
-        found: Outcome = one.outcome
+        item = self.launched(self.reports() if reports is None else reports, **more)
+        command._judge(item, Command("x", loop), 10.0, ["tail"])
+        found: Outcome = item.outcome
         return found
 
     def test_a_training_that_was_seen_proves_something(self) -> None:
@@ -371,9 +371,11 @@ class TestCertificate:
 
     def test_reductions_of_before_kinds_were_recorded(self) -> None:
         old = certificate_file._reductions({"reductions": ["layers : 32 to 2", "other"]})
-        assert [(one.kind, one.words) for one in old] == [("layers", "layers : 32 to 2"), ("other", "other")]
+        assert [(item.kind, item.words) for item in old] == [("layers", "layers : 32 to 2"), ("other", "other")]
         new = certificate_file._reductions({"reductions": ["words"], "reduced": [{"kind": "layers", "run": 2}]})
-        assert [(one.kind, one.words, one.data) for one in new] == [("layers", "words", {"kind": "layers", "run": 2})]
+        assert [(item.kind, item.words, item.data) for item in new] == [
+            ("layers", "words", {"kind": "layers", "run": 2})
+        ]
 
 
 class TestBlame:

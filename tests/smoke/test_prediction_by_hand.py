@@ -77,9 +77,9 @@ class TestData:
     def test_what_is_sent_by_kind(self) -> None:
         """Several collectives of one kind are one figure, in whole bytes."""
         each = (sent("all_gather", 10.4, 5.2), sent("reduce", 8.0, 4.0), sent("all_gather", 3.6, 1.9))
-        one = expectation(traffic=SimpleNamespace(collectives=each))
-        assert one.collectives() == {"all_gather": Sent(14, 7), "reduce": Sent(8, 4)}
-        assert one.data()["communication"] == {
+        item = expectation(traffic=SimpleNamespace(collectives=each))
+        assert item.collectives() == {"all_gather": Sent(14, 7), "reduce": Sent(8, 4)}
+        assert item.data()["communication"] == {
             "all_gather": {"payload": 14, "sent": 7},
             "reduce": {"payload": 8, "sent": 4},
         }
@@ -177,9 +177,9 @@ class TestExpect:
         two = expect(less, CPU, "transformers")
         once = json.loads(json.dumps(less.deepspeed)) | {"gradient_accumulation_steps": 1}
         plan = less.plan | {"gradient_accumulation_steps": 1}
-        one = expect(replace(less, deepspeed=once, plan=plan), CPU, "transformers")
-        assert isinstance(two, Expected) and isinstance(one, Expected)
-        assert one.flops is not None and two.flops == 2 * one.flops
+        item = expect(replace(less, deepspeed=once, plan=plan), CPU, "transformers")
+        assert isinstance(two, Expected) and isinstance(item, Expected)
+        assert item.flops is not None and two.flops == 2 * item.flops
         assert two.facts.parameters == PARAMETERS
 
     def test_of_several_ranks_for_one_model_no_operations_are_told(self, make_run: MakeRun, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class TestStrategies:
     def test_names(self) -> None:
         assert parse(" 3 ,DDP,,0,3") == ["3", "ddp", "0"]
-        assert [label(one) for one in ("0", "3", "ddp")] == ["ZeRO-0", "ZeRO-3", "DDP"]
+        assert [label(item) for item in ("0", "3", "ddp")] == ["ZeRO-0", "ZeRO-3", "DDP"]
         with pytest.raises(SmokeError, match="no stage is named"):
             parse(" , ")
         with pytest.raises(SmokeError, match="'4' is not a strategy"):
@@ -338,7 +338,7 @@ class TestVisible:
         (second,) = visible_cards(cards, "MIG-11")
         assert second.memory == 11
         assert visible_cards(cards, "MIG-1") == [], "two slices begin so"
-        assert [one.card.index for one in visible_cards(cards, "0,2,1")] == [0]
+        assert [item.card.index for item in visible_cards(cards, "0,2,1")] == [0]
         whole = visible_cards(cards[:1], None)[0]
         assert (whole.name, whole.memory, whole.free) == ("card 0", 80, 70)
 

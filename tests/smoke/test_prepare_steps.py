@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.recorded_calls import Log, logged
 from zerocfg.hardware import linux
 from zerocfg.resolve.plan import Decision
 from zerocfg.smoke.model.error import SmokeError
@@ -39,23 +40,10 @@ from zerocfg.smoke.prepare.visible_cards import Visible
 from .sets import ACCELERATE, RECIPE, TORCHRUN, WITHOUT_DEEPSPEED, Set, launched, plain, trainer, zero
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .conftest import MakeRun
 
-    Log = list[tuple[Any, ...]]
 
 MIB, GIB = 1 << 20, 1 << 30
-
-
-def logged(log: Log, name: str, value: Any = None) -> Callable[..., Any]:
-    def called(*words: Any, **named: Any) -> Any:
-        log.append((name, *words, *named.items()))
-        if isinstance(value, BaseException):
-            raise value
-        return value
-
-    return called
 
 
 class TestNvidiaSmi:
@@ -93,7 +81,7 @@ class TestNvidiaSmi:
         answer[where] = self.UNKNOWN.format("mig.mode.current")
         cards, log = listed(tuple(answer), "0, GPU-a, A, B, 4, 3\n")
         assert cards == [Card(0, "GPU-a", "A, B", 4 * MIB, 3 * MIB)]
-        assert log == [("/bin/nvidia-smi", one, self.FORM) for one in (self.WITH_MODE, self.WITHOUT)]
+        assert log == [("/bin/nvidia-smi", item, self.FORM) for item in (self.WITH_MODE, self.WITHOUT)]
 
     def test_slices_of_the_cards_in_mig_mode(self, listed: Any) -> None:
         text = "0, GPU-a, A, 4, 3, Enabled\n1, GPU-b, B, 2, 1, Disabled\n"
@@ -210,7 +198,7 @@ class TestFolder:
         content = json.loads((path / "zerocfg.lock").read_text())
         for name, value in changes.items():
             content[name] = value
-        (path / "zerocfg.lock").write_text(json.dumps({key: one for key, one in content.items() if one is not None}))
+        (path / "zerocfg.lock").write_text(json.dumps({key: item for key, item in content.items() if item is not None}))
 
     def test_names_that_a_lock_leaves_out(self, make_run: MakeRun) -> None:
         path = make_run(3)
@@ -225,7 +213,7 @@ class TestFolder:
         path = make_run(3)
         (path / "launch.sh").write_text("other")
         run = folder.read(path)
-        assert run.hashes == {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in path.iterdir()}
+        assert run.hashes == {item.name: hashlib.sha256(item.read_bytes()).hexdigest() for item in path.iterdir()}
         assert list(run.changed) == ["launch.sh"] and run.changed["launch.sh"] == run.lock.files["launch.sh"]
         assert run.accelerate is not None and run.accelerate["num_processes"] == 4 and run.handwritten is None
 
@@ -281,7 +269,7 @@ class TestFolder:
         for path in (tmp_path, tmp_path / "train.sh"):
             run = folder.read(path)
             assert run.path == tmp_path and run.handwritten is not None and run.accelerate is None
-            assert {Path(name).name: one for name, one in run.hashes.items() if "train" not in name} == hashes
+            assert {Path(name).name: item for name, item in run.hashes.items() if "train" not in name} == hashes
             assert run.deepspeed is not None and run.deepspeed["zero_optimization"]["stage"] == 2  # type: ignore[index]
             assert run.lock.recipe["max_steps"] == 4 and run.changed == {}
         (tmp_path / "empty").mkdir()
@@ -665,8 +653,8 @@ class TestTrl:
             found.trainer = "GRPOTrainer"
             trl_trainers.fit(found, 4, {"use_vllm": asks})
             assert found.arguments["steps_per_generation"] == 2 and found.arguments["max_completion_length"] == 24
-            vllm = [one for one in found.changes if one.kind is Kind.GENERATION]
-            assert [(one.planned, one.run, one.keys) for one in vllm] == [(True, False, ("use_vllm",))] * asks
+            vllm = [item for item in found.changes if item.kind is Kind.GENERATION]
+            assert [(item.planned, item.run, item.keys) for item in vllm] == [(True, False, ("use_vllm",))] * asks
 
     def test_arguments_of_its_own(self) -> None:
         recipe = {"num_generations": 4, "beta": 0.1, "max_steps": 3, "use_vllm": True, "vllm_mode": "x", "ld_alpha": 1}
@@ -675,7 +663,7 @@ class TestTrl:
         assert trl_trainers.own_arguments("DPOTrainer", recipe) == {"beta": 0.1, "ld_alpha": 1}
 
     def chosen(self, monkeypatch: pytest.MonkeyPatch, run: Any, release: str = "1.16.0", **more: Any) -> Any:
-        monkeypatch.setattr(trl_trainers, "linked_run", lambda one: more.get("linked", "linked"))
+        monkeypatch.setattr(trl_trainers, "linked_run", lambda item: more.get("linked", "linked"))
         monkeypatch.setattr(trl_trainers, "trainer_of", lambda linked, recipe: more.get("trainer", "GRPOTrainer"))
         monkeypatch.setattr(trl_trainers, "trainer_of_arguments", lambda recipe: "DPOTrainer")
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if more.get("there", True) else None)
@@ -704,14 +692,14 @@ class TestStrategies:
         names = ("zero_optimization.stage", "gradient_clipping", "engine")
         run.lock.settings.update({name: Decision(run.plan[name], "because") for name in names})
         two, _ = with_strategy(run, "2")
-        assert {name: one.value for name, one in two.lock.settings.items()} == {
+        assert {name: item.value for name, item in two.lock.settings.items()} == {
             "zero_optimization.stage": 2,
             "gradient_clipping": 0.5,
             "engine": "deepspeed",
         }
         assert two.lock.settings["gradient_clipping"].reason == "because" and two.changed == {}
         none, _ = with_strategy(run, "ddp")
-        assert {name: one.value for name, one in none.lock.settings.items()} == {
+        assert {name: item.value for name, item in none.lock.settings.items()} == {
             "gradient_clipping": 0.5,
             "engine": "ddp",
         }

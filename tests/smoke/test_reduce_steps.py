@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.recorded_calls import Log, logged
 from zerocfg.memory.options import TorchOptions
 from zerocfg.models.hardware import Accelerator
 from zerocfg.resolve.plan import Decision
@@ -29,27 +30,14 @@ from zerocfg.smoke.prepare.shrink import fewer_layers, shrink
 from .conftest import MODEL, PARAMETERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from zerocfg.smoke.prepare.folder import RunFolder
 
     from .conftest import MakeRun
 
-    Log = list[tuple[Any, ...]]
 
 GIB = 1 << 30
 CPU, CARD = Device("cpu", "cpu"), Device("cuda", "card", 1, 80 * GIB)
 ROOM = Room(80 * GIB, 100 * GIB, 1000 * GIB, 300)
-
-
-def logged(log: Log, name: str, value: Any = None) -> Callable[..., Any]:
-    def called(*words: Any, **named: Any) -> Any:
-        log.append((name, *words, *named.items()))
-        if isinstance(value, BaseException):
-            raise value
-        return value
-
-    return called
 
 
 @pytest.fixture
@@ -139,8 +127,8 @@ class TestPrediction:
             plan = {"zero_optimization.offload_optimizer.device": more.get("offload")}
             spec: Any = "spec"
             accelerator: Any = "accelerator"
-            one = fit.Fit(spec, {"a": 1}, plan.get, 3, accelerator, more.get("work", ALL))
-            return one.size(config or {}), log
+            item = fit.Fit(spec, {"a": 1}, plan.get, 3, accelerator, more.get("work", ALL))
+            return item.size(config or {}), log
 
         return asked
 
@@ -247,7 +235,7 @@ class TestReduce:
         for name in self.STEPS:
             monkeypatch.setattr(reducing, name, logged(log, name))
         if "trainer" in more:
-            monkeypatch.setattr(reducing, "_trainer", lambda run, one: setattr(one, "trainer", more["trainer"]))
+            monkeypatch.setattr(reducing, "_trainer", lambda run, item: setattr(item, "trainer", more["trainer"]))
         monkeypatch.setattr(reducing, "_in_memory", lambda *words: words[1:])
         monkeypatch.setattr(reducing.trl_trainers, "fit", logged(log, "trl"))
         given = {name: more[name] for name in ("parts", "nodes", "limit") if name in more}
@@ -262,7 +250,7 @@ class TestReduce:
         assert self.names(log) == [name for name in self.STEPS if name != "_take"]
         assert log[2][2] is nodes and log[3][2] == Path("/s") and log[5][3:] == (CPU, Path("/s"), 60.0, reducing.PARTS)
         assert log[7][2:] == (CPU, False) and found.in_memory == (CPU, Path("/s"), 60.0, reducing.PARTS)
-        assert found.arguments == {key: one for key, one in run.lock.recipe.items() if key != "output_dir"}
+        assert found.arguments == {key: item for key, item in run.lock.recipe.items() if key != "output_dir"}
         assert (found.ranks, found.plan, found.changes) == (2, run.plan, []) and found.plan is not run.plan
         assert found.accelerate == run.accelerate and found.accelerate is not run.accelerate
         assert found.deepspeed == run.deepspeed and found.deepspeed is not run.deepspeed
@@ -333,7 +321,7 @@ class TestReduce:
         found = reduced(sequence=0)
         reducing._sequence(changed, found, device)
         assert found.sequence == sequence
-        told = [(one.kind, one.planned, one.run) for one in found.changes]
+        told = [(item.kind, item.planned, item.run) for item in found.changes]
         assert told == ([(Kind.SEQUENCE, *change)] if change else [])
         assert reducing._positions(replace(run, lock=replace(run.lock, model_config=None))) is None
 
@@ -392,7 +380,7 @@ class TestModel:
         config = {"model_type": "x", "num_hidden_layers": 8}
         found = self.model(run, CARD, config)
         assert log[0][2:] == (found, config, CARD, (CARD, 2, 60.0, Path("/s")), ("train",))
-        assert [one.why for one in found.changes] == ([why] if why else []) and found.narrow is bool(why)
+        assert [item.why for item in found.changes] == ([why] if why else []) and found.narrow is bool(why)
 
     CONFIG = MODEL | {"num_hidden_layers": 8}
 
@@ -400,8 +388,8 @@ class TestModel:
     def layers(self, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Any:
         def fewer(most: Any = WHOLE, sized: bool = True, **more: Any) -> tuple[Any, Reduced, Log]:
             log: Log = []
-            one = SimpleNamespace(size=lambda config: Size(1, 1, 1) if sized else None)
-            monkeypatch.setattr(reducing, "fit_of", logged(log, "fit", one))
+            item = SimpleNamespace(size=lambda config: Size(1, 1, 1) if sized else None)
+            monkeypatch.setattr(reducing, "fit_of", logged(log, "fit", item))
             monkeypatch.setattr(reducing, "most_layers", logged(log, "most", most))
             changed = replace(run, lock=replace(run.lock, model_facts={"parameters": more.get("parameters")}))
             found = reduced(plan={"a": 1}, ranks=more.get("ranks", 2))
@@ -509,7 +497,7 @@ class TestWorld:
         found = reduced(deepspeed=config, plan={"num_processes": 2})
         reducing._world(found, None)
         assert config["zero_optimization"]["zero_hpz_partition_size"] == left
-        told = [(one.kind, one.planned, one.run, one.keys) for one in found.changes]
+        told = [(item.kind, item.planned, item.run, item.keys) for item in found.changes]
         keys = ("zero_optimization.zero_hpz_partition_size",)
         assert told == ([(Kind.HPZ_PARTITION, split, 2, keys)] if left != split else [])
 
@@ -543,7 +531,7 @@ class TestWorld:
         found = reduced(deepspeed={"zero_optimization": sections})
         reducing._offload(found, tmp_path)
         place = str(tmp_path / "nvme")
-        assert [(one.kind, one.planned, one.run, one.keys) for one in found.changes] == [
+        assert [(item.kind, item.planned, item.run, item.keys) for item in found.changes] == [
             (
                 Kind.OPTIMIZER_DRIVE,
                 "/no/such/offload_optimizer",
@@ -562,7 +550,7 @@ class TestWorld:
             arguments={"optim": "npu_adamw"},
         )
         reducing._processor_only(found)
-        assert [(one.kind, one.planned, one.run, one.keys) for one in found.changes] == [
+        assert [(item.kind, item.planned, item.run, item.keys) for item in found.changes] == [
             (Kind.FSDP_OFFLOAD, True, False, ("fsdp_config.fsdp_offload_params",)),
             (
                 Kind.FSDP_LOADING,
@@ -593,10 +581,10 @@ class TestWorld:
     def test_sizes_just_above(self, zero: dict[str, Any], kinds: list[Kind]) -> None:
         found = reduced(deepspeed={"zero_optimization": zero})
         reducing._buckets(found, CPU, True)
-        assert [one.kind for one in found.changes] == kinds
-        for one in found.changes:
-            assert one.keys == (f"zero_optimization.{one.kind.value}",)
-            assert zero[one.kind.value] == one.run == (64 if one.kind is Kind.PERSISTENCE else 10_000_000)
+        assert [item.kind for item in found.changes] == kinds
+        for item in found.changes:
+            assert item.keys == (f"zero_optimization.{item.kind.value}",)
+            assert zero[item.kind.value] == item.run == (64 if item.kind is Kind.PERSISTENCE else 10_000_000)
 
     def test_precisions_that_both_sides_say(self) -> None:
         found = reduced(plan={"bf16.enabled": True, "fp16.enabled": False, "train_micro_batch_size_per_gpu": 1})
@@ -646,13 +634,13 @@ class TestFind:
         ],
     )
     def test_what_makes_a_run(self, more: Any, find: Any) -> None:
-        one = found_run(**more)
-        assert find(one, found_run(files=[]), found_run(deepspeed=None)) is one
+        item = found_run(**more)
+        assert find(item, found_run(files=[]), found_run(deepspeed=None)) is item
 
     def test_who_reads_it(self, find: Any) -> None:
         assert find(found_run(consumer=None), consumer="accelerate") == ("a", "accelerate")
-        one = found_run()
-        assert find(one, consumer="accelerate") is one, "the files come first"
+        item = found_run()
+        assert find(item, consumer="accelerate") is item, "the files come first"
 
     def said(self, find: Any, *runs: Any, **words: Any) -> str:
         with pytest.raises(NotFoundError) as raised:
@@ -715,7 +703,7 @@ class TestHandwritten:
         own = self.own(monkeypatch, launch=line)
         assert own.by_accelerate and own.options == ["--use_deepspeed", "--zero_stage", "3"]
         assert own.variables == {"ACCELERATE_A": "1", "PARALLELISM_CONFIG_C": "3"} and own.requested == {"stage": []}
-        assert [(one.kind, one.keys) for one in own.notes] == [
+        assert [(item.kind, item.keys) for item in own.notes] == [
             (Kind.LAUNCH, ("--x", "$Y")),
             (Kind.LAUNCH, ("FSDP_B",)),
         ]
@@ -753,7 +741,7 @@ class TestHandwritten:
         planned = {"engine": "deepspeed", "num_processes": 4, "gradient_clipping": 0.5, "fp16.enabled": True}
         assert lock.plan == planned and lock.model_config == MODEL and lock.model_facts == {"parameters": PARAMETERS}
         explicit = {"num_processes": 4, "gradient_clipping": 0.5, "wall_clock_breakdown": True}
-        assert {name: one.value for name, one in lock.settings.items()} == explicit
+        assert {name: item.value for name, item in lock.settings.items()} == explicit
 
     @pytest.mark.parametrize(("halves", "enabled"), [((), False), (("bf16",), False), (("fp16", "bf16"), False)])
     def test_where_files_disagree_libraries_judge(

@@ -49,7 +49,7 @@ class Scheduler:
     def states(self, identity: str, count: int) -> list[Any]:
         answer = said(self.answers.pop(0))
         assert len(answer) == count
-        return [SimpleNamespace(state=one) for one in answer]
+        return [SimpleNamespace(state=item) for item in answer]
 
 
 def said(answer: Any) -> Any:
@@ -65,7 +65,7 @@ class TestSubmit:
         monkeypatch.chdir(tmp_path / "here")
 
     def records(self) -> list[Path]:
-        return [one.parent for one in Path.cwd().rglob("*.json")]
+        return [item.parent for item in Path.cwd().rglob("*.json")]
 
     def submitted(self, make_run: MakeRun, engine: Any, **options: Any) -> Any:
         given = Options(device="cpu", **options)
@@ -88,7 +88,7 @@ class TestSubmit:
     def test_a_refusal_leaves_nothing(self, error: Exception, words: str, make_run: MakeRun) -> None:
         with pytest.raises(ClusterError, match=words):
             self.submitted(make_run, Scheduler(identity=error))
-        assert [one for one in Path.cwd().rglob("*") if one.is_dir() and "-" in one.name] == []
+        assert [item for item in Path.cwd().rglob("*") if item.is_dir() and "-" in item.name] == []
 
 
 class TestCancel:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.recorded_calls import Log, logged
 from zerocfg.cluster.job import State, TaskState
 from zerocfg.cluster.submission import Submission
 from zerocfg.cluster.wait import Progress
@@ -23,21 +24,7 @@ from zerocfg.smoke.remote.gather import RemoteResult
 from zerocfg.smoke.smoke import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .conftest import MakeRun
-
-    Log = list[tuple[Any, ...]]
-
-
-def logged(log: Log, name: str, value: Any = None) -> Callable[..., Any]:
-    def called(*words: Any, **named: Any) -> Any:
-        log.append((name, *words, *named.items()))
-        if isinstance(value, BaseException):
-            raise value
-        return value
-
-    return called
 
 
 @pytest.fixture
@@ -50,7 +37,7 @@ def verdict(passed: Any = True, **more: Any) -> dict[str, Any]:
 
 
 def progress(*verdicts: dict[str, Any], hosts: tuple[str, ...] = (), state: State = State.ENDED) -> Progress:
-    return Progress(TaskState(state), hosts, {number: [one] for number, one in enumerate(verdicts)})
+    return Progress(TaskState(state), hosts, {number: [item] for number, item in enumerate(verdicts)})
 
 
 class TestGather:
@@ -97,7 +84,7 @@ class TestGather:
     def test_what_a_certificate_said_before(self, run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
         found = SimpleNamespace(result=SimpleNamespace(data=lambda: {"b": 2}))
         monkeypatch.setattr(gather.certificate_file, "read", {run.path / "smoke.json": found}.__getitem__)
-        monkeypatch.setattr(gather, "is_certified", lambda one: one is run)
+        monkeypatch.setattr(gather, "is_certified", lambda item: item is run)
         assert gather.certified(run) == RemoteResult(run.path, "tiny", "passed", data={"b": 2}, earlier=True)
         assert gather.certified(replace(run)) is None
 
@@ -288,7 +275,7 @@ class TestSubmit:
         monkeypatch.setattr(submit, "follow", lambda *words, look, ended: [ended(0), ended(1)])
         monkeypatch.setattr(submit, "_gathered", lambda made, number, *rest: results[number])
         engine: Any = None
-        assert submit.gather_all(engine, made, look=lambda *words: True, ended=lambda one: None) == results
+        assert submit.gather_all(engine, made, look=lambda *words: True, ended=lambda item: None) == results
         record = json.loads((made.folder / "submission.json").read_text())
         assert record["options"] == {"nodes": 2, "sign": "/key", "gathered": True}
 
@@ -311,7 +298,7 @@ class TestSubmit:
         self, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         result = RemoteResult(run.path, "tiny", "passed", earlier=True)
-        monkeypatch.setattr(submit, "certified", lambda one: result if one.path == run.path else None)
+        monkeypatch.setattr(submit, "certified", lambda item: result if item.path == run.path else None)
         other = tmp_path / "other"
         other.mkdir()
         for name in ("zerocfg.lock", "accelerate.yaml", "ds_config.json", "launch.sh"):
@@ -325,7 +312,7 @@ class TestSubmit:
         states = iter([[State.RUNNING], [State.ENDED]])
         engine: Any = SimpleNamespace(
             cancel=logged(log, "cancel"),
-            states=lambda identity, count: [SimpleNamespace(state=one) for one in next(states)],
+            states=lambda identity, count: [SimpleNamespace(state=item) for item in next(states)],
         )
         made: Any = SimpleNamespace(identity="7", tasks=("a",), remove=logged(log, "remove"))
         assert submit.cancel(engine, made, lambda: True) is True and log == [("cancel", "7"), ("remove",)]

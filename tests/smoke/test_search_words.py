@@ -80,8 +80,8 @@ class TestConclusion:
 class TestAdvice:
     def advised(self, run: RunFolder, tmp_path: Path, batch: int, **plan: Any) -> list[str]:
         run.plan.update({"num_processes": 2, **plan})
-        one = verdict(run, tmp_path, [report(rank, {"init": 1}) for rank in (0, 1)])
-        return max_batch_text.advice(found(run, 4, verdict=one), batch)
+        item = verdict(run, tmp_path, [report(rank, {"init": 1}) for rank in (0, 1)])
+        return max_batch_text.advice(found(run, 4, verdict=item), batch)
 
     @pytest.mark.parametrize(
         ("batch", "plan", "words"),
@@ -105,10 +105,10 @@ class TestAdvice:
         assert self.advised(run, tmp_path, batch, **plan) == [f"Write per_device_train_batch_size: {batch}. {words}"]
 
     def test_of_a_reduced_run_nothing_is_advised(self, run: RunFolder, tmp_path: Path) -> None:
-        one = verdict(run, tmp_path, [report(rank, {"init": 1}) for rank in (0, 1)])
-        lines = max_batch_text.advice(found(run, 4, verdict=one), 4)
+        item = verdict(run, tmp_path, [report(rank, {"init": 1}) for rank in (0, 1)])
+        lines = max_batch_text.advice(found(run, 4, verdict=item), 4)
         assert lines[0] == "That is the micro batch of the run as it was reduced here, not of the planned job:"
-        assert lines[1:] == [f"  {words}" for words in one.reduced.descriptions] and len(lines) > 1
+        assert lines[1:] == [f"  {words}" for words in item.reduced.descriptions] and len(lines) > 1
         assert max_batch_text.advice(found(run, 4), 4) == []
 
 
@@ -121,8 +121,8 @@ class TestHeading:
         assert max_batch_text.heading(limited) == (
             "tiny: 2 ranks on CPU, 3.00 GiB for each rank; nothing predicted, 2 launches"
         )
-        one = verdict(run, tmp_path, [report(0, {"init": 1}, True)], H100)
-        assert max_batch_text.heading(replace(bare, verdict=one)).startswith("tiny: 1 rank on NVIDIA H100 80GB HBM3; ")
+        item = verdict(run, tmp_path, [report(0, {"init": 1}, True)], H100)
+        assert max_batch_text.heading(replace(bare, verdict=item)).startswith("tiny: 1 rank on NVIDIA H100 80GB HBM3; ")
 
     def test_a_row_for_each_launch_by_size(self, run: RunFolder) -> None:
         rows = [line.split() for line in max_batch_text.render(found(run, 8, 4, 1)).splitlines()]
@@ -135,8 +135,8 @@ class TestFound:
     def test_the_fastest_is_the_smallest_within_three_percent(self, run: RunFolder) -> None:
         def fastest(*rates: float | None) -> int | None:
             tries = [Try(2**at, True, 1, rate, 1.0) for at, rate in enumerate(rates)]
-            one = replace(found(run, 1), tries=tries).fastest
-            return None if one is None else one.batch
+            item = replace(found(run, 1), tries=tries).fastest
+            return None if item is None else item.batch
 
         assert fastest(969.0, 1000.0) == 2 and fastest(970.0, 1000.0) == 1
         assert fastest(None, 10.0) == 2 and fastest(None, None) is None
@@ -187,9 +187,9 @@ class TestFound:
 
     def test_one_launch(self, run: RunFolder, tmp_path: Path) -> None:
         good = verdict(run, tmp_path, [report(rank, {"init": 300, "step": 200 + rank}) for rank in (0, 1)])
-        one = tried(3, good)
-        assert (one.batch, one.fits, one.why, one.seconds) == (3, True, "", 7.0)
-        assert one.peak == 201 * MIB and one.tokens_per_second is not None
+        item = tried(3, good)
+        assert (item.batch, item.fits, item.why, item.seconds) == (3, True, "", 7.0)
+        assert item.peak == 201 * MIB and item.tokens_per_second is not None
         never = verdict(run, tmp_path, [report(0, {"init": 1}, step_seconds=[])])
         assert (tried(3, never).fits, tried(3, never).why) == (False, "no step was made")
         other = verdict(run, tmp_path, [report(0, {"init": 1})], failure="ValueError: x")
@@ -210,8 +210,8 @@ class TestFound:
     def test_memory_that_no_rank_speaks_of(
         self, run: RunFolder, tmp_path: Path, ended: dict[str, Any], why: str
     ) -> None:
-        one = verdict(run, tmp_path, [report(0, {"init": 1})], **ended)
-        assert no_memory(one.outcome) == why
+        item = verdict(run, tmp_path, [report(0, {"init": 1})], **ended)
+        assert no_memory(item.outcome) == why
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ class TestVerdictOfASearch:
             return verdict(changed, tmp_path, [report(0, {"init": 1, "step": batch})])
 
         result = max_batch.find(run, Options(), launch, upper=8)
-        assert [one.batch for one in result.tries] == launched
+        assert [item.batch for item in result.tries] == launched
         return result
 
     def batch_of(self, found: Found) -> int:

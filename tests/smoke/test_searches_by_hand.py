@@ -119,14 +119,14 @@ class TestFind:
             batch: Any = changed.plan["train_micro_batch_size_per_gpu"]
             changed.pinned = None
             if batch > 3:
-                one = verdict(changed, tmp_path, [out_of_memory(0, "host")], failure="RuntimeError: no memory")
+                item = verdict(changed, tmp_path, [out_of_memory(0, "host")], failure="RuntimeError: no memory")
             else:
-                one = verdict(changed, tmp_path, [report(0, {"init": 1, "step": batch})])
-            made.append(one.reduced)
-            return one
+                item = verdict(changed, tmp_path, [report(0, {"init": 1, "step": batch})])
+            made.append(item.reduced)
+            return item
 
         found = max_batch.find(replace(run, pinned=first), options, launch, upper=4, on_try=told.append)
-        assert [one.batch for one in found.tries] == [2, 4, 3] and told == found.tries
+        assert [item.batch for item in found.tries] == [2, 4, 3] and told == found.tries
         assert pinned == [first, made[0], made[0]]
         assert (found.largest, found.certain, found.limit, found.upper) == (3, True, 5 << 30, 4)
         assert found.verdict is not None and found.verdict.reduced is made[2]
@@ -155,7 +155,7 @@ class TestFind:
             return verdict(changed, tmp_path, [report(0, {"init": 1, "step": 2})])
 
         found = max_batch.find(run, Options(), launch, upper=8, launches=launches)
-        assert [one.batch for one in found.tries] == made
+        assert [item.batch for item in found.tries] == made
 
     def test_the_plan_as_it_is(self, run: RunFolder) -> None:
         def faithful(model: Any, ranks: int) -> bool:
@@ -216,13 +216,13 @@ class TestCompare:
 
         found = compare.compare(run, strategies, Options(), launch, pin, **more)
         if "search" not in more:
-            assert all(one[2] is small for one in launched), "one model for all: the smallest"
+            assert all(item[2] is small for item in launched), "one model for all: the smallest"
         return found, launched
 
     def test_each_in_its_turn(self, run: RunFolder, tmp_path: Path) -> None:
         told: list[Any] = []
         found, launched = self.compared(run, tmp_path, ["1", "2"], on_try=lambda *words: told.append(words))
-        assert [one[:2] for one in launched] == [(1, 2), (2, 2)] and told == [("1", None), ("2", None)]
+        assert [item[:2] for item in launched] == [(1, 2), (2, 2)] and told == [("1", None), ("2", None)]
         assert [(row.strategy, row.ended, row.problem, row.batches) for row in found.rows] == [
             ("1", True, "", None),
             ("2", True, "", None),
@@ -232,14 +232,14 @@ class TestCompare:
         """The launch with the planned batch is not made twice, unless the search begins elsewhere."""
         told: list[Any] = []
         search: dict[str, int | None] = {"upper": 3, "launches": None}
-        found, launched = self.compared(run, tmp_path, ["1"], search=search, on_try=lambda *one: told.append(one))
-        assert [one[:2] for one in launched] == [(1, 2), (1, 3)]
-        assert [(name, one and one.batch) for name, one in told] == [("1", None), ("1", 2), ("1", 3)]
+        found, launched = self.compared(run, tmp_path, ["1"], search=search, on_try=lambda *item: told.append(item))
+        assert [item[:2] for item in launched] == [(1, 2), (1, 3)]
+        assert [(name, item and item.batch) for name, item in told] == [("1", None), ("1", 2), ("1", 3)]
         (row,) = found.rows
         assert row.batches is not None and row.batches.largest == 3 and row.verdict is row.batches.first
         run.plan["train_micro_batch_size_per_gpu"] = 4
         found, launched = self.compared(run, tmp_path, ["1"], search=search)
-        assert [one[1] for one in launched] == [3, 4], "the search ends below the planned one"
+        assert [item[1] for item in launched] == [3, 4], "the search ends below the planned one"
         assert found.rows[0].verdict is not None and found.rows[0].verdict.run.plan["train_batch_size"] == 16
 
     def test_a_failure_is_a_row_and_an_interruption_the_last(self, run: RunFolder, tmp_path: Path) -> None:
@@ -286,15 +286,15 @@ class TestWords:
         assert bare.data() == {
             "way": "2", "dropped": ["x is dropped"], "ended": False, "problem": "no room", "max_batch": None,
         }  # fmt: skip
-        one = self.row(run, tmp_path, "2")
-        one.verdict.checks += [Check("a", "1", "2", False), Check("b", "1", "1", True), Check("c", "", "", None)]
-        one.batches = Found(run, 1, 1, None)
-        data = one.data()
+        item = self.row(run, tmp_path, "2")
+        item.verdict.checks += [Check("a", "1", "2", False), Check("b", "1", "1", True), Check("c", "", "", None)]
+        item.batches = Found(run, 1, 1, None)
+        data = item.data()
         assert data["peak_memory_bytes"] == [170 * MIB] * 2
         assert data["training_memory_bytes"] == [70 * MIB] * 2, "what it grew by"
         assert (data["loss"], data["failed_checks"], data["ended"]) == (4.0, ["a"], True)
         assert data["tokens_per_step"] == 2 * 2 * 32 * 2 and data["max_batch"]["run"] == "tiny"
-        assert data["predicted"] == one.verdict.expected.data()
+        assert data["predicted"] == item.verdict.expected.data()
         card = self.row(run, tmp_path, "2", H100)
         card.verdict.expected = "not known"
         data = card.data()
@@ -305,7 +305,7 @@ class TestWords:
         rows = [self.row(run, tmp_path, "1"), compare.Row("2")]
         data = compare.Comparison(run, rows).data()
         first = rows[0].verdict
-        assert {name: one for name, one in data.items() if name != "rows"} == {
+        assert {name: item for name, item in data.items() if name != "rows"} == {
             "version": 1,
             "run": "tiny",
             "device": {"kind": "cpu", "name": "cpu"},
@@ -363,7 +363,7 @@ class TestWords:
         good.dropped, bad.problem = ["a is dropped", "b is dropped"], "it broke"
         lines = compare.render(compare.Comparison(run, [good, bad])).splitlines()
         words = good.verdict.reduced.descriptions
-        assert lines[1 : 1 + len(words)] == [f"  reduced  {one}" for one in words]
+        assert lines[1 : 1 + len(words)] == [f"  reduced  {item}" for item in words]
         at = lines.index("ZeRO-1: a is dropped")
         assert lines[at + 1 : at + 3] == ["ZeRO-1: b is dropped", "ZeRO-2 failed: it broke"] and lines[at - 1] == ""
         assert not any("largest batch" in line for line in lines) and not any("ZeRO-1 failed" in line for line in lines)

@@ -251,8 +251,8 @@ class TestParts:
         }
         same, _ = shrink({"hidden_size": 64, "rope_scaling": rope})
         assert same["rope_scaling"] == rope
-        one, _ = shrink({"hidden_size": 3072, "rope_parameters": {"mrope_section": [9]}})
-        assert one["rope_parameters"] == {"mrope_section": [9]}
+        item, _ = shrink({"hidden_size": 3072, "rope_parameters": {"mrope_section": [9]}})
+        assert item["rope_parameters"] == {"mrope_section": [9]}
 
     def test_state_space_models_widen_by_a_factor(self) -> None:
         mamba, _ = shrink({"hidden_size": 2048, "expand": 2, "head_dim": 64, "num_heads": 64})

@@ -183,16 +183,16 @@ class TestNotProven:
         assert evidence._ranks(verdict(run, device=device, facts={"ranks": ranks})) == said
         run.lock.hardware["vendor"] = "cpu"
         assert not [
-            one for one in evidence._ranks(verdict(run, device=device, facts={"ranks": ranks})) if "NCCL:" in one
+            item for item in evidence._ranks(verdict(run, device=device, facts={"ranks": ranks})) if "NCCL:" in item
         ]
 
     def test_ranks_that_share_a_card(self, run: RunFolder) -> None:
         shared = replace(CARD, shared=True)
         change = Reduction(Kind.SHARED_CARD, run={"collectives": "gloo"})
         for changes, over in (([change], "gloo"), ([], "NCCL")):
-            one = verdict(run, device=shared)
-            one.reduced.changes += changes
-            assert evidence._ranks(one)[0].endswith(f"over {over}")
+            item = verdict(run, device=shared)
+            item.reduced.changes += changes
+            assert evidence._ranks(item)[0].endswith(f"over {over}")
         assert evidence._device(verdict(run, device=shared)) == ["times, and ranks with one card each: they shared one"]
 
     @pytest.mark.parametrize(
@@ -225,8 +225,8 @@ class TestNotProven:
     def test_another_learning_rate(
         self, run: RunFolder, rates: list[Any], least: float | None, said: list[str]
     ) -> None:
-        one = verdict(run, reports=[{"rates": rates} | ({} if least is None else {"trial_rate": least})])
-        assert evidence._rate(one) == said
+        item = verdict(run, reports=[{"rates": rates} | ({} if least is None else {"trial_rate": least})])
+        assert evidence._rate(item) == said
 
     def test_drives(self, run: RunFolder) -> None:
         key = "zero_optimization.offload_optimizer.device"

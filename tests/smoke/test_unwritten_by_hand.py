@@ -50,7 +50,7 @@ def fitted(
     options: tuple[str, ...] = (),
     **arguments: Any,
 ) -> tuple[Reduced, Handwritten]:
-    asked: dict[str, list[Claim]] = {DTYPE: [claim(one) for one in dtypes]} if dtypes else {}
+    asked: dict[str, list[Claim]] = {DTYPE: [claim(item) for item in dtypes]} if dtypes else {}
     run: Any = SimpleNamespace(consumer=consumer, recipe=None)
     own = Handwritten(run, asked, options=list(options))
     reduced = Reduced(2, {}, accelerate, config, arguments, {})
@@ -125,8 +125,8 @@ class TestFit:
 class TestFastest:
     def fastest(self, *rates: tuple[int, bool, float | None]) -> int | None:
         run: Any = None
-        one = Found(run, 4, 64, None, [Try(batch, fits, None, rate, 1.0) for batch, fits, rate in rates]).fastest
-        return None if one is None else one.batch
+        item = Found(run, 4, 64, None, [Try(batch, fits, None, rate, 1.0) for batch, fits, rate in rates]).fastest
+        return None if item is None else item.batch
 
     def test_most_tokens_a_second_win(self) -> None:
         assert self.fastest((1, True, 10.0), (8, True, 30.0), (4, True, 20.0)) == 8

@@ -16,28 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.recorded_calls import Log, logged
 from zerocfg.smoke.launch.warm import interpreter, zygote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Log = list[tuple[Any, ...]]
+    from collections.abc import Iterator
 
 
 class EndedError(BaseException):
     """The process would have ended, or become another program, here."""
-
-
-def logged(log: Log, name: str, value: Any = None) -> Callable[..., Any]:
-    """A function that is recorded and answers ``value``; it raises what is an exception."""
-
-    def called(*words: Any, **named: Any) -> Any:
-        log.append((name, *words, *named.items()))
-        if isinstance(value, BaseException):
-            raise value
-        return value
-
-    return called
 
 
 class Connection:
@@ -66,7 +53,7 @@ class Selector:
 
     def select(self) -> list[tuple[Any, int]]:
         self.watched.append(len(self.map))
-        return [(self.map[one], 1) for one in self.rounds.pop(0)]
+        return [(self.map[item], 1) for item in self.rounds.pop(0)]
 
     def get_map(self) -> dict[Any, Any]:
         return self.map
@@ -90,14 +77,14 @@ class TestServe:
             listening.accept = lambda: (next(connections), None)
             asked = iter(requests or [{"files": [5, 6, 4]}, {"files": [15, 16, 14]}])
             places = {"ask": listening, "first": first, "second": second}
-            selector = Selector(log, *[[places.get(one, one) for one in some] for some in rounds])
+            selector = Selector(log, *[[places.get(item, item) for item in some] for some in rounds])
             monkeypatch.setattr(zygote.selectors, "DefaultSelector", lambda: selector)
             system = {"setsid": logged(log, "setsid"), "close": logged(log, "close")}
             system |= {"pidfd_open": lambda process: 1000 + process, "waitpid": logged(log, "wait", (7, 3 << 8))}
             system |= {"waitstatus_to_exitcode": os.waitstatus_to_exitcode}
             monkeypatch.setattr(zygote, "os", SimpleNamespace(**system))
             monkeypatch.setattr(zygote, "receive", lambda connection: next(asked))
-            monkeypatch.setattr(zygote, "send_answer", lambda one, answer: log.append(("send", one.name, answer)))
+            monkeypatch.setattr(zygote, "send_answer", lambda item, answer: log.append(("send", item.name, answer)))
             monkeypatch.setattr(zygote, "kill", logged(log, "kill"))
             monkeypatch.setattr(zygote, "fork", lambda: next(children))
             return zygote.serve(listening, lambda request: refused), log, selector
@@ -161,11 +148,11 @@ class Recorded(socket.socket):
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, Recorded]]:
-    one, other = socket.socketpair()
+    item, other = socket.socketpair()
     end = Recorded(fileno=other.detach())
     end.times = []
-    with one, end:
-        yield one, end
+    with item, end:
+        yield item, end
 
 
 def handles() -> int:
@@ -529,7 +516,7 @@ class TestMain:
         assert found.log == [*self.BEGINNING, *self.SERVED, ("removed", tmp_path, ("ignore_errors", True))]
         assert found.path == ["/own", "/first", "/lib", ""], "its own folder is none that modules are searched in"
         assert found.refuses == {"same": False, "other": True, "fits": False, "long": True}
-        assert [one.name for one in tmp_path.iterdir()] == ["log.txt"]
+        assert [item.name for item in tmp_path.iterdir()] == ["log.txt"]
 
     def test_a_fork_becomes_the_program(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         request = {"words": ["a.py"]}
@@ -700,7 +687,7 @@ class TestFollow:
         log, _ = follow(answer)
         assert log == [*self.BEGAN, ("select", [1077], [], []), ("exit", 1)]
         words = "the process that imported the libraries ended, or hangs"
-        assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {"refused": words, "lost": ""}
+        assert {item.name: item.read_text() for item in tmp_path.iterdir()} == {"refused": words, "lost": ""}
 
     def test_a_program_that_has_ended_already(self, follow: Any) -> None:
         log, _ = follow(b"4\n", ProcessLookupError())

@@ -82,7 +82,7 @@ def test_json_that_breaks_off(text: str) -> None:
 def test_the_deepest_json(opening: str, closing: str, levels: int) -> None:
     inner = "1" if closing == "}" else ""
     document = read_json(SourceText("a.json", opening * levels + inner + closing * levels))
-    assert [one.kind for one in document.problems] == (["too-deep"] if levels > 100 else [])
+    assert [item.kind for item in document.problems] == (["too-deep"] if levels > 100 else [])
     assert (document.root is None) is (levels > 100)
 
 
@@ -103,8 +103,8 @@ def read(text: str) -> Document:
 @pytest.mark.parametrize("text", ALIASES)
 def test_an_alias_is_where_pyyaml_meets_it(text: str) -> None:
     """In the order of the text; those of `<<` bring in entries that have the places of the others."""
-    tokens = [one for one in yaml.scan(text) if isinstance(one, yaml.AliasToken)]
-    there = {Span(one.start_mark.index, one.end_mark.index) for one in tokens}
+    tokens = [item for item in yaml.scan(text) if isinstance(item, yaml.AliasToken)]
+    there = {Span(item.start_mark.index, item.end_mark.index) for item in tokens}
     document = read(text)
     assert document.root is not None and document.problems == [] and document.data() == yaml.safe_load(text)
     spans: set[Span] = set()
@@ -304,8 +304,8 @@ def test_second_halves_of_a_pair() -> None:
 
 def test_where_an_object_without_braces_is_noted() -> None:
     for text, at in (("a: 1\n", 0), ("# x\n  a: 1\nb: 2\n", 6)):
-        noted = [one for one in read_json(SourceText("a.json", text)).problems if "without braces" in one.message]
-        assert [one.span for one in noted] == [Span(at, at + 1)]
+        noted = [item for item in read_json(SourceText("a.json", text)).problems if "without braces" in item.message]
+        assert [item.span for item in noted] == [Span(at, at + 1)]
 
 
 def test_how_strings_are_noted_that_json_does_not_read() -> None:
@@ -317,11 +317,11 @@ def test_how_strings_are_noted_that_json_does_not_read() -> None:
     ):
         document = read_json(SourceText("a.json", text))
         assert document.data() == json.loads(json.dumps(hjson.loads(text))), text
-        assert [one.form for one in document.problems] == forms, text
+        assert [item.form for item in document.problems] == forms, text
 
 
 def test_the_deepest_hjson() -> None:
     for levels, kinds in ((99, ["hjson-only"]), (100, ["hjson-only"]), (101, ["too-deep"])):
         for text in (f"# c\n{'[' * levels}{']' * levels}", f"# c\n{'{a: ' * levels}1\n{'}' * levels}"):
             document = read_json(SourceText("a.json", text))
-            assert {one.kind for one in document.problems} == set(kinds), (levels, text[:8])
+            assert {item.kind for item in document.problems} == set(kinds), (levels, text[:8])

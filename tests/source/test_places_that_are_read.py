@@ -140,7 +140,7 @@ def test_real_paths_are_those_of_the_system(tmp_path: Path, monkeypatch: pytest.
     written = (
         "a a/ a/b a/b/ ./a a/./b a/../a a/.. .. . l l/b l/up/l/f loop loop/x gone gone/x/y a//b a/up/a l/.. /".split()
     )
-    paths = [*written, *(str(tmp_path / one) for one in written), ""]
+    paths = [*written, *(str(tmp_path / item) for item in written), ""]
     with disk.looking():
         for path in (*paths, *paths):
             assert disk.real(path) == os.path.realpath(path), path
@@ -179,7 +179,7 @@ def test_how_much_of_a_file_is_read(tmp_path: Path) -> None:
         disk.whole(path, 1 << 20)
     with disk.opened(path) as file:
         assert file.read(3) == b"xxx"
-    for ask in (disk.opened, lambda one: disk.content(one, 1, 1)):
+    for ask in (disk.opened, lambda item: disk.content(item, 1, 1)):
         with pytest.raises(disk.NotAFileError) as no_file:
             ask(tmp_path)
         assert (no_file.value.errno, no_file.value.filename) == (errno.EINVAL, str(tmp_path))

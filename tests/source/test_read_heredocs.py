@@ -62,7 +62,7 @@ def test_less_than_the_whole_text_is_not_known(command: str) -> None:
     ],
 )
 def test_other_training_programs(command: str, program: str, started: str) -> None:
-    assert [(one.program, one.started) for one in read(command + "\n").others] == [(program, started)]
+    assert [(item.program, item.started) for item in read(command + "\n").others] == [(program, started)]
 
 
 @pytest.mark.parametrize(

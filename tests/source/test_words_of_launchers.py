@@ -186,7 +186,7 @@ def test_words_of_an_assigned_text_have_their_places() -> None:
     assert found[:4] == [(True, "--lr"), (True, "1e-5"), (True, "--x"), (True, "--y")]
     assert (True, "z") in found and found[-2:] == [(True, "$C"), (True, "a$C")]
     starts = [word.span.start for word in line.arguments[:4]]
-    assert starts == [text.index(one) for one in ("--lr", "1e-5", "--x", "--y")]
+    assert starts == [text.index(item) for item in ("--lr", "1e-5", "--x", "--y")]
 
 
 @pytest.mark.parametrize(("levels", "value"), [(1, "x"), (11, "x"), (12, None)])
