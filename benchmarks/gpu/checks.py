@@ -63,11 +63,16 @@ IN_ORDER = (
     Check(
         "two-ranks-gloo",
         SmokeRun("examples/pretrain-zero1/zerocfg.yaml", "pretrain", SHARED, program=OVER_GLOO),
-        40,
+        60,
+        100,
+    ),
+    Check(
+        "host-cost",
+        HostCost(Sweep("host-cost", PLAN, 20, place_predictions=write_cases, reads_predictions=True)),
+        30,
         75,
     ),
-    Check("host-cost", HostCost(Sweep("host-cost", PLAN, 20, place_predictions=write_cases)), 30, 75),
-    Check("plan", Sweep("plan", PLAN, 60, "compare.py", by_model=60), 40, 200),
+    Check("plan", Sweep("plan", PLAN, 60, "compare.py", by_model=60, reads_predictions=True), 40, 200),
     Check("memory", Sweep("memory", MEMORY, 75, "compare_gpu.py"), 40, 150),
     Check("probe", Command(("probe", "--measure")), 20, 90),
     Check(
@@ -79,8 +84,8 @@ IN_ORDER = (
     Check(
         "max-batch",
         SmokeRun("examples/ddp/zerocfg.yaml", "ddp", (*ONE, "--find-max-batch"), launches=4),
-        100,
-        150,
+        200,
+        300,
     ),
     Check("sharing-ways", SharingWays(), 40, 150),
     Check("zero2-cpu-offload", SmokeRun("examples/zero2-cpu-offload/zerocfg.yaml", "offload", ONE), 90, 180),

@@ -39,6 +39,8 @@ class Sweep:
     by_model: float | None = None
     place_predictions: Callable[[Path], None] | None = None
     predictions: str = "predictions"
+    reads_predictions: bool = False
+    """The program takes its cases from the file of predictions, so it has to be handed the card's own."""
 
     def play(self, place: Place, record: Record, clock: Clock) -> bool:
         """Run the cases that are left, and compare all of them with their predictions.
@@ -99,7 +101,7 @@ class Sweep:
         out = place.out / f"{self.name}.jsonl"
         words = ["--budget-s", str(int(budget)), "--case-s", str(int(seconds)), "--out", str(out)]
         words += ["--device", place.device, *(["--tiny"] if place.tiny else [])]
-        if self.place_predictions is not None:
+        if self.reads_predictions:
             words += ["--predictions", str(given)]
         program = self.program.relative_to(ROOT).as_posix()
         commands.append(f"python {program} --budget-s {budget:.0f} --out {out.name} --only ({len(cases)} cases)")

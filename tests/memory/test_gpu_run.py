@@ -249,6 +249,26 @@ def test_each_card_has_its_predictions(tmp_path: Path) -> None:
     assert {len(words_of("memory")), len(words_of("plan"))} & {0} == set()
 
 
+def test_plans_are_measured_as_predicted_for_this_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an H100 other plans are to be measured than on an H200, so that the program has to be handed the same file."""
+    commands: list[list[str]] = []
+
+    def run_within(command: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(sweeps, "run_within", run_within)
+    place = Place(tmp_path, ({"name": "NVIDIA H100 80GB HBM3"},))
+    sweep_of("plan").play(place, Record(tmp_path / "plan.json", {}), Clock(200, lambda: 0.0))
+    folder = Path(checks.__file__).parents[1] / "plan"
+    for command in commands:
+        given = Path(command[command.index("--predictions") + 1])
+        assert given == folder / "predictions-h100.json"
+        measured = {name for model in json.loads(given.read_text())["models"].values() for name in model["measured"]}
+        assert set(command[command.index("--only") + 1 :]) <= measured
+    assert len(commands) == 3
+
+
 # -- no network --------------------------------------------------------------------------------------------------------
 
 GUARD = """
