@@ -136,9 +136,7 @@ def test_newer_keys_and_what_the_parser_does_with_them(
         ("return_remaining_strings=True", "the script's parser lets the other through"),
     ],
 )
-def test_what_becomes_of_a_slip(
-    how: str, consequence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_becomes_of_a_slip(how: str, consequence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, diagnostics = linted(tmp_path, repository("gradient_checkpointng: true\n", how), monkeypatch)
     assert [one.message for one in diagnostics] == [
         f"there is no argument `gradient_checkpointng`; `gradient_checkpointing` is one, and {consequence}"

@@ -197,7 +197,7 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 _LOOSE = pattern(r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt")
 _SETUP = r"(?:install|setup|env)"
 SETTING_UP = pattern(rf"(?:.*[-_])?{_SETUP}(?:[-_].*)?\.(?:ba)?sh|(?:[^.]*[-_])?{_SETUP}(?:[-_][^.]*)?")
-"""Scripts that set up an environment. One without a suffix is a shell script if its first line says so (`for_shell`)."""
+"""Scripts that set up an environment. One without a suffix is a shell script if its first line says so: `for_shell`."""
 PAGE = pattern(r"readme\b.*\.md|install(?:ation)?\.md")
 """Pages that tell their readers what to install, in lower case."""
 _SHEBANG = pattern(r"#![^\n]*\b(?:ba|z|da|k)?sh\b")
