@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tools.facts.environment import HERE, releases
+from zerocfg.catalog.versions import release
 
 WRITTEN = HERE.parent.parent / "schemas" / "releases" / "beside.json"
 _PYTHON = "3.12"
@@ -62,7 +63,11 @@ def main() -> int:
         free = {python: newest(library, (), python) for python in (_PYTHON, _OLDER_PYTHON)}
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             held = list(pool.map(lambda edge: _beside(library, package, edge, free), edges))  # noqa: B023
+        newest_yet = ""
         for edge, (left, without) in zip(edges, held, strict=True):
+            # uv need not find the newest release: what a lower bound leaves, a higher one leaves, too
+            left = left and max(left, newest_yet, key=release)
+            newest_yet = left or newest_yet
             if left is not None and left != without:
                 found.setdefault(library, {}).setdefault(package, {})[edge] = left
         print(f"{library} beside {package}: {found.get(library, {}).get(package, {})}", file=sys.stderr, flush=True)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 _WITH_TORCH = "transformers[torch]"
-_BESIDE = frozenset(("tokenizers", "huggingface-hub", _WITH_TORCH))
-"""Packages that transformers needs, and itself with an extra that needs another: they tell where an installation always
-takes them, and nowhere else."""
+_BESIDE = frozenset(("tokenizers", "huggingface-hub", "datasets", _WITH_TORCH))
+"""Packages that transformers or TRL needs, and transformers with an extra that needs another: they tell where an
+installation always takes them, and nowhere else."""
 LIGER = "liger-kernel"
 """A package that a Trainer uses where it is told to; that a project names it is enough, in whatever release."""
 WANTED = frozenset((*LIBRARIES, *_BESIDE, LIGER, "llamafactory", "axolotl", "ms-swift"))
@@ -149,8 +149,9 @@ def _of_pages(folder: Path) -> dict[str, Declared]:
     stated: dict[str, list[Declared]] = {}
     for name in names(folder):
         file = read_text(disk.real(folder / name)) if PAGE.fullmatch(name.lower()) else None
-        for item in _pinned_on_page(file) if file is not None else ():
-            stated.setdefault(item.name, []).append(one_of(item, file))
+        if file is not None:
+            for item in _pinned_on_page(file):
+                stated.setdefault(item.name, []).append(one_of(item, file))
     return {name: any_of(every) for name, every in stated.items()}
 
 
