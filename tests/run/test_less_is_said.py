@@ -406,3 +406,41 @@ def test_a_batch_size_that_code_of_the_project_may_add(
     monkeypatch.chdir(tmp_path)
     found = Job([Path(asked)], Settings(), Selection(select=("ZC205",)), root=tmp_path).lint().diagnostics
     assert [one.severity.value for one in found] == expected
+
+
+OF_ANY_PROGRAM = """\
+gradient_accumulation_steps: 4
+learning_rate: 2.0e-4
+warmup_ratio: 0.05
+max_grad_norm: 1.0
+save_steps: 200
+logging_steps: 20
+bf16: true
+"""
+"""Arguments of the Trainer by names that programs with a loop of their own use, too."""
+OF_TRAINER = f"{OF_ANY_PROGRAM}per_device_train_batch_size: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "codes"),
+    [
+        (OF_ANY_PROGRAM, []),
+        (f"{OF_ANY_PROGRAM}lr_scheduler_type: cosine\n", ["ZC801"]),
+        (OF_TRAINER, ["ZC801"]),
+        (f"{OF_TRAINER}dataset: x\nmodel: y\n", ["ZC801"]),
+        (f"{OF_TRAINER}num_epochs: 3\n", []),
+        (f"{OF_TRAINER}lr_scheduler: cosine\n", []),
+        (f"{OF_TRAINER}batch_size: 3\n", []),
+        (f"{OF_TRAINER}run_name: '${{now:%H-%M}}'\n", []),
+    ],
+)
+def test_a_recipe_that_no_line_names(
+    recipe: str, codes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sft.yaml").write_text(recipe, encoding="utf-8")
+    (tmp_path / "requirements.txt").write_text("transformers==5.23.0\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    found = lint_runs(with_versions(find_runs([Path()], Files())[0], {})).diagnostics
+    assert [(one.code, one.span.path) for one in found if one.severity.value == "error"] == [
+        (code, "warmup_ratio") for code in codes
+    ]

@@ -133,6 +133,33 @@ FOLDERS: dict[str, tuple[dict[str, str], str | None]] = {
     ),
     "a script that sets up": ({"setup_env.sh": "pip install trl==2\n"}, "==2"),
     "a script of another kind": ({"run.sh": "pip install trl==2\n"}, None),
+    "a script without a suffix": ({"install_prereqs": "#!/bin/bash -l\npip install trl==2\n"}, "==2"),
+    "one that env starts": ({"setup": "#!/usr/bin/env bash\r\npip install trl==2\n"}, "==2"),
+    "one that Python runs": ({"setup": "#!/usr/bin/env python3\npip install trl==2\n"}, None),
+    "one that fish runs": ({"setup": "#!/usr/bin/fish\npip install trl==2\n"}, None),
+    "no script": ({"install": "pip install trl==2\n"}, None),
+    "a script without a suffix of another kind": ({"train": "#!/bin/bash\npip install trl==2\n"}, None),
+    "a file with another suffix": ({"x.setup_env": "#!/bin/bash\npip install trl==2\n"}, None),
+    "a folder called so": ({"env/readme.txt": "pip install trl==2\n"}, None),
+    "commands of a README": ({"README.md": "```bash\npip install trl==2\n```\n"}, "==2"),
+    "a command in a sentence": ({"README_en.md": "", "README.md": "Do `pip install trl==2` first.\n"}, "==2"),
+    "a command with a mark of notebooks": ({"README.md": "Do `!pip install trl==2` first.\n"}, "==2"),
+    "a name in a sentence": ({"README.md": "We used `trl==2`, and `pip list` shows it.\n"}, None),
+    "a list of a README": ({"README.md": "```commandline\ntorch==2.2.1  # CUDA 12\n\ntrl==2\n```\n"}, "==2"),
+    "a list with something else": ({"README.md": "```\ntrl==2\npython train.py\n```\n"}, None),
+    "an open list": ({"README.md": "```\ntrl>=2\n```\n"}, None),
+    "two releases in a README": (
+        {"README.md": "`pip install trl==2`\n```sh\npip install trl==3\n```\n"},
+        ">=2.0.0,<=3.0.0",
+    ),
+    "an upgrade in a README": ({"README.md": "`pip install -U trl`\n"}, None),
+    "an upgrade beside a release": ({"README.md": "`pip install -U trl`\n```\ntrl==2\n```\n"}, "==2"),
+    "a branch in a README": ({"README.md": "`pip install git+https://github.com/x/trl` or `pip install trl==2`"}, None),
+    "a README beside requirements": ({"README.md": "`pip install trl==2`", "requirements.txt": "trl==3\n"}, "==3"),
+    "a README beside a bare name": ({"README.md": "`pip install trl==2`", "requirements.txt": "trl\n"}, "==2"),
+    "a README beside a script": ({"README.md": "`pip install trl==2`", "install.sh": "pip install trl==3\n"}, "==3"),
+    "a page about installing": ({"INSTALL.md": "```\npip install trl==2\n```\n"}, "==2"),
+    "another page": ({"NOTES.md": "```\npip install trl==2\n```\n"}, None),
     "a name that only looks so": ({"my-requirements-dev.txt": "trl==2\n", "requirement_notes.rst": "trl==3\n"}, "==2"),
     "what it takes in": ({"requirements.txt": "-r more.in\n", "more.in": "trl==2\n-r requirements.txt\n"}, "==2"),
     "not on Linux": ({"requirements.txt": "trl==2; sys_platform == 'win32'\n"}, None),
@@ -156,6 +183,23 @@ def test_what_a_folder_states(name: str, tmp_path: Path) -> None:
     assert (found.clauses if found is not None else None) == clauses
 
 
+def test_a_readme_counts_after_every_folder(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "README.md").write_text("`pip install trl==1 deepspeed==0.16.4`\n", encoding="utf-8")
+    (tmp_path / "a" / "README.md").write_text("`pip install trl==2 accelerate==1.0`\n", encoding="utf-8")
+    (tmp_path / "requirements.txt").write_text("accelerate==1.2\n", encoding="utf-8")
+    found = versions_for(tmp_path / "a" / "b")
+    assert {name: one.clauses for name, one in found.items()} == {
+        "trl": "==2",
+        "deepspeed": "==0.16.4",
+        "accelerate": "==1.2",
+    }
+    (place,) = found["trl"].places
+    assert place.file is not None and place.span is not None
+    assert place.file.source.text[place.span.start : place.span.end] == "trl==2"
+
+
 def test_names_of_images() -> None:
     assert all(map(is_image, ("Dockerfile", "dockerfile.gpu", "Containerfile", "train.Dockerfile")))
     assert not any(map(is_image, ("mydockerfile", "Docker", "file.docker")))
@@ -169,6 +213,8 @@ def test_names_of_images() -> None:
         ({"README.md": "```bash\npip list\n```\n"}, None),
         ({"NOTES.md": "```bash\nconda create -n x python=3.9\n```\n"}, None),
         ({"install.sh": "conda create -n x python=3.9\n"}, "==3.9.*"),
+        ({"install": "#!/bin/bash\nconda create -n x python=3.9\n"}, "==3.9.*"),
+        ({"install": "conda create -n x python=3.9\n"}, None),
         ({"setup.cfg": "[options]\npython_requires = >=3.8\n"}, ">=3.8"),
         ({"setup.cfg": "[options]\npython_requires = >=3.8\n", ".python-version": "3.9\n"}, "==3.9.*"),
         ({"setup.cfg": "[options]\npython_requires = <3.9\n", ".python-version": "3.10\n"}, "<3.9"),

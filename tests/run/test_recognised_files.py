@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.run.test_effective import file
 from tests.run.test_reader import CALL, TRAIN
+from zerocfg.run.discover import Files
 from zerocfg.run.kinds import guess_unread, named_recipe, sniff
 from zerocfg.run.model import Run, Script, Setting
 from zerocfg.run.reader import TRL_KEYS, reader_of
@@ -71,6 +73,12 @@ def unread(number: int) -> dict[str, int]:
         ({"defaults": ["a"], **ZERO}, "other"),
         ({"defaults": "a", **ZERO}, "deepspeed"),
         ({"hydra": {}, **ZERO}, "other"),
+        ({"save_steps": 1, "seed": "${now:%S}"}, "other"),
+        ({"save_steps": 1, "seed": "a/${data.seed}"}, "other"),
+        ({"save_steps": 1, "seed": "${SEED}"}, "recipe"),
+        ({"save_steps": 1, "seed": "$SEED.1"}, "recipe"),
+        ({"save_steps": 1, "seed": 1, "_target_": "transformers.TrainingArguments"}, "other"),
+        ({**ZERO, "save_steps": "${a.b}", "logging_steps": 1}, "deepspeed"),
         ({"mp_size": 2, **ZERO}, "deepspeed"),
         ({"runs": {}, "version": 1}, "spec"),
         ({"runs": {}}, "other"),
@@ -123,6 +131,33 @@ def test_a_mapping_in_the_place_of_a_recipe() -> None:
     assert named_recipe({**three, **unread(3)}, TRL_KEYS, 0.5)
     assert not named_recipe({**three, **unread(4)}, TRL_KEYS, 0.5)
     assert not named_recipe([*three], TRL_KEYS, 0.1)
+
+
+GROUP = "per_device_train_batch_size: 1\nnum_train_epochs: 3\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "text", "group", "kind"),
+    [
+        ("config.yaml", "defaults:\n  - data: a\n  - training: sft\n  - _self_\nseed: 1\n", "training", "other"),
+        ("config.yaml", "seed: 1\ndefaults:\n- training: sft", "training", "other"),
+        ("main.yml", "# @package x\ndefaults: # all\n\n  # which\n  - /training: sft\n", "training", "other"),
+        ("config.yaml", "defaults:\n  - override training: sft\n", "training", "other"),
+        ("config.yaml", "defaults:\n  - training/sft\n", "training", "other"),
+        ("config.yaml", "defaults:\n  - training@train: sft\n", "training", "other"),
+        ("config.yaml", "defaults:\n  - job/training: sft\n", "job/training", "other"),
+        ("config.yaml", "defaults:\n  - data: training\n", "training", "recipe"),
+        ("config.yaml", "defaults:\n  data: 1\nlist:\n  - training: sft\n", "training", "recipe"),
+        ("config.yaml", "more:\n  defaults:\n    - training: sft\n", "training", "recipe"),
+        ("config.json", "defaults:\n  - training: sft\n", "training", "recipe"),
+    ],
+)
+def test_a_file_of_a_group_of_hydra(config: str, text: str, group: str, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "conf" / group).mkdir(parents=True)
+    (tmp_path / "conf" / config).write_text(text, encoding="utf-8")
+    file = tmp_path / "conf" / group / "sft.yaml"
+    file.write_text(GROUP, encoding="utf-8")
+    assert Files().open(file).kind == kind
 
 
 def script(**more: Any) -> Script:

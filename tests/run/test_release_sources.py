@@ -432,6 +432,9 @@ def test_a_framework_bounds_the_range(
         ({"requirements.txt": "transformers[torch]>=4.28.1,<5\ntorch>=1.13.1,<2\n"}, ">=4.28.1,<5,<=4.47.1"),
         ({"requirements.txt": "transformers>=4.28.1,<5\ntorch>=1.13.1,<2\n"}, ">=4.28.1,<5"),  # needs no torch
         ({"requirements.txt": "transformers[torch,sentencepiece]>=4.28\ntorch>=2.1\n"}, ">=4.28"),
+        # the extra asks for accelerate>=0.26.0 from 4.45 on
+        ({"requirements.txt": "transformers[torch]\naccelerate==0.25.0\n"}, "<=4.44.2"),
+        ({"requirements.txt": "transformers\naccelerate==0.25.0\n"}, None),
         (
             {
                 "requirements.txt": "transformers>=5\n",
@@ -446,6 +449,34 @@ def test_what_transformers_needs_holds_it_back(
 ) -> None:
     files = {**files, "train.py": script(), "run.sh": LINE.format(script="train.py")}
     assert run_in(tmp_path, files, monkeypatch).versions.get("transformers") == wanted
+
+
+@pytest.mark.parametrize(
+    ("pins", "wanted"),
+    [  # Requires-Dist of TRL's wheels: accelerate>=0.34.0 since 0.12.0, >=1.4.0 since 0.19.0, >=1.10.1 since 1.16.0;
+        # datasets>=2.21.0 since 0.12.0, >=3.0.0 since 0.16.0, >=4.7.0 since 1.0.0
+        ("trl>=0.7.1\naccelerate==0.21.0\n", ">=0.7.1,<=0.11.4"),
+        ("trl\naccelerate==0.33.0\n", "<=0.11.4"),
+        ("trl\naccelerate==0.34.0\n", "<=0.18.2"),
+        ("trl\naccelerate==1.3.0\n", "<=0.18.2"),
+        ("trl\naccelerate==1.4.0\n", "<=1.15.0"),
+        ("trl\naccelerate==1.10.0\n", "<=1.15.0"),
+        ("trl\naccelerate==1.10.1\n", None),
+        ("trl\naccelerate>=0.21.0\n", None),
+        ("trl==0.12.0\naccelerate==0.21.0\n", "==0.12.0"),
+        ("trl\ndatasets==2.19.0\n", "<=0.11.4"),
+        ("trl\ndatasets<3\n", "<=0.15.2"),
+        ("trl\ndatasets==4.6.1\n", "<=0.29.1"),
+        ("trl\ndatasets==4.7.0\n", None),
+        # transformers 4.40 to 4.44 take tokenizers 0.19, and TRL 0.12.2 has no lowest transformers
+        ("trl\ntokenizers==0.19.1\n", "<=0.12.2"),
+    ],
+)
+def test_what_trl_needs_holds_it_back(
+    pins: str, wanted: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"train.py": script(), "run.sh": LINE.format(script="train.py"), "ds.json": DS, "requirements.txt": pins}
+    assert run_in(tmp_path, files, monkeypatch).versions.get("trl") == wanted
 
 
 def test_the_spec_and_the_settings_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,53 @@ def test_releases_of_trl(release: str, said: str, tmp_path: Path, monkeypatch: p
     assert said in slips[0]
 
 
+REMOVED = "max_prompt_length: 512\nwarmup_ratio: 0.1\n"
+"""Keys that TRL 1.16.0 and transformers 5.23.0 have no longer."""
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("", [("ZC801", 6, Severity.ERROR), ("ZC840", 5, Severity.ERROR)]),
+        ("return_remaining_strings=False", [("ZC801", 6, Severity.ERROR), ("ZC840", 5, Severity.ERROR)]),
+        ("return_remaining_strings=True", []),
+        ("fail_with_unknown_args=False", []),
+    ],
+)
+def test_removed_keys_and_what_the_parser_does_with_them(
+    how: str, expected: list[tuple[str, int, Severity]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TrlParser of TRL 1.16.0, called by hand: with the two last it hands the keys back, or passes over them."""
+    pins = {"requirements.txt": "trl==1.16.0\ntransformers==5.23.0\n"}
+    _, diagnostics = linted(tmp_path, {**repository(REMOVED, how), **pins}, monkeypatch)
+    assert sorted((one.code, one.span.start.line, one.severity) for one in diagnostics) == expected
+
+
+@pytest.mark.parametrize(("how", "expected"), [("", ["ZC865"]), ("return_remaining_strings=True", [])])
+def test_newer_keys_and_what_the_parser_does_with_them(
+    how: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`trackio_space_id` came with transformers 4.57.1."""
+    pins = {"requirements.txt": "trl==0.22.2\ntransformers==4.55.4\n"}
+    recipe = "trackio_space_id: mine\n"
+    _, diagnostics = linted(tmp_path, {**repository(recipe, how), **pins}, monkeypatch)
+    assert [one.code for one in diagnostics] == expected
+
+
+@pytest.mark.parametrize(
+    ("how", "consequence"),
+    [
+        ("", "the parser stops at the other"),
+        ("return_remaining_strings=True", "the script's parser lets the other through"),
+    ],
+)
+def test_what_becomes_of_a_slip(how: str, consequence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, diagnostics = linted(tmp_path, repository("gradient_checkpointng: true\n", how), monkeypatch)
+    assert [one.message for one in diagnostics] == [
+        f"there is no argument `gradient_checkpointng`; `gradient_checkpointing` is one, and {consequence}"
+    ]
+
+
 def test_a_class_of_trl_that_nobody_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its fields are not known, so what looks like a slip may be one of them."""
     files = {name: text.replace("trl.DPOConfig", "trl.PPOConfig") for name, text in repository("seeds: 7\n").items()}

@@ -8,6 +8,7 @@ from typing import Literal
 
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.rules.effects import recipe_data
+from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Run
 from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.launch.line import Option
@@ -18,6 +19,17 @@ _FOREIGN = frozenset(
 )
 """Keys of programs (axolotl, ms-swift, diffusers, verl, Megatron) that give the names of TrainingArguments a meaning or
 a default of their own."""
+
+_OF_OTHERS = frozenset("batch_size epochs lr lr_scheduler n_epochs num_workers per_device_batch_size".split())
+"""Keys by which programs with a parser of their own call what TrainingArguments call otherwise."""
+_OF_TRAINERS = frozenset(
+    "per_device_train_batch_size per_device_eval_batch_size num_train_epochs lr_scheduler_type lr_scheduler_kwargs "
+    "evaluation_strategy eval_strategy save_strategy logging_strategy save_total_limit remove_unused_columns "
+    "ddp_timeout ddp_find_unused_parameters load_best_model_at_end metric_for_best_model gradient_checkpointing_kwargs "
+    "overwrite_output_dir report_to do_train do_eval group_by_length logging_first_step save_safetensors "
+    "save_only_model hub_model_id hub_strategy".split()
+)
+"""Arguments of the Trainer whose names few other programs use; `warmup_ratio` or `save_steps` many do."""
 
 _CONFIGS = frozenset("SFTConfig DPOConfig KTOConfig GRPOConfig RLOOConfig RewardConfig DistillationConfig".split())
 _METHODS = {name.removesuffix("Config").lower(): name for name in _CONFIGS}
@@ -46,6 +58,11 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
     return "trl" if own else "transformers"
 
 
+def reads_recipe(run: Run) -> bool:
+    """Whether a parser of TrainingArguments, or of a framework around them, is known to read the run's recipe."""
+    return run.recipe_reader is not None or run.consumer in ("transformers", "trl", *FRAMEWORKS)
+
+
 def parsed_argument(run: Run, option: Option) -> Key | None:
     """The library's argument that an option of the launch line gives, where the script is known to fill it by
     HfArgumentParser or TrlParser."""
@@ -63,7 +80,10 @@ def parsed_argument(run: Run, option: Option) -> Key | None:
 @lru_cache(maxsize=64)
 def _mostly_arguments(keys: frozenset[str]) -> bool:
     """Whether a file that nobody is known to read is a recipe: at least half of its keys are arguments of the Trainer
-    or of TRL. A program with a loop of its own has a few of their names, too."""
+    or of TRL, one of them by a name that few others use, and none is another program's name of one. A program with a
+    loop of its own has a few of their names, too."""
+    if keys.isdisjoint(_OF_TRAINERS) or not keys.isdisjoint(_OF_OTHERS):
+        return False
     names = load_schema("training-arguments").root.names.keys() | load_schema("trl").root.names.keys()
     return 2 * len(keys & names) >= len(keys)
 

@@ -80,8 +80,9 @@ def what_happens(run: Run, held: Argument, lack: Lack) -> str:
 
 
 def lets_through(run: Run, held: Argument) -> bool:
-    """Whether the script's parser goes on, or may, where a word of the launch line is unknown to it."""
-    return held.on_line and run.script is not None and run.script.lenient
+    """Whether the script's parser goes on, or may, where an option of the launch line or a key of the recipe is unknown
+    to it. The class that a call makes never does."""
+    return not in_call(held) and run.script is not None and run.script.lenient
 
 
 def names_recipe(held: Argument) -> bool:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from zerocfg.budgets import FILE_BYTES, HEAD_BYTES, UNASKED_BYTES
 from zerocfg.internal_errors import REPORT, Containment
-from zerocfg.run.kinds import MARKERS, guess_unread, is_hydra_fragment, sniff
+from zerocfg.run.hydra import is_hydra_fragment, is_in_hydra_group
+from zerocfg.run.kinds import MARKERS, guess_unread, sniff
 from zerocfg.run.model import Kind, SourceFile
 from zerocfg.run.remembered import remembered
 from zerocfg.source import disk
@@ -315,6 +316,8 @@ def _read(path: Path, text: str | None, there: bytes | None) -> SourceFile:
     if document.root is None:
         return SourceFile(name, guess_unread(source.text, name), source, document, path)
     kind = "other" if is_hydra_fragment(source.text) else sniff(document.data(), name)
+    if kind == "recipe" and is_in_hydra_group(path):
+        kind = "other"
     return SourceFile(name, kind, source, document, path)
 
 

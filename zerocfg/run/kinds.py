@@ -9,6 +9,7 @@ from typing import Any
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.run.frameworks import recognise
+from zerocfg.run.hydra import is_for_omegaconf
 from zerocfg.run.model import Kind
 
 # Keys that only one format has at its top level, and keys that it shares with others but that add weight.
@@ -88,6 +89,8 @@ def sniff(data: Any, name: str = "") -> Kind:
     if "distributed_type" not in keys and ("fsdp" in keys or not keys & _ACCELERATE_OWN):
         accelerate = 0  # training arguments, beside `fsdp`, and Composer have an fsdp_config, too
     recipe = 2 * len(keys & _RECIPE_SURE) + (len(keys & _RECIPE_HINTS) if keys & _RECIPE_SURE else 0)
+    if recipe and is_for_omegaconf(data):
+        recipe = 0
     sections = [key for key in keys & _DEEPSPEED_SECTIONS if isinstance(data.get(key), dict)]
     deepspeed = 3 * len(keys & _DEEPSPEED_SURE) + 3 * len(sections)
     if deepspeed or ("train_batch_size" in keys and 2 * len(keys & _DEEPSPEED_HINTS) >= len(keys)):
@@ -100,11 +103,6 @@ def sniff(data: Any, name: str = "") -> Kind:
     if deepspeed == best:
         return "deepspeed"
     return "accelerate" if accelerate == best else "recipe"
-
-
-def is_hydra_fragment(text: str) -> bool:
-    """Whether a YAML file declares itself a part of a config that Hydra composes."""
-    return text.startswith("# @package ")
 
 
 def _of_a_program(keys: set[str]) -> bool:

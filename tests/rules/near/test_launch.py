@@ -243,6 +243,24 @@ MACHINES = (
             ("a line names it for one of another folder", "more/", "--main_process_ip $MASTER_ADDR "),
         )
     ),
+    # accelerate 1.15.0: torchrun refuses ":29500", also with `same_network`
+    of("ZC705", "an empty address", accelerate(CLUSTER + "main_process_ip: ''\n")).finds(
+        "error", "accelerate.yaml: main_process_ip: ''", 2, 0
+    ),
+    of(
+        "ZC705", "an empty address and no line to look at", {"accelerate.yaml": CLUSTER + "main_process_ip: ''\n"}
+    ).finds("warning", "accelerate.yaml: main_process_ip: ''", 2, 0),
+    of("ZC705", "an empty one on one machine", accelerate(DEVICES % 8 + "main_process_ip: ''\n")),
+    of(
+        "ZC705", "an empty one, and the line's", accelerate(CLUSTER + "main_process_ip: ''\n", "--main_process_ip $IP ")
+    ),
+    of("ZC104", "an empty port of a later machine", accelerate(MEETING[:-6] + "''\nmachine_rank: 1\n")).finds(
+        "error", "accelerate.yaml: ''"
+    ),
+    of("ZC104", "an empty port of some machine", accelerate(MEETING[:-6] + "''\n", "--machine_rank $RANK ")).finds(
+        "error", "accelerate.yaml: ''"
+    ),
+    of("ZC104", "digits as a text for a later machine", accelerate(MEETING[:-6] + "'29500'\nmachine_rank: 1\n")),
     of("ZC705", "the runner asks its hosts", accelerate(ENGINE + "num_machines: 2\n")),
     of(
         "ZC705",

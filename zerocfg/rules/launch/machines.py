@@ -39,10 +39,19 @@ def address_missing(run: Run) -> Iterator[Finding]:
     machines = launcher_option(run, "num_machines")
     seen = run.accelerate or (started_by(run, "accelerate") and all_options_seen(run))
     alone = machines_of(run) < 2 or not seen or under_runner(run)
-    if not failed and (alone or launcher_option(run, "main_process_ip").value is not None):
+    address = launcher_option(run, "main_process_ip")
+    if not failed and (alone or address.value not in (None, "")):
         return
     certain = run.launch is not None and (run.accelerate is not None or failed)
     elsewhere = "the command line" if run.launch is None else "accelerate's default config on each machine"
+    if address.value == "":
+        yield address.finding(
+            f"{machines.value} machines and an empty `main_process_ip`"
+            + (": torchrun stops at it" if certain else f", unless {elsewhere} gives it: torchrun stops at it"),
+            "write the address of the machine with rank 0",
+            severity=None if certain else Severity.WARNING,
+        )
+        return
     yield machines.finding(
         f"{machines.value} machines but no `main_process_ip`"
         + (": they never meet" if certain else f", unless {elsewhere} gives it: they never meet"),

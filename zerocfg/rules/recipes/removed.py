@@ -8,11 +8,11 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import library_name
 from zerocfg.record import replace
 from zerocfg.rules.api import Finding, Fix, Severity, rule
-from zerocfg.rules.argument_reader import guessed, reader
+from zerocfg.rules.argument_reader import guessed, reader, reads_recipe
 from zerocfg.rules.arguments import Argument, arguments, dropped, own_option, renamed
 from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.recipes.trainer_types import number_in
-from zerocfg.rules.taken import as_installed, lets_through, newer, removed, said_for, what_happens
+from zerocfg.rules.taken import as_installed, in_call, lets_through, newer, removed, said_for, what_happens
 from zerocfg.run.model import Run
 
 _SCHEMAS = {"transformers": "training-arguments", "trl": "trl"}
@@ -20,7 +20,9 @@ _SCHEMAS = {"transformers": "training-arguments", "trl": "trl"}
 
 @rule("ZC801", "argument-removed", Severity.WARNING)
 def argument_removed(run: Run) -> Iterator[Finding]:
-    asked = (held for held in arguments(run) if not held.on_line or reader(run) is not None)
+    known = reader(run) is not None
+    read = known or reads_recipe(run)
+    asked = (held for held in arguments(run) if in_call(held) or (known if held.on_line else read))
     yield from _removed(run, "transformers", asked, _modernized)
 
 

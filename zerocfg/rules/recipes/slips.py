@@ -41,7 +41,7 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
             continue
         said = said_in(key, "training-arguments") if key.file is run.recipe and key.path else None
         if said is not None and said.places and not said.lost:
-            yield _called_otherwise(key, said.places)
+            yield _called_otherwise(key, said.places, consequence(run, held))
             continue
         strict = _in_call(run, held) or certainly_unknown(run, held)
         numbers = (name.removesuffix("s"), f"{name}s")  # singular and plural
@@ -94,6 +94,8 @@ def consequence(run: Run, held: Argument) -> str:
         return "the class stops at the other"
     if dropped_silently(run, held):
         return f"TrlParser drops the other without a word ({admitted(run, 'trl')})"
+    if lets_through(run, held):
+        return "the script's parser lets the other through"
     return "the parser stops at the other"
 
 
@@ -152,7 +154,7 @@ def _spells(run: Run, name: str) -> bool:
     return not any(other.startswith((name, f"no_{name}")) or f"no_{other}" == name for other in every)
 
 
-def _called_otherwise(key: Key, own: Sequence[Counterpart]) -> Finding:
+def _called_otherwise(key: Key, own: Sequence[Counterpart], effect: str) -> Finding:
     """A setting as DeepSpeed or accelerate calls it."""
     assert key.file is not None
     names = " and ".join(f"`{dotted(place.path)}`" for place in own)
@@ -162,7 +164,7 @@ def _called_otherwise(key: Key, own: Sequence[Counterpart]) -> Finding:
     if len(own) == 1 and first.fits and text is not None:
         fix = moved(key.file, key.path, key.file, first.path, text, f"write {dotted(first.path)}")
     return key.finding(
-        f"there is no argument `{key.name}`; the Trainer calls it {names}, and the parser stops at the other",
+        f"there is no argument `{key.name}`; the Trainer calls it {names}, and {effect}",
         f"write {names}",
         fix=fix,
         where="key",

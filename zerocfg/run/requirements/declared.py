@@ -2,8 +2,9 @@
 
 In a folder a lock file wins; otherwise everything that an installation always takes (pyproject.toml, setup.py,
 setup.cfg, requirements.txt, environment.yml, Pipfile) holds together. Extras, groups, other requirement files,
-Dockerfiles and scripts that install are alternatives: they count where nothing firm names the library. What cannot hold
-together is taken as a choice: any release from the lowest to the highest.
+Dockerfiles and scripts that install are alternatives: they count where nothing firm names the library. READMEs count
+where no folder states a release. What cannot hold together is taken as a choice: any release from the lowest to the
+highest.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 _WITH_TORCH = "transformers[torch]"
-_BESIDE = frozenset(("tokenizers", "huggingface-hub", _WITH_TORCH))
-"""Packages that transformers needs, and itself with an extra that needs another: they tell where an installation always
-takes them, and nowhere else."""
+_BESIDE = frozenset(("tokenizers", "huggingface-hub", "datasets", _WITH_TORCH))
+"""Packages that transformers or TRL needs, and transformers with an extra that needs another: they tell where an
+installation always takes them, and nowhere else."""
 LIGER = "liger-kernel"
 """A package that a Trainer uses where it is told to; that a project names it is enough, in whatever release."""
 WANTED = frozenset((*LIBRARIES, *_BESIDE, LIGER, "llamafactory", "axolotl", "ms-swift"))
@@ -65,21 +66,27 @@ class Projects:
 
     def __init__(self) -> None:
         self._folders: dict[Path, dict[str, Declared]] = {}
+        self._pages: dict[Path, dict[str, Declared]] = {}
         self._nearest: dict[Path, dict[str, Declared]] = {}
         self.pythons: dict[Path, Declared | None] = {}
         """The Python that each folder requires; filled lazily by `requirements.python`."""
 
     def nearest(self, folder: Path) -> dict[str, Declared]:
-        """By library: the requirement of the nearest folder that states one, from this one upwards."""
+        """By library: the requirement of the nearest folder that states one, from this one upwards. Where none states
+        a release, that of the nearest README."""
         if folder not in self._nearest:
             found: dict[str, Declared] = {}
             bare: dict[str, Declared] = {}
+            shown: dict[str, Declared] = {}
             for above in upwards(folder):
                 if above not in self._folders:
                     self._folders[above] = _of_folder(above)
+                    self._pages[above] = _of_pages(above)
                 for name, declared in self._folders[above].items():
                     (bare if is_bare(name, declared) else found).setdefault(name, declared)
-            self._nearest[folder] = {**bare, **found}
+                for name, declared in self._pages[above].items():
+                    shown.setdefault(name, declared)
+            self._nearest[folder] = {**bare, **shown, **found}
         return self._nearest[folder]
 
 
@@ -137,6 +144,29 @@ def _of_folder(folder: Path) -> dict[str, Declared]:
     return found
 
 
+def _of_pages(folder: Path) -> dict[str, Declared]:
+    """What the READMEs of a folder tell their readers to install. Several releases are alternatives."""
+    stated: dict[str, list[Declared]] = {}
+    for name in names(folder):
+        file = read_text(disk.real(folder / name)) if PAGE.fullmatch(name.lower()) else None
+        if file is not None:
+            for item in _pinned_on_page(file):
+                stated.setdefault(item.name, []).append(one_of(item, file))
+    return {name: any_of(every) for name, every in stated.items()}
+
+
+@remembered
+def _pinned_on_page(file: SourceFile) -> list[Requirement]:
+    """The requirements of a page that say something about a release."""
+    text = file.source.text
+    if len(text) > SETUP_BYTES or not any(name in text for name in LIBRARIES):
+        return []
+    from zerocfg.source.requirements.pages import read_page
+
+    named = [replace(item, name=_ALIASES.get(item.name, item.name)) for item in read_page(file.source)]
+    return [item for item in named if item.name in WANTED - _BESIDE and item.versions != ""]
+
+
 def _places_of_bare(name: str, firm: list[Items]) -> tuple[Origin, ...]:
     return tuple(
         Origin("file", item.name, file, span=item.span)
@@ -158,11 +188,25 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
         yield from (("image", inner) for inner in entries(folder / name) if is_image(inner.name))
     elif is_image(name):
         yield "image", folder / name
-    elif name.endswith((".txt", ".sh", ".bash")) and _LOOSE.fullmatch(name):
+    elif name.endswith(".txt"):
+        if _LOOSE.fullmatch(name):
+            yield "loose", folder / name
+    elif (name.endswith((".sh", ".bash")) or "." not in name) and SETTING_UP.fullmatch(name):
         yield "loose", folder / name
 
 
-_LOOSE = pattern(r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt|(?:.*[-_])?(?:install|setup|env)(?:[-_].*)?\.(?:ba)?sh")
+_LOOSE = pattern(r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt")
+_SETUP = r"(?:install|setup|env)"
+SETTING_UP = pattern(rf"(?:.*[-_])?{_SETUP}(?:[-_].*)?\.(?:ba)?sh|(?:[^.]*[-_])?{_SETUP}(?:[-_][^.]*)?")
+"""Scripts that set up an environment. One without a suffix is a shell script if its first line says so: `for_shell`."""
+PAGE = pattern(r"readme\b.*\.md|install(?:ation)?\.md")
+"""Pages that tell their readers what to install, in lower case."""
+_SHEBANG = pattern(r"#![^\n]*\b(?:ba|z|da|k)?sh\b")
+
+
+def for_shell(name: str, text: str) -> bool:
+    """Whether a shell runs a script: by its suffix, or by the first line of one that has none."""
+    return "." in name or _SHEBANG.match(text) is not None
 
 
 def is_image(name: str) -> bool:
@@ -292,7 +336,7 @@ def form_of(name: str) -> Callable[[SourceFile], Read]:
         return _setup_py if name == "setup.py" else _setup_cfg
     if name.endswith((".yml", ".yaml")):
         return _environment
-    if is_image(name) or name.endswith((".sh", ".bash", ".ipynb", ".md")):
+    if is_image(name) or name.endswith((".sh", ".bash", ".ipynb", ".md")) or "." not in name:
         return _installing
     return _pip
 
@@ -352,4 +396,6 @@ def _installing(file: SourceFile) -> Read:
     from zerocfg.source.requirements.installs import read_dockerfile, read_installs
 
     name = file.name.rpartition("/")[2]
-    return read_dockerfile(file.source) if is_image(name) else read_installs(file.source)
+    if is_image(name):
+        return read_dockerfile(file.source)
+    return read_installs(file.source) if for_shell(name, text) else ([], [])

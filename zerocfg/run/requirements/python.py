@@ -15,7 +15,18 @@ from zerocfg.budgets import ENVIRONMENT_BYTES
 from zerocfg.catalog.versions import TOP, Release, both, bounds
 from zerocfg.run.model import SourceFile
 from zerocfg.run.remembered import remembered
-from zerocfg.run.requirements.declared import Declared, all_of, form_of, is_image, one_of, read_text, upwards
+from zerocfg.run.requirements.declared import (
+    PAGE,
+    SETTING_UP,
+    Declared,
+    all_of,
+    for_shell,
+    form_of,
+    is_image,
+    one_of,
+    read_text,
+    upwards,
+)
 from zerocfg.source import disk
 from zerocfg.source.paths import names
 from zerocfg.source.requirements.pip import Requirement
@@ -24,7 +35,6 @@ from zerocfg.source.requirements.python import PYTHON, read_image, read_setup, r
 _REQUIRES = frozenset(("pyproject.toml", "setup.py", "setup.cfg"))
 _ENVIRONMENTS = frozenset(("environment.yml", "environment.yaml", "Pipfile"))
 _VERSION_FILES = frozenset((".python-version", "runtime.txt"))
-_SETS_UP = re.compile(r"readme\b.*\.md|install(?:ation)?\.md|(?:.*[-_])?(?:install|setup|env)(?:[-_].*)?\.(?:ba)?sh")
 _MAKES_ONE = re.compile(r"\b(?:conda|mamba|micromamba|uv|virtualenv|pyenv)[ \t]|python3\.\d+[ \t]+-m[ \t]+v")
 
 
@@ -76,7 +86,8 @@ def _highest(stated: Declared) -> tuple[Release, bool]:
 def _speaks(name: str) -> bool:
     if name in _REQUIRES or name in _ENVIRONMENTS or name in _VERSION_FILES:
         return True
-    return is_image(name) or _SETS_UP.fullmatch(name.lower()) is not None
+    lower = name.lower()
+    return is_image(name) or PAGE.fullmatch(lower) is not None or SETTING_UP.fullmatch(lower) is not None
 
 
 def _stated(file: SourceFile, name: str) -> Iterator[Requirement]:
@@ -87,7 +98,7 @@ def _stated(file: SourceFile, name: str) -> Iterator[Requirement]:
             yield from (item for item in _items(file, name) if item.name == PYTHON)
     elif is_image(name):
         yield from read_image(file.source)
-    else:
+    elif for_shell(name, file.source.text):
         yield from _commands(file)
 
 

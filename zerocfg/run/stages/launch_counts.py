@@ -71,6 +71,9 @@ def check_network(arguments: Namespace, fail: Fail) -> None:
         elif not 0 <= port.value < 1 << 16:
             message = f"main_process_port is {port.value}; ports end at 65535"
             fail("main-process-port-type", message, port.origin)
+    elif several and isinstance(port.value, str) and not port.value.isdigit():
+        message = f"main_process_port is {describe(port.value)}, not a number"
+        fail("main-process-port-type", message, port.origin)
 
 
 def check_local_size(arguments: Namespace, fail: Fail) -> None:

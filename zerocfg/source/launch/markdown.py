@@ -23,7 +23,7 @@ _PROMPT = re.compile(r"[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.@~:/-]*[$%])[ \t]+")
 
 def shell_blocks(text: str) -> Iterator[Chars]:
     """The shell text of each block, prompts left out."""
-    for opening, start, end in _blocks(text):
+    for opening, start, end in blocks(text):
         if opening[2].lower() in _LANGUAGES or text.startswith("$ ", start):  # a session, whatever it is called
             block = _without_prompts(text, start, end)
             yield Chars(_PLACEHOLDER.sub(lambda found: UNKNOWN * len(found[0]), block.text), block.at)
@@ -32,7 +32,7 @@ def shell_blocks(text: str) -> Iterator[Chars]:
 def named_blocks(text: str) -> Iterator[Written]:
     """The blocks of JSON and YAML of which the page says that they stand in a file: in the line that opens them, in the
     one above it, or in a comment at their start. One that is cut short with `...` is no whole file."""
-    for opening, start, end in _blocks(text):
+    for opening, start, end in blocks(text):
         form = opening[2].lower().partition(":")[0]
         if form not in _FORMS or ">" in opening[0][: opening.start(1) - opening.start()] or "..." in text[start:end]:
             continue
@@ -48,7 +48,7 @@ def named_blocks(text: str) -> Iterator[Written]:
                 yield Written(name.removeprefix("./"), Chars(text[start:end], range(start, end)), shown=True)
 
 
-def _blocks(text: str) -> Iterator[tuple[re.Match[str], int, int]]:
+def blocks(text: str) -> Iterator[tuple[re.Match[str], int, int]]:
     """The line that opens each fenced block, and where its text starts and ends."""
     at = 0
     while True:

@@ -37,12 +37,12 @@ _OLD_ENV = re.compile(r"[ \t]+(\w+)([ \t]+)(?!=)")
 
 def read_dockerfile(source: SourceText) -> Read:
     """What a Dockerfile's RUN lines install, with the values that its ARG and ENV lines give."""
-    return _installed(source.text, commands_of_image(source))
+    return installed(source.text, commands_of_image(source))
 
 
 def read_installs(source: SourceText) -> Read:
     """What a shell script, the fenced commands of a page or the cells of a notebook (`!pip install`) install."""
-    return _installed(source.text, commands_of(source, " install"))
+    return installed(source.text, commands_of(source, " install"))
 
 
 def commands_of_image(source: SourceText) -> list[list[Word]]:
@@ -102,7 +102,8 @@ def _tight(text: str) -> str:
     return f"{' ' * (len(value) - len(stripped))}{name}={stripped}"
 
 
-def _installed(text: str, commands: Iterable[list[Word]]) -> Read:
+def installed(text: str, commands: Iterable[list[Word]]) -> Read:
+    """The packages that commands install, and the files of requirements that they name."""
     found: list[Requirement] = []
     includes: list[str] = []
     for words in commands:
