@@ -205,9 +205,9 @@ EDITS = {
         None,
     ),
     "a setting that the organisation asks for": (
-        ("policy.schema.json", '"gradient_clipping"\n', '"seed"\n'),
-        "zerocfg.yaml:8:3: policy-violated: run quickstart: seed is required and not set "
-        "(policy.schema.json:21:3); set seed, or ask whoever keeps policy.schema.json",
+        ("policy.schema.json", '"gradient_clipping"\n', '"max_prompt_length"\n'),
+        "zerocfg.yaml:8:3: policy-violated: run quickstart: max_prompt_length is required and not set "
+        "(policy.schema.json:21:3); set max_prompt_length, or ask whoever keeps policy.schema.json",
         None,
     ),
 }

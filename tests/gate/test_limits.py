@@ -16,7 +16,7 @@ from zerocfg.gate.model import GateError, Reason
 from zerocfg.gate.outputs import find
 from zerocfg.gate.policy import LIBRARIES, Policy, read_policy
 from zerocfg.models.hardware import Accelerator
-from zerocfg.run.model import UNKNOWN
+from zerocfg.resolve.plan import Decision
 
 NOW = datetime.datetime(2026, 5, 20, 12, tzinfo=datetime.timezone.utc)
 DAY, SECOND = datetime.timedelta(days=1), datetime.timedelta(seconds=1)
@@ -306,6 +306,7 @@ class TestPolicies:
         assert self.said(tmp_path, {"patternProperties": {"^x": False}}, {"xy": 1}) == [
             ("xy", "is set and must not be")
         ]
+        assert self.said(tmp_path, unwanted, {"a": None}) == []
 
     def test_of_all_settings_together(self, tmp_path: Path) -> None:
         ((name, words),) = self.said(tmp_path, {"maxProperties": 1}, {"a": 1, "b": 2})
@@ -322,10 +323,10 @@ class TestPolicies:
             "default": {"x": False},
         }
         assert policy_schemas._spelled_out(schema) == {
-            "properties": {"a": {"not": {}}, "b": {"properties": {"c": {"not": {}}}}},
-            "patternProperties": {"^d": {"not": {}}},
+            "properties": {"a": {"type": "null"}, "b": {"properties": {"c": {"type": "null"}}}},
+            "patternProperties": {"^d": {"type": "null"}},
             "additionalProperties": False,
-            "anyOf": [{"properties": {"e": {"not": {}}}}, False],
+            "anyOf": [{"properties": {"e": {"type": "null"}}}, False],
             "default": {"x": False},
         }
 
@@ -366,9 +367,8 @@ class TestPolicies:
         assert words({"title": "T"}) == "T" and words({}) == ""
 
     def test_settings_by_dotted_name_and_nested(self) -> None:
-        values = {"a.b": 1, "a.c": {"d": 2}, "e": 3, "hub_token": "hf_abc", "gone": UNKNOWN, "f": 4, "f.g": 5}
-        plan: Any = SimpleNamespace(settings={name: SimpleNamespace(value=value) for name, value in values.items()})
-        found = policy_schemas.instance(plan)
+        values = {"a.b": 1, "a.c": {"d": 2}, "e": 3, "hub_token": "hf_abc", "f": 4, "f.g": 5}
+        found = policy_schemas.instance({name: Decision(value) for name, value in values.items()})
         assert found.pop("hub_token") != "hf_abc"
         assert found == {"a.b": 1, "a.c": {"d": 2}, "e": 3, "f": 4, "f.g": 5, "a": {"b": 1, "c": {"d": 2}}}
 

@@ -56,11 +56,17 @@ def gate(
     for target in needed:
         outcome.reasons += check_certificate(target, policy, now)
     outcome.looked_at["certificate"] = len(needed)
-    for schema in schemas:
+    if schemas:
+        from zerocfg.gate.policy_names import check_names
         from zerocfg.gate.policy_schemas import violations
+        from zerocfg.gate.run_values import values_of
 
-        for target in targets:
-            outcome.reasons += violations(target, schema)
+        judged = [(target, values_of(target)) for target in targets]
+        names = {name for _, values in judged for name in values}
+        for schema in schemas:
+            check_names(schema.schema, schema.document, names)
+            for target, values in judged:
+                outcome.reasons += violations(target, values, schema)
     outcome.looked_at["policy"] = len(schemas)
     # Several policies or output folders may say the same of one place.
     outcome.reasons = [one for one in dict.fromkeys(outcome.reasons) if one.check in checks]

@@ -1,6 +1,6 @@
-"""Policies of an organisation: JSON Schemas for the effective settings of every run.
+"""Policies of an organisation: JSON Schemas for the values of every run (`run_values`).
 
-The instance is one object with every setting twice: under its dotted name (``"zero_optimization.stage"``) and nested as
+The instance is one object with every value twice: under its dotted name (``"zero_optimization.stage"``) and nested as
 in DeepSpeed's JSON (``{"zero_optimization": {"stage": ...}}``).
 """
 
@@ -16,17 +16,16 @@ from zerocfg.gate.model import GateError, Reason, Target
 from zerocfg.gate.positions import position
 from zerocfg.gate.time_limit import TimeLimitError, limited
 from zerocfg.run.discover import display_name
-from zerocfg.run.model import UNKNOWN
 from zerocfg.source.load import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
 
-    from zerocfg.resolve.plan import Plan
+    from zerocfg.resolve.plan import Decision
     from zerocfg.source.node import Document
 
 LONGEST = 200
@@ -40,12 +39,13 @@ _UNWANTED = "is set and must not be"
 
 @dataclass(frozen=True, slots=True)
 class PolicySchema:
-    """One policy: its file as read, and its validator. ``at``: where the time for it ran out, each
-    as a part of the schema and its key that holds a pattern."""
+    """One policy: its file as read, its validator, and the schema as it is written. ``at``: where the time for it ran
+    out, each as a part of the schema and its key that holds a pattern."""
 
     name: str
     document: Document
     validator: Validator
+    schema: dict[str, Any]
     at: list[tuple[object, str]]
 
 
@@ -81,7 +81,7 @@ def read_schema(path: Path) -> PolicySchema:
         raise GateError(f"{where}: the policy is not a JSON Schema: {key}: {error.message[:LONGEST]}") from None
     # An empty registry: jsonschema's own would fetch what a $ref names from the network.
     at: list[tuple[object, str]] = []
-    return PolicySchema(name, document, _remembering(kind, at)(_spelled_out(schema), registry=Registry()), at)
+    return PolicySchema(name, document, _remembering(kind, at)(_spelled_out(schema), registry=Registry()), schema, at)
 
 
 def _remembering(kind: type[Validator], at: list[tuple[object, str]]) -> type[Validator]:
@@ -118,27 +118,28 @@ def _path_to(schema: Any, wanted: list[tuple[object, str]]) -> list[str | int]:
 
 
 def _spelled_out(schema: Any) -> Any:
-    """The schema with ``"name": false`` as ``"name": {"not": {}}``, of which jsonschema tells the name."""
+    """The schema with ``"name": false`` as ``"name": {"type": "null"}``, of which jsonschema tells the name: what is
+    null by default is not set."""
     if isinstance(schema, list):
         return [_spelled_out(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: {name: {"not": {}} if one is False else _spelled_out(one) for name, one in value.items()}
+        key: {name: {"type": "null"} if one is False else _spelled_out(one) for name, one in value.items()}
         if key in ("properties", "patternProperties") and isinstance(value, dict)
         else _spelled_out(value)
         for key, value in schema.items()
     }
 
 
-def violations(target: Target, policy: PolicySchema) -> list[Reason]:
-    """Where a run does not meet a policy. Raises GateError for a policy that cannot be applied."""
+def violations(target: Target, values: Mapping[str, Decision], policy: PolicySchema) -> list[Reason]:
+    """Where a run does not meet a policy. ``values``: those of the run by dotted name. Raises GateError for a policy
+    that cannot be applied."""
     from referencing.exceptions import Unresolvable
 
-    plan = target.emitted.plan
     try:
         with limited(POLICY_SECONDS):
-            found = list(policy.validator.iter_errors(instance(plan)))
+            found = list(policy.validator.iter_errors(instance(values)))
     except TimeLimitError:
         line, column = position(policy.document, _path_to(policy.validator.schema, policy.at[:1]))
         what = "this pattern is tried in too many ways" if policy.at else "it is not held against a run"
@@ -154,17 +155,16 @@ def violations(target: Target, policy: PolicySchema) -> list[Reason]:
     for one in found:
         for name, message in _said(one):
             rule = position(policy.document, one.absolute_schema_path)
-            reason = _reason(target, policy.name, name, message, rule, _words(one))
+            reason = _reason(target, values, policy.name, name, message, rule, _words(one))
             reasons.setdefault((name, message), reason)
     return list(reasons.values())
 
 
-def instance(plan: Plan) -> dict[str, Any]:
-    """What a policy is applied to: the settings by dotted name, and nested; unknown ones are left out."""
+def instance(values: Mapping[str, Decision]) -> dict[str, Any]:
+    """What a policy is applied to: the values by dotted name, and nested."""
     flat = {
         name: lockfile.without_secrets({name.rpartition(".")[2]: decision.value})[name.rpartition(".")[2]]
-        for name, decision in plan.settings.items()
-        if decision.value is not UNKNOWN
+        for name, decision in values.items()
     }
     nested: dict[str, Any] = {}
     for name, value in flat.items():
@@ -188,7 +188,7 @@ def _said(error: ValidationError) -> Iterable[tuple[str, str]]:
             if name not in instance:
                 yield f"{path}.{name}" if path else str(name), _MISSING
         return
-    if keyword == "not" and error.validator_value == {}:
+    if (keyword, error.validator_value) in (("not", {}), ("type", "null")):
         yield path, _UNWANTED
         return
     if isinstance(instance, dict):
@@ -216,8 +216,16 @@ def _words(error: ValidationError) -> str:
     return " ".join(str(words).split()).rstrip(".") if words and error.absolute_schema_path else ""
 
 
-def _reason(target: Target, policy: str, name: str, message: str, rule: tuple[int, int], words: str) -> Reason:
-    file, line, column = _where(target, name)
+def _reason(
+    target: Target,
+    values: Mapping[str, Decision],
+    policy: str,
+    name: str,
+    message: str,
+    rule: tuple[int, int],
+    words: str,
+) -> Reason:
+    file, line, column = _where(target, values, name)
     where = f"{policy}:{rule[0]}:{rule[1]}" if rule[0] else policy
     text = f"run {target.name}: {name} {message} ({where})" if name else f"run {target.name}: {message} ({where})"
     how = {_MISSING: f"set {name}", _UNWANTED: f"remove {name}"}.get(message, f"set {name or 'the settings'} otherwise")
@@ -225,17 +233,18 @@ def _reason(target: Target, policy: str, name: str, message: str, rule: tuple[in
     return Reason("policy", "policy-violated", file, text, help, target.name, line, column)
 
 
-def _where(target: Target, name: str) -> tuple[str, int, int]:
-    """Where the setting's value is written; else where the lock holds it; else the run in its spec."""
-    settings = target.emitted.plan.settings
+def _where(target: Target, values: Mapping[str, Decision], name: str) -> tuple[str, int, int]:
+    """Where the value is written; else where the lock holds it; else the run in its spec."""
     known = name
-    while known and known not in settings:
+    while known and known not in values:
         known = known.rpartition(".")[0]
     if not known:
         return target.spec.place_of(target.name)
-    if (place := settings[known].place) is not None:
+    if (place := values[known].place) is not None:
         return display_name(target.spec.folder / place.file), place.line, place.column
     path = target.folder / lockfile.NAME
     document = load(path, display_name(path), "json")
-    line, column = position(document, ["settings", known]) if document.root is not None else (0, 0)
-    return (document.name, line, column) if line else target.spec.place_of(target.name)
+    for part in ("settings", "changes", "accelerate") if document.root is not None else ():
+        if document.get((part, known)) is not None:
+            return (document.name, *position(document, [part, known]))
+    return target.spec.place_of(target.name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from zerocfg.budgets import NEIGHBOURS
 from zerocfg.internal_errors import Containment, contain
 from zerocfg.record import record, replace
+from zerocfg.run.consulted import Consulted, decides_releases, may_be_consulted, states_releases
 from zerocfg.run.discover import Files, launch_lines, walk
 from zerocfg.run.linking.follow import Find, Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
@@ -42,18 +43,22 @@ def find_runs(
 
     A folder asks about everything of ours below it. A single file pulls its partners in from the repository around it
     (``root``: the nearest folder upwards that holds ``.git``, else the current one); a script stands for the runs that
-    start it. Files to ``skip`` are as if they were not there. ``scripts``: Python files that write out a config or
-    the arguments of a Trainer make runs of their own where no line starts them. ``contained`` takes what fails inside
-    zerocfg, and the run or file that it is about is left out; without it such an error is raised. ``settle`` gives a
-    run its settings, and whatever they depend on and the files of the run do not say. ``kept``: what launch lines and
-    configs by themselves were linked to before.
+    start it, and a file that states releases for those whose releases are read from it. Files to
+    ``skip`` are as if they were not there. ``scripts``: Python files that write out a config or the arguments of a
+    Trainer make runs of their own where no line starts them. ``contained`` takes what fails inside zerocfg, and the run
+    or file that it is about is left out; without it such an error is raised. ``settle`` gives a run its settings, and
+    whatever they depend on and the files of the run do not say. ``kept``: what launch lines and configs by themselves
+    were linked to before.
     """
     asked: dict[int, SourceFile] = {}
     single = False
+    named_files = [path for path in paths if not disk.is_dir(path)]
     for path in paths:
         if disk.is_dir(path):
             below = walk(path, scripts=scripts, not_entered=files.not_entered)
             found: Iterable[SourceFile] = filter(None, map(files.peek, below))
+        elif states_releases(path):
+            found, single = (), True
         else:
             found = [files.open(path)]
             single = True
@@ -68,7 +73,7 @@ def find_runs(
                 if partner is not None:
                     pool.setdefault(id(partner), partner)
     known = [file for file in pool.values() if skip is None or not skip(file)]
-    if single and scripts:
+    if single and scripts and not any(map(decides_releases, named_files)):
         known = _near(known, asked)
     followed = Paths(files, root or Path.cwd())
     runs = _runs(followed, known, scripts, contained, kept or Links())
@@ -85,16 +90,20 @@ def find_runs(
 
         runs = with_what_is_elsewhere(runs, code)
     named = {disk.real(file.path) for file in asked.values() if file.kind == "script" and file.path}
-    wanted = [
-        run
-        for run in runs
-        if any(id(original(file)) in asked for file in files_of(run))
-        or (named and run.entry_point is not None and disk.real(run.entry_point) in named)
-    ]
+    kinds = {disk.real(file.path): file.kind for file in asked.values() if file.path} if single else {}
+    consulted = {real for path in named_files if may_be_consulted(path, kinds.get(real := disk.real(path)))}
+    memory = Consulted()
     settled = []
-    for run in wanted:
+    for run in runs:
         with contain(contained, f"compute the settings of the run `{run.name}`", run.main_file):
-            settled.append(settle(with_resumed(followed, run)))
+            wanted = any(id(original(file)) in asked for file in files_of(run)) or (
+                named and run.entry_point is not None and disk.real(run.entry_point) in named
+            )
+            if not wanted and not consulted:
+                continue
+            run = with_resumed(followed, run)
+            if wanted or memory.any_of(consulted, run):
+                settled.append(settle(run))
     return settled, set(asked)
 
 

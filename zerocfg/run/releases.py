@@ -112,6 +112,19 @@ def versions_for(folder: Path) -> dict[str, Declared]:
     return {name: one for name, one in found.items() if name in LIBRARIES and one.clauses}
 
 
+def release_files(run: Run, known: dict[object, frozenset[str]]) -> frozenset[str]:
+    """The real paths of the files that are read for the releases of a run. ``known``: those of other runs, by what
+    decides which files are read."""
+    required = run.script.required if run.script is not None else ()
+    folders = tuple(dict.fromkeys((_start(run), *map(_folder, run.files))))
+    key = (folders, id(_installing(run)), bool(required))
+    if key not in known:
+        with disk.reading() as read:
+            _of_run(run, Projects())
+        known[key] = frozenset(map(disk.real, read))
+    return known[key]
+
+
 def requirement(run: Run, package: str) -> Declared | None:
     """What the run's project says about one of its packages, where it asks for it at all."""
     found = {**_of_folders(run, Projects()), **_installed(run)}

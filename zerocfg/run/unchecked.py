@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from zerocfg.record import record, replace
+from zerocfg.run.consulted import Consulted, may_be_consulted, may_be_included, states_releases
 from zerocfg.run.discover import Files, display_name, is_launch_file, launch_lines, launches
 from zerocfg.run.model import Kind, Run, SourceFile, files_of, original
 from zerocfg.run.origins import place_of
@@ -29,6 +30,7 @@ _UNCHECKED: dict[Kind, str] = {
     "hardware": "it is a profile of hardware, which lint does not check",
 }
 _NOTHING_KNOWN = "what its launch lines start is not seen to read a config or arguments that zerocfg knows"
+_NO_RELEASES = "no run that was found has its releases from it"
 _NOT_RECOGNISED = "it is no config, recipe, spec or launch script that zerocfg knows, and no launch line names it"
 
 
@@ -83,13 +85,21 @@ def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterat
     """The named files that are no part of a run."""
     used = {id(original(file)) for run in runs for file in files_of(run)}
     scripts = {disk.resolved(run.entry_point) for run in runs if run.entry_point is not None}
+    consulted = Consulted()
     for path in named:
+        if _is_consulted(path, files, runs, consulted):
+            continue
+        if states_releases(path):
+            yield UncheckedFile(display_name(path), "not-recognised", _NO_RELEASES, True)
+            continue
         file = files.open(path)
         if id(file) in used:
             continue
         trouble = _fatal(file)
         if trouble is not None:
-            yield UncheckedFile(file.name, "not-read", trouble, True)
+            # any text may have the ending of a file that requirements include
+            why: Why = "not-recognised" if may_be_included(path) else "not-read"
+            yield UncheckedFile(file.name, why, trouble, True)
         elif file.kind == "script":
             if disk.resolved(path) not in scripts:
                 yield UncheckedFile(file.name, "not-started", "no launch line or spec that was found starts it", True)
@@ -106,6 +116,14 @@ def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterat
             yield UncheckedFile(file.name, "not-checked-kind", _UNCHECKED[file.kind], True)
         else:
             yield UncheckedFile(file.name, "not-recognised", _NOT_RECOGNISED, True)
+
+
+def _is_consulted(path: Path, files: Files, runs: Sequence[Run], consulted: Consulted) -> bool:
+    """Whether a named file decides what one of the runs does, without being one of its files."""
+    kind = None if states_releases(path) else files.open(path).kind
+    if not may_be_consulted(path, kind):
+        return False
+    return any(consulted.any_of({disk.real(path)}, run) for run in runs)
 
 
 def _met(

@@ -42,6 +42,7 @@ class _Looked(Notes):
 
 _looking: ContextVar[_Looked | None] = ContextVar("_looking", default=None)
 """Of the thread that looks: a language server asks from others as well."""
+_reading: ContextVar[set[str] | None] = ContextVar("_reading", default=None)
 _UNREACHABLE = (OSError, ValueError)
 """ValueError: a NUL in the name."""
 
@@ -55,6 +56,17 @@ def looking() -> Iterator[Notes]:
         yield notes
     finally:
         _looking.reset(before)
+
+
+@contextmanager
+def reading() -> Iterator[set[str]]:
+    """Collect the paths of the files whose content is asked for in this thread; the notes of `looking` go on."""
+    paths: set[str] = set()
+    before = _reading.set(paths)
+    try:
+        yield paths
+    finally:
+        _reading.reset(before)
 
 
 def repeats(notes: Mapping[str, Mapping[str, str]]) -> bool:
@@ -170,6 +182,9 @@ def content(path: Target, most: int, head: int) -> tuple[int, bytes]:
     above ``most``. Raises OSError, ValueError, NotAFileError, and OutsideError for what lies outside of the boundary.
     """
     name, question = os.fspath(path), f"content {most} {head}"
+    paths = _reading.get()
+    if paths is not None:
+        paths.add(name)
     try:
         about = os.stat(name)  # noqa: PTH116
         if not stat.S_ISREG(about.st_mode):

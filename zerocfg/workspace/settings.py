@@ -94,6 +94,15 @@ class SettingsOptions:
         return replace(found, exclude=(self.exclude or found.exclude) + self.extend_exclude)
 
 
+def folder_of_settings(path: Path) -> Path | None:
+    """The folder that a settings file speaks of; None for every other file, and a pyproject.toml without a table of
+    zerocfg. Raises UsageError for a file that is no TOML."""
+    own, shared = SETTINGS_FILES
+    if path.name != own and (path.name != shared or "zerocfg" not in _read(path).get("tool", {})):
+        return None
+    return path.parent
+
+
 def _nearest(start: Path) -> tuple[dict[str, Any], Path | None]:
     folder = disk.resolved(start)
     for above in (folder, *folder.parents):

@@ -26,7 +26,7 @@ from zerocfg.terminal.streams import clear, colour, columns, tell, write_exactly
 from zerocfg.workspace.baseline import read_baseline_file, write_baseline_file
 from zerocfg.workspace.job import Job
 from zerocfg.workspace.selection import deprecated, selection_of
-from zerocfg.workspace.settings import SettingsOptions
+from zerocfg.workspace.settings import SettingsOptions, folder_of_settings
 
 _FOR_PEOPLE = ("full", "concise")
 
@@ -333,5 +333,5 @@ def _targets(paths: tuple[Path, ...], stdin_filename: str | None) -> tuple[list[
         elif not os.access(path, os.R_OK):
             raise UsageError(f"'{path}' is not readable")
         else:
-            targets.append(path)
+            targets.append((not disk.is_dir(path) and folder_of_settings(path)) or path)
     return targets, stdin
