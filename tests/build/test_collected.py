@@ -18,7 +18,7 @@ from zerocfg.models.model_facts import ModelFacts
 from zerocfg.models.spec import RunSpec
 from zerocfg.models.towers import Tower
 from zerocfg.models.vision import Vision
-from zerocfg.resolve import build, collect_inputs
+from zerocfg.resolve import build, collect_inputs, training_steps
 from zerocfg.resolve.engine.engine_selection import launch_of_ranks
 from zerocfg.resolve.facts import with_facts
 from zerocfg.resolve.inputs import Inputs
@@ -347,7 +347,7 @@ class TestRanks:
         recipe = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, "num_train_epochs": 3}
         launch, flags = launch_of_ranks("torchrun", 1, 8)
         run = run_of(recipe=recipe, accelerate=config, launch=launch, flags=flags)
-        found = collect_inputs._with_steps(inputs_of(run, train_samples=1025))
+        found = training_steps.with_steps(inputs_of(run, train_samples=1025))
         assert ("max_steps" in found.run.arguments) is counted
 
 

@@ -242,6 +242,42 @@ class TestLines:
             assert told(draft, "deepspeed") == (found, "guessed", note)
             (folder / job).unlink()
 
+    @pytest.mark.parametrize(
+        "option", ["--deepspeed $DIR/b.json", '--deepspeed "$DIR/b.json"', "--deepspeed=${DIR}/b.json"]
+    )
+    def test_a_name_behind_a_variable_is_looked_for(self, option: str, folder: Path) -> None:
+        """The config of that name is taken, though another one lies nearer."""
+        files = {"train.py": TRAINER, "a.json": ZERO, "far/away/b.json": ZERO}
+        draft = only(folder, files | {"job.sh": f"accelerate launch train.py {option} --output_dir out\n"})
+        value, how, note = told(draft, "deepspeed")
+        assert (value, how) == ("far/away/b.json", "guessed")
+        assert note.startswith("job.sh:1 says --deepspeed ") and note.endswith(
+            ": the only b.json here; is it that one?"
+        )
+
+    @pytest.mark.parametrize("option", ["$DIR/c.json", "$DIR/$NAME.json", "$DIR/$NAME"])
+    def test_a_name_of_which_there_is_no_config(self, option: str, folder: Path) -> None:
+        files = {"train.py": TRAINER, "a.json": ZERO, "far/b.json": ZERO}
+        shell = f"accelerate launch train.py --deepspeed {option} --output_dir out\n"
+        draft = only(folder, files | {"job.sh": shell})
+        assert told(draft, "deepspeed")[0] == "a.json" and told(draft, "deepspeed")[2].endswith("which is it?")
+
+    def test_of_several_of_that_name_the_nearest(self, folder: Path) -> None:
+        files = {"train.py": TRAINER, "a.json": ZERO, "far/b.json": ZERO, "far/away/b.json": ZERO}
+        shell = "accelerate launch train.py --deepspeed $DIR/b.json --output_dir out\n"
+        draft = only(folder, files | {"job.sh": shell})
+        note = "job.sh:1 says --deepspeed $DIR/b.json: the nearest one; which is it?"
+        assert told(draft, "deepspeed") == ("far/b.json", "guessed", note)
+
+    @pytest.mark.parametrize("key", ["script", "recipe", "accelerate", "deepspeed"])
+    def test_a_file_that_is_given_and_not_there(self, key: str, folder: Path) -> None:
+        files = {"train.py": TRAINER, "a.json": ZERO}
+        there = only(folder, files, **{key: "train.py"})
+        assert not any("there is no file" in remark for remark in there.remarks)
+        gone = only(folder, files, **{key: "gone.x"})
+        assert gone.remarks == [f"there is no file gone.x in the folder of this spec yet, which `{key}` names"]
+        assert f"    # {gone.remarks[0]}\n" in spec_text([gone]) and f"  note: {gone.remarks[0]}" in summary([gone])
+
     def test_a_config_of_which_there_is_none(self, folder: Path) -> None:
         shell = "accelerate launch --config_file $CONFIG train.py --output_dir out\n"
         draft = only(folder, {"train.py": TRAINER, "job.sh": shell})

@@ -14,7 +14,7 @@ from zerocfg.hardware.profile import load_hardware, write_text
 from zerocfg.models.hardware import Host, Mount
 from zerocfg.models.model_facts import ModelFacts
 from zerocfg.models.spec import RunSpec
-from zerocfg.resolve import collect_inputs
+from zerocfg.resolve import collect_inputs, training_steps
 from zerocfg.resolve.engine import engine_selection
 from zerocfg.resolve.engine.accelerate import accelerate_keys
 from zerocfg.resolve.inputs import Inputs
@@ -70,7 +70,7 @@ class TestSteps:
     ) -> Inputs:
         launch, flags = engine_selection.launch_of_ranks("torchrun", 1, ranks)
         run = run_of(consumer, recipe=self.RECIPE | recipe, launch=launch, flags=flags)
-        return collect_inputs._with_steps(inputs_of(run, train_samples=samples))
+        return training_steps.with_steps(inputs_of(run, train_samples=samples))
 
     @pytest.mark.parametrize(
         ("recipe", "steps"),
@@ -113,7 +113,7 @@ class TestSteps:
 
     def test_what_is_not_known(self) -> None:
         assert self.found(samples=None).run.arguments == {}
-        found = collect_inputs._with_steps(inputs_of(run_of(recipe=self.RECIPE), train_samples=8))
+        found = training_steps.with_steps(inputs_of(run_of(recipe=self.RECIPE), train_samples=8))
         assert found.run.arguments == {}, "nobody says how many ranks"
 
     def test_fewer_samples_than_a_batch(self) -> None:

@@ -1172,6 +1172,22 @@ class TestTaken:
         assert told == {OPTIMIZER_DEVICE}, "the first value that is left"
 
     @pytest.mark.parametrize(
+        ("plan", "devices", "name"),
+        [
+            ({}, 8, MICRO),
+            ({"micro_batch": None}, 8, STEPS),
+            ({"micro_batch": None, "accumulation": None}, 8, "gradient_checkpointing"),
+            ({"micro_batch": None, "accumulation": None, "checkpointing": None}, 4, "num_processes"),
+        ],
+    )
+    def test_a_value_that_is_written_tells_the_runner_up(self, plan: dict[str, Any], devices: int, name: str) -> None:
+        """The source names the stage, and an offload to nowhere is not written."""
+        best = other(None, offload_optimizer="none", offload_param="none", per_node=devices, **plan)
+        found = self.plan(best, (other(None, stage=3), "slower"), before={STAGE: 2})
+        telling = [key for key, one in found.chosen.items() if "; next: ZeRO-3, 1 x 1 (slower)" in one.reason]
+        assert telling == [name]
+
+    @pytest.mark.parametrize(
         ("rows", "said"),
         [
             ([], ""),

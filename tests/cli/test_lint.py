@@ -141,10 +141,60 @@ def test_settings(zerocfg: Cli, tmp_path: Path) -> None:
     assert zerocfg("lint").code == 1
     (tmp_path / "pyproject.toml").write_text('[tool.zerocfg]\nexclude = ["ds.json"]\n')
     assert zerocfg("lint").code == 0
-    for wrong in ('[tool.zerocfg]\nfail-on = "never"\n', "[tool.zerocfg]\nselct = []\n", "[tool\n"):
+    for wrong in ('[tool.zerocfg]\nfail-on = "never"\n', "[tool.zerocfg]\nselct = []\n", "[tool.zerocfg\n"):
         (tmp_path / "pyproject.toml").write_text(wrong)
         outcome = zerocfg("lint")
         assert outcome.code == 2 and "pyproject.toml" in outcome.err
+
+
+@pytest.mark.parametrize("broken", ["[tool\n", "[project]\nname = \n", "[project]\nname = '\xff'\n", "tool = 3\n"])
+def test_a_pyproject_that_is_no_business_of_zerocfg(broken: str, zerocfg: Cli, tmp_path: Path) -> None:
+    """One without settings is passed over, as where it is whole; those above it count."""
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 8, "zero_optimization": {"stage": 2, "typo": 1}}')
+    (tmp_path / "pyproject.toml").write_bytes(broken.encode("latin-1"))
+    assert zerocfg("lint").code == 1
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    for name in ("ds.json", "pyproject.toml"):
+        (tmp_path / name).rename(inner / name)
+    (tmp_path / "zerocfg.toml").write_text('ignore = ["ZC101"]\n')
+    assert zerocfg("lint", "inner").code == 0
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (
+            '[tool.zerocfg]\nignore = ["ZC101"\n',
+            "pyproject.toml: Unclosed array (at end of document); it names zerocfg",
+        ),
+        (
+            '[tool."zerocfg"]\n[project\n',
+            "(at line 2, column 9); it names zerocfg, whose settings in it cannot be read",
+        ),
+    ],
+)
+def test_a_pyproject_with_settings_that_cannot_be_read(broken: str, why: str, zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 8, "zero_optimization": {"stage": 2, "typo": 1}}')
+    (tmp_path / "pyproject.toml").write_text(broken)
+    outcome = zerocfg("lint")
+    assert outcome.code == 2 and why in outcome.err and "--isolated" in outcome.err, outcome.err
+    assert zerocfg("lint", "--isolated").code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--ignore", "ALL"), 0),
+        (("--ignore", "ALL,ZC4"), 0),
+        (("--select", "ALL", "--ignore", "ALL"), 1),
+        (("--select", "ZC1", "--ignore", "ALL"), 1),
+        (("--select", "ALL", "--ignore", "ZC101"), 0),
+    ],
+)
+def test_every_rule_ignored(words: tuple[str, ...], found: int, zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 8, "zero_optimization": {"stage": 2, "typo": 1}}')
+    assert len(_report(zerocfg("lint", "--output-format", "json", *words))) == found
 
 
 def test_consumer_where_no_file_tells_it(zerocfg: Cli, tmp_path: Path) -> None:

@@ -821,7 +821,8 @@ def test_what_cannot_be_read_is_said(zerocfg: Cli, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(RECIPE + "a: [\n")
     (tmp_path / "notes.txt").write_text("hello\n")
     assert zerocfg("migrate", "--to", TODAY, "notes.txt").code == 2
-    assert zerocfg("migrate", "--to", TODAY).code in (0, 1)
+    outcome = zerocfg("migrate", "--to", TODAY)
+    assert outcome.code == 2 and "'recipe.yaml' was not read: not valid YAML" in outcome.err
 
 
 def test_names_of_trl_in_the_recipe_of_another_script_are_its_own(zerocfg: Cli, tmp_path: Path) -> None:
@@ -856,3 +857,36 @@ def test_what_the_old_parser_passed_over_goes(zerocfg: Cli, tmp_path: Path, pinn
     assert ("vllm_device" not in after) is goes and "num_generations: 2\n" in after
     told = [why for _, why in left(zerocfg, "--from", f"trl=={pinned}") if "`vllm_device`" in why]
     assert bool(told) is not goes
+
+
+BROKEN = '{"zero_optimization": {"stage": 2}\n'
+
+
+@pytest.mark.parametrize("words", [(), ("ds.json",)])
+def test_a_config_that_cannot_be_parsed_is_named(zerocfg: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "ds.json").write_text(BROKEN)
+    outcome = zerocfg("migrate", "--to", TODAY, *words)
+    assert outcome.code == 2 and outcome.out == "Nothing to migrate in the files that were read.\n"
+    assert outcome.err.splitlines() == [
+        "zerocfg: 'ds.json' was not read: not valid JSON: expected ',' or '}'",
+    ], outcome.err
+
+
+def test_a_config_of_a_line_that_cannot_be_parsed_leaves_the_others(zerocfg: Cli, tmp_path: Path) -> None:
+    files = {"ds.json": BROKEN, "job.sh": LINE, "train.py": LOOP, "recipe.yaml": RECIPE + "evaluation_strategy: 'no'\n"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "hf.sh").write_text("torchrun --nproc_per_node 1 hf.py recipe.yaml\n")
+    hf = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    hf += "(args,) = HfArgumentParser(TrainingArguments).parse_yaml_file('recipe.yaml')\nTrainer(args=args).train()\n"
+    (tmp_path / "hf.py").write_text(hf)
+    outcome = zerocfg("migrate", "--to", TODAY, "--write")
+    assert outcome.code == 2 and "'ds.json' was not read" in outcome.err
+    assert "eval_strategy: 'no'" in (tmp_path / "recipe.yaml").read_text()
+    assert (tmp_path / "ds.json").read_text() == BROKEN
+
+
+def test_a_template_is_no_config_that_cannot_be_parsed(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": {{ stage }}}}\n')
+    outcome = zerocfg("migrate", "--to", TODAY)
+    assert (outcome.code, outcome.out, outcome.err) == (0, "Nothing to migrate.\n", "")

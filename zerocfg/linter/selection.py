@@ -38,7 +38,9 @@ class Selection:
             return False
         if self.everything:
             return True
-        chosen = _longest(rule, self.select) if self.select else 0
+        if not self.select:
+            return _longest(rule, self.ignore) < 0
+        chosen = _longest(rule, self.select)
         return chosen >= 0 and chosen >= _longest(rule, self.ignore)
 
     def ignores(self, code: str, name: str, file: SourceFile, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""Collects what a run is resolved from: its files, its hardware, its steps.
+"""Collects what a run is resolved from: its files, its engine, its hardware.
 
 The emitted job is always started by one launcher with one DeepSpeed file, whatever the sources look like. The run is
 therefore resolved as it will be started, so that the settings are those of the emitted job. Engine and launcher:
@@ -7,9 +7,8 @@ therefore resolved as it will be started, so that the settings are those of the 
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.models.towers import tower_of
@@ -30,8 +29,6 @@ from zerocfg.run.facts import HardwareSummary
 from zerocfg.run.linking.entry_point import script_names
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.script.arguments import call_of
-from zerocfg.run.stages.arguments import arguments_of
-from zerocfg.run.stages.process_counts import launch_of
 from zerocfg.source.disk import is_file
 from zerocfg.source.node import Mapping
 from zerocfg.source.paths import relative
@@ -80,7 +77,7 @@ def with_engine(found: Inputs, engine: Engine) -> Inputs:
 
 
 def _started(found: Inputs) -> Inputs:
-    return _with_steps(_with_hardware(select_engine(found)))
+    return _with_hardware(select_engine(found))
 
 
 def _with_arguments(found: Inputs) -> Inputs:
@@ -294,51 +291,6 @@ def node_flags() -> dict[str, Setting]:
     }
 
 
-def _with_steps(found: Inputs) -> Inputs:
-    """max_steps as the Trainer computes it, when the recipe counts epochs and the spec the samples.
-
-    The Trainer's arithmetic: transformers/trainer.py, `set_initial_training_values`.
-    """
-    run, samples = found.run, found.spec.train_samples
-    ranks = launch_of(run).num_processes.value
-    if run.consumer not in ("transformers", "trl") or samples is None or not isinstance(ranks, int) or ranks < 1:
-        return found
-    arguments = arguments_of(run)
-    given: dict[str, Any] = {
-        name: arguments.get(name)
-        for name in (
-            "max_steps",
-            "num_train_epochs",
-            "per_device_train_batch_size",
-            "gradient_accumulation_steps",
-        )
-    }
-    if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in given.values()):
-        return found  # not known, or no number of steps
-    if given["max_steps"] >= 0 or min(given["per_device_train_batch_size"], given["gradient_accumulation_steps"]) <= 0:
-        return found
-    recipe = run.recipe.data() if run.recipe else None
-    recipe = recipe if isinstance(recipe, dict) else {}
-    if run.consumer == "trl" and (recipe.get("packing") or "num_generations" in recipe):
-        return found
-    launched = run.accelerate.data() if run.accelerate else None
-    if isinstance(launched, dict) and launched.get("parallelism_config"):
-        return found  # ranks may share their samples
-    micro = given["per_device_train_batch_size"]
-    each = samples // (ranks * micro) if recipe.get("dataloader_drop_last") else math.ceil(samples / (ranks * micro))
-    if each == 0:
-        message = (
-            f"no step: {samples} samples make no batch of {micro} for each of {ranks} ranks, and the rest is dropped"
-        )
-        problem = Problem("train_samples", message, "Set `dataloader_drop_last: false`, or `max_steps:`.")
-        return replace(found, problems=(*found.problems, problem))
-    epoch = max(math.ceil(each / given["gradient_accumulation_steps"]), 1)
-    total = math.ceil(given["num_train_epochs"] * epoch)
-    note = f"{given['num_train_epochs']:g} epochs of {epoch} steps (train_samples {samples} over {ranks} ranks)"
-    stated = {**run.arguments, "max_steps": Setting(total, Origin("computed", note))}
-    return replace(found, run=replace(run, arguments=stated))
-
-
 def with_memory(found: Inputs) -> Inputs:
     """A computed run with what the memory rules need: the model's sizes, and what is predicted of its memory."""
     run, facts, profile = found.run, found.facts, found.profile
@@ -368,4 +320,4 @@ def on_part(found: Inputs, nodes: int, per_node: int, why: str) -> Inputs:
     flags = {name: flag for name, flag in found.run.flags.items() if name not in of_the_whole}
     profile = found.profile.model_copy(update=part)
     found = replace(found, run=replace(found.run, flags=flags), profile=profile, notes=(*found.notes, note))
-    return _with_steps(_with_hardware(found))
+    return _with_hardware(found)

@@ -15,7 +15,9 @@ from zerocfg.resolve.build import THIS, model_file
 from zerocfg.resolve.collect_inputs import collect_inputs, with_memory
 from zerocfg.resolve.search.choose import with_open_values
 from zerocfg.resolve.search.follow_ups import gather_weights
+from zerocfg.resolve.search.search_space import leaves_batch_open
 from zerocfg.resolve.spec.spec_file import check_spec
+from zerocfg.resolve.training_steps import with_steps
 from zerocfg.run.discover import Files
 from zerocfg.run.model import Origin, Setting
 from zerocfg.run.resolve_settings import resolve_settings
@@ -64,6 +66,8 @@ def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
         return run
     if entry.goals is None:
         inputs = with_open_values(inputs)  # a stage that is open is the one that the build will choose
+    if entry.goals is None or not leaves_batch_open(inputs, resolve_settings(inputs.run)):
+        inputs = with_steps(inputs)
     effective = resolve_settings(inputs.run)
     gathering = gather_weights(effective, effective.value(STAGE), entry.consumer)
     computed = {name: Setting(one.value, Origin("computed", one.reason)) for name, one in gathering.items()}

@@ -15,6 +15,7 @@ from zerocfg.resolve.plan import Decision, Plan, Problem
 from zerocfg.resolve.provenance import Provenance
 from zerocfg.resolve.search import follow_ups
 from zerocfg.resolve.search.choose import with_open_values
+from zerocfg.resolve.training_steps import with_steps
 from zerocfg.run.config import AUTO, VERSIONS
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 from zerocfg.run.releases import training_libraries
@@ -63,6 +64,8 @@ def resolve(inputs: Inputs) -> tuple[Inputs, Plan | None]:
     if inputs.problems:
         return inputs, None
     inputs = with_open_values(inputs)
+    if not inputs.problems:
+        inputs = with_steps(inputs)
     inputs = replace(inputs, run=with_settings(inputs.run))
     if inputs.problems:
         return inputs, None  # lint judges the run nevertheless, and has to know its hardware

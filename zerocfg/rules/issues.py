@@ -170,3 +170,14 @@ def python_word(run: Run, file: SourceFile, node: object) -> str | None:
         return None
     found = _PYTHON_WORD.match(node.value) if isinstance(node.value, str) else None
     return found[0] if found else None
+
+
+_SCIENTIFIC = pattern(r"[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+")
+
+
+def scientific_text(file: SourceFile, node: object) -> str | None:
+    """A number in scientific notation that a YAML file has without quotes, and that YAML 1.1 reads as a text."""
+    document = file.document
+    if document is None or document.format != "yaml" or not isinstance(node, Scalar) or node.quoted:
+        return None
+    return node.raw if isinstance(node.value, str) and _SCIENTIFIC.fullmatch(node.raw) else None

@@ -11,7 +11,9 @@ from zerocfg.run.consulted import Consulted, may_be_consulted, may_be_included, 
 from zerocfg.run.discover import Files, display_name, is_launch_file, launch_lines, launches
 from zerocfg.run.model import Kind, Run, SourceFile, files_of, original
 from zerocfg.run.origins import place_of
+from zerocfg.run.templates import stops_at_placeholder
 from zerocfg.source import disk
+from zerocfg.source.node import Problem
 from zerocfg.source.text import Where
 
 Why = Literal[
@@ -74,11 +76,31 @@ def understood(file: SourceFile) -> bool:
     return _fatal(file) is None
 
 
+def unparsed_files(runs: Iterable[Run]) -> dict[str, str]:
+    """By name the files of runs that cannot be parsed, with the reason. Not among them is a template that no launch
+    line or spec names: what it is shows when it is filled in."""
+    found: dict[str, str] = {}
+    for run in runs:
+        for file in files_of(run):
+            fatal = _fatal_problem(file)
+            if fatal is None or file.document is None:
+                continue
+            alone = run.launch is None and run.spec is None
+            if not (alone and stops_at_placeholder(file.document, fatal.span.start)):
+                found.setdefault(file.name, fatal.brief or fatal.message)
+    return found
+
+
 def _fatal(file: SourceFile) -> str | None:
+    problem = _fatal_problem(file)
+    return (problem.brief or problem.message) if problem is not None else None
+
+
+def _fatal_problem(file: SourceFile) -> Problem | None:
     document = file.document
     if document is None or document.root is not None:
         return None
-    return next((problem.brief or problem.message for problem in document.problems if problem.fatal), None)
+    return next((problem for problem in document.problems if problem.fatal), None)
 
 
 def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterator[UncheckedFile]:

@@ -110,10 +110,33 @@ def _nearest(start: Path) -> tuple[dict[str, Any], Path | None]:
         if disk.is_file(own):
             return _read(own), own
         if disk.is_file(shared):
-            table = _read(shared).get("tool", {}).get("zerocfg")
+            table = _of_shared(shared)
             if table is not None:
                 return _checked(table, str(shared)), shared
     return {}, None
+
+
+def _of_shared(path: Path) -> object:
+    """The table of a pyproject.toml that was not asked for; None where it has none.
+
+    A file that is no TOML stops lint only where it names zerocfg: settings that its author relies on would be lost.
+    Else it is a mistake in what other tools read.
+    """
+    try:
+        return _own_table(_read(path))
+    except UsageError as error:
+        with trusted(path):
+            concerned = b"zerocfg" in disk.whole(path, FILE_BYTES)
+        if not concerned:
+            return None
+        raise UsageError(
+            f"{error}; it names zerocfg, whose settings in it cannot be read (--isolated reads none)"
+        ) from None
+
+
+def _own_table(content: dict[str, Any]) -> object:
+    tools = content.get("tool")
+    return tools.get("zerocfg") if isinstance(tools, dict) else None
 
 
 def _table(path: Path) -> tuple[dict[str, Any], Path]:
@@ -121,7 +144,7 @@ def _table(path: Path) -> tuple[dict[str, Any], Path]:
     content, path = _read(path), disk.resolved(path)
     if path.name != "pyproject.toml":
         return content, path
-    table = content.get("tool", {}).get("zerocfg")
+    table = _own_table(content)
     if table is None:
         raise UsageError(f"{path} has no [tool.zerocfg]")
     return _checked(table, str(path)), path

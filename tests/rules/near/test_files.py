@@ -66,6 +66,18 @@ READING = (
             ("-1e5", "-1e5", "-1.0e+5"),
         )
     ),
+    *(
+        yaml("ZC005", "another rule says what comes of it", text)
+        for text in (
+            "main_process_port: 1e4\n",
+            "  gradient_accumulation_steps: 1e1\n",
+            "  zero3_init_flag: 1e1\n",
+            "  offload_param_device: 1e1\n",
+        )
+    ),
+    yaml("ZC005", "accelerate makes a number of it", "  gradient_clipping: 1e1\n").finds(
+        "warning", "accelerate.yaml: 1e1", "1e1", "1e1", "1.1", "1.0e+1"
+    ),
     recipe("ZC005", "HfArgumentParser keeps the text", "learning_rate: 1e-5\n").finds(
         "error", "recipe.yaml: 1e-5", "1e-5", "1e-5", "1.1", "1.0e-5"
     ),

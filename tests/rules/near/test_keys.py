@@ -190,6 +190,16 @@ VALUES = (
     zero("ZC104", "a whole number with an exponent", '"reduce_bucket_size": 5e8'),
     zero("ZC104", "a fraction", '"reduce_bucket_size": 1.5').finds("error", "ds.json: 1.5", "1.5"),
     yaml("ZC104", "a word for a number", "num_machines: two\n").finds("error", "accelerate.yaml: two"),
+    *(
+        yaml("ZC104", "YAML 1.1 reads a text", f"{written}\n")
+        .finds("error", f"accelerate.yaml: {number}", *figures)
+        .says(f"YAML 1.1 reads {number} as a text; write {meant}")
+        .becomes(f"{written.replace(number, meant)}", safe=True)
+        for written, number, meant, figures in (
+            ("  gradient_accumulation_steps: 1e1", "1e1", "10", ("1e1", "1e1", "1.1", "1e1", "10")),
+            ("main_process_port: 1e4", "1e4", "10000", ("1e4", "1.1", "1e4", "10000")),
+        )
+    ),
     yaml("ZC104", "on the line, which another rule tells", "", "--num_machines two "),
     zero("ZC104", "a placeholder, which another rule tells", '"reduce_bucket_size": "${SIZE}"'),
     top("ZC109", "a placeholder, which another rule tells", '"steps_per_print": "${STEPS}"'),

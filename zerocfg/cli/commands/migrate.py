@@ -19,6 +19,7 @@ from zerocfg.migrate.outcome import Changed, Rest, rest
 from zerocfg.migrate.releases import ReleasesError, parse_releases
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import CONSUMERS
+from zerocfg.run.unchecked import unparsed_files
 from zerocfg.run.uncollected import uncollected
 from zerocfg.source.edit import unified_diff
 from zerocfg.source.write import Change, write_together
@@ -69,13 +70,14 @@ def command(
         raise click.UsageError(f"there is no file or folder '{missing}'")
     job = Job(targets, SettingsOptions(**given).settings(targets[0]), Selection(), consumer)
     with Working("migrating", job.progress), uncollected():
-        unread = [one for one in job.lint().unread if one.named]
+        unread = {one.file: one.reason for one in job.lint().unread if one.named}
         runs, empty = job.included, list(job.empty)
+        unread |= unparsed_files(runs)
         found = migrate(runs, target, source, with_pins=pins)
         job.find(found.texts)
         remaining = rest(found, runs, job.included, target, source)
-    for one in unread:
-        click.echo(f"zerocfg: '{one.file}' was not read: {one.reason}", err=True)
+    for name, reason in unread.items():
+        click.echo(f"zerocfg: '{name}' was not read: {reason}", err=True)
     if empty:
         from zerocfg.cli.linting.discovery_help import tell_empty
 
@@ -83,7 +85,7 @@ def command(
     if output_format == "json":
         click.echo(_as_data(job, found, remaining, writes), nl=False)
     else:
-        _show(job, found, remaining, writes)
+        _show(job, found, remaining, writes, complete=not unread)
     if writes:
         write_together(
             Change(Path(path), job.original(path).encode("utf-8"), text.encode("utf-8"))
@@ -93,7 +95,7 @@ def command(
     raise click.exceptions.Exit(2 if unread else int(bool(to_do)))
 
 
-def _show(job: Job, found: Migration, remaining: Rest, writes: bool) -> None:
+def _show(job: Job, found: Migration, remaining: Rest, writes: bool, *, complete: bool) -> None:
     """The diff as other tools read it, then what was done and what is left."""
     for path, text in () if writes else sorted(found.texts.items()):
         write_diff(unified_diff(display_name(Path(path)), job.original(path), text))
@@ -108,7 +110,7 @@ def _show(job: Job, found: Migration, remaining: Rest, writes: bool) -> None:
             click.echo(f"\n{title}:\n{folded(text, columns(sys.stdout))}", nl=False)
     files = len(found.texts)
     if not any(rows for _, rows in blocks):
-        click.echo("Nothing to migrate.")
+        click.echo("Nothing to migrate." if complete else "Nothing to migrate in the files that were read.")
     elif files and not writes:
         click.echo(f"\n--write changes {files} file{'s' * (files != 1)}.", err=True)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from zerocfg.models.hardware import HardwareProfile
+    from zerocfg.source.launch.line import Word
 
 FILES = ("script", "recipe", "accelerate", "deepspeed")
 
@@ -139,10 +140,13 @@ class _Guesser:
             named = [one.accelerate if key == "accelerate" else one.deepspeed for one in self.found]
             paths = sorted({file.path.resolve() for file in named if file is not None and file.path is not None})
             assert run.launch_file is not None
-            called = Path(option.value.value or "").name if option.value is not None else ""
-            paths = [path for path in paths if path.name == called] or paths
+            called = _config_name(option.value)
+            of_that_name = [path for path in paths if path.name == called]
+            paths = of_that_name or paths
             near = nearest(run.launch_file.path.resolve().parent, paths) if run.launch_file.path is not None else paths
-            if near:
+            if len(of_that_name) == 1:
+                draft.add(key, self._relative(near[0]), "guessed", f"{text}: the only {called} here; is it that one?")
+            elif near:
                 draft.add(key, self._relative(near[0]), "guessed", f"{text}: the nearest one; which is it?")
             else:
                 draft.add(key, None, "open", f"{text}: which file is it?", "config.json")
@@ -243,6 +247,8 @@ class _Guesser:
         for key, value in self.given.items():
             if key != "name":
                 draft.add(key, value, "given", "given")
+            if key in FILES and not is_file(self.folder / str(value)):
+                draft.remarks.append(f"there is no file {value} in the folder of this spec yet, which `{key}` names")
         if "name" in self.given:
             draft.name = str(self.given["name"])
 
@@ -375,6 +381,13 @@ def _requested_count(run: Run | None, name: str) -> int | None:
         return max(1, int(flag.value))
     value = run.effective.value(name)
     return value if isinstance(value, int) and 1 <= value <= LARGEST_COUNT else None
+
+
+def _config_name(word: Word | None) -> str:
+    """The name of the file that a word names, also in a folder that only the shell knows (``"$DIR/ds.json"``)."""
+    text = "" if word is None else (word.value or word.text).strip("'\"")
+    name = text.rpartition("/")[2]
+    return name if re.fullmatch(r"[\w.+@=-]+", name) else ""
 
 
 def _by_its_script(run: Run, file: SourceFile) -> bool:

@@ -212,6 +212,12 @@ def search_space(inputs: Inputs, before: Effective) -> SearchSpace | None:
     )
 
 
+def leaves_batch_open(inputs: Inputs, before: Effective) -> bool:
+    """Whether the samples of a step depend on what the search chooses: micro batch, accumulation or ranks."""
+    space = search_space(inputs, before)
+    return space is not None and (space.micro_open or space.steps_open or len(space.layouts) > 1)
+
+
 def _levers(inputs: Inputs, before: Effective) -> frozenset[Lever]:
     """Those of which no source names a setting, not even as ``"auto"``: then the Trainer fills it."""
     found: set[Lever] = {"fused_loss"} if _fused_loss_open(inputs, before) else set()

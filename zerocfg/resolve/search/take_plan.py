@@ -55,15 +55,17 @@ def with_plan(inputs: Inputs, rows: list[Ranked]) -> Inputs:
         found.pop(STAGE, None)
     if choice.engine == "ddp" and choice.processes == 1:
         found[ENGINE] = replace(found[ENGINE], value="single")
-    told = next((name for name in (ENGINE, STAGE, *found) if name in found and name != "num_processes"), None)
-    if told is not None:
-        found[told] = replace(found[told], reason=why + runner_up(rows))
+    unchanged = {name for name in found if name.startswith(f"{ZERO}offload") and found[name].value == "none"}
     if choice.processes == profile.world_size:
-        found.pop("num_processes")
+        unchanged.add("num_processes")
     else:
         inputs = on_part(inputs, choice.nodes, choice.per_node, why)
-    offload = {name for name in found if name.startswith(f"{ZERO}offload") and found[name].value == "none"}
-    found = {name: one for name, one in found.items() if name not in offload}
+    found = {name: one for name, one in found.items() if name not in unchanged}
+    # The reader meets the runner-up once, at the value that says most of the plan and is written somewhere.
+    by_weight = (ENGINE, STAGE, *(name for name in found if name != "num_processes"), "num_processes")
+    heaviest = next((name for name in by_weight if name in found), None)
+    if heaviest is not None:
+        found[heaviest] = replace(found[heaviest], reason=why + runner_up(rows))
     notes = list(inputs.notes)
     if best.verdict != "fits":
         left_out = "".join(f"; not modelled: {gap}" for gap in best.gaps)

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.failures import failures
+from zerocfg.rules.issues import issues, scientific_text
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Path, Scalar, dotted, walk
 
-_SCIENTIFIC = pattern(r"[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+")
 _WORDS = frozenset(("no", "off", "yes", "on"))
 
 
@@ -35,9 +35,9 @@ _DEEPEST_READ = 2
 def number_read_as_string(run: Run) -> Iterator[Finding]:
     recipe = None if run.recipe_reader == "trl" else run.recipe
     for file, path, node in _unquoted(run.accelerate, recipe):
-        if not isinstance(node.value, str) or not _SCIENTIFIC.fullmatch(node.raw):
+        if scientific_text(file, node) is None:
             continue
-        if file is run.accelerate and len(path) > _DEEPEST_READ:
+        if file is run.accelerate and (len(path) > _DEEPEST_READ or path in _judged(run, file)):
             continue
         severity, certain = None, True
         if file is run.recipe:
@@ -52,6 +52,13 @@ def number_read_as_string(run: Run) -> Iterator[Finding]:
             fix=Fix(f"write {number}", ((file, Edit(node.span, number)),)) if certain else None,
             severity=severity,
         )
+
+
+def _judged(run: Run, file: SourceFile) -> set[Path]:
+    """Where ZC104, ZC105, ZC106 or ZC109 say what comes of the value, and what to write: one mistake, one finding."""
+    found = {key.path for key in issues(run, "type", "raw-type", "choice", "range") if key.file is file}
+    every = [*failures(run, "ZC104"), *failures(run, "ZC106")]
+    return found | {place.path for failure in every for place in failure.places if place.file is file}
 
 
 def _with_dot(raw: str) -> str:

@@ -10,10 +10,10 @@ from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.effects import effective_value
 from zerocfg.rules.failures import failures, reported
-from zerocfg.rules.issues import KeyIssue, issues, python_word
+from zerocfg.rules.issues import KeyIssue, issues, python_word, scientific_text
 from zerocfg.rules.key import from_origin
 from zerocfg.rules.repairs import as_section, repaired
-from zerocfg.run.model import Origin, Run
+from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.stages.options import PRECISIONS
 from zerocfg.source.node import Scalar, dotted
 
@@ -32,12 +32,22 @@ def _told_elsewhere(key: KeyIssue) -> bool:
 def wrong_type(run: Run) -> Iterator[Finding]:
     for key in issues(run, "type"):
         if not _told_elsewhere(key):
+            fix = repaired(key)
             yield key.finding(
                 f"{_shown(key)}; {_consequence(key)}",
-                fix=repaired(key),
+                _read_as_text(key.file, key.issue.entry.value, fix),
+                fix=fix,
                 severity=Severity.WARNING if _unread(key) else None,
             )
     yield from _unsaid(run, "ZC104")
+
+
+def _read_as_text(file: SourceFile, node: object, fix: Fix | None) -> str:
+    """Why a number in scientific notation is none, which its file does not show; empty for other values."""
+    raw = scientific_text(file, node)
+    if raw is None:
+        return ""
+    return f"YAML 1.1 reads {raw} as a text; {fix.description if fix is not None else 'write the number in full'}"
 
 
 def _consequence(key: KeyIssue) -> str:
@@ -68,6 +78,8 @@ def _unsaid(run: Run, code: str) -> Iterator[Finding]:
             finding = reported(run, failure, where="value")
             key = loose.get((id(place.file), place.path)) if place is not None and code == "ZC104" else None
             finding.fix = repaired(key) if key is not None else None
+            if place is not None and place.file is not None and place.file.document is not None and not finding.help:
+                finding.help = _read_as_text(place.file, place.file.document.get(place.path), finding.fix)
             if finding.fix is not None and not finding.help:
                 finding.help = finding.fix.description
             if place is not None and _left_to_line(run, place):
@@ -173,11 +185,12 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
             continue  # ZC104: the road to the engine breaks at it
         text, known = isinstance(key.value, str), key.issue.key
         a_truth = known is not None and any(branch.get("type") == "boolean" for branch in known.scalars)
+        fix = repaired(key)
         truthy = " (any non-empty string counts as true)" if text and a_truth else ""
         yield key.finding(
             f"{_shown(key)}{truthy}; {key.library} does not check it",
-            "write the value without quotes" if text else "",
-            fix=repaired(key),
+            _read_as_text(key.file, key.issue.entry.value, fix) or ("write the value without quotes" if text else ""),
+            fix=fix,
         )
 
 
