@@ -21,7 +21,8 @@ from zerocfg.memory.verdict import Verdict
 from zerocfg.models.hardware import Host
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.models.spec import RunSpec
-from zerocfg.page.memory import memory
+from zerocfg.page.memory import Memory, memory
+from zerocfg.page.page import Missing, _predicted
 from zerocfg.resolve.explain import forecast as forecasts
 from zerocfg.resolve.explain.forecast import _counted, _time, forecast
 from zerocfg.resolve.explain.plan_summary import chance_of, cost_of
@@ -383,6 +384,24 @@ class TestForecast:
 
         assert notes() == ["no time is predicted: the bf16 rate of A100-SXM-80GB is not known"]
         assert notes(train_micro_batch_size_per_gpu=None) == [], "it is said that the micro batch is not known"
+
+    @pytest.mark.parametrize(
+        ("no_time", "why"),
+        [
+            ("the rate of this card is not known", "No time is predicted: the rate of this card is not known."),
+            ("", "No time can be predicted without a model, a batch and hardware."),
+        ],
+    )
+    def test_the_page_takes_the_reason_from_its_field(self, no_time: str, why: str) -> None:
+        """A note that begins like the sentence about the time is a note like any other."""
+        alike, samples = "no time is predicted for the first step", "1 sample an optimizer step"
+        one = replace(forecast(built(), tracing=False), time=None, no_time=no_time, assumptions=(alike,))
+        one = replace(one, samples=samples)
+        shown, time = _predicted(SimpleNamespace(forecast=one, alternatives=[]))  # type: ignore[arg-type]
+        assert isinstance(shown, Memory) and shown.notes == [alike, samples]
+        assert time == Missing(why)
+        said = [f"no time is predicted: {no_time}"] if no_time else []
+        assert list(one.notes) == [alike, *said, samples]
 
     def test_without_hardware_one_rank_is_counted(self, workplace: Workplace) -> None:
         files = wanted(CONFIG, deepspeed=None, hardware=with_host(workplace.folder, "8xA100-80GB", 512.5))

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from zerocfg.resolve.explain.alternatives import Alternative
 
 
-NO_TIME = "no time is predicted"
-"""How the note of a forecast begins that says why it has no time."""
-
-
 @dataclass(frozen=True, slots=True)
 class Bar:
     """One stacked bar: ``parts`` are bytes by column (`zerocfg.resolve.explain.plan_summary.COLUMNS`).
@@ -101,7 +97,7 @@ def memory(one: Forecast, alternatives: list[Alternative]) -> Memory:
     found.terms = _terms(list(held.values()))
     found.figures = list(_figures(one))
     found.notes = [f"not modelled: {gap}" for gap in one.gaps]
-    found.notes += [note for note in one.notes if not note.startswith(NO_TIME)]
+    found.notes += filter(None, (*one.assumptions, one.samples))
     found.job = _job(one)
     found.others = [_other(row) for row in distinct_plans(alternatives)]
     found.compared = len(alternatives)

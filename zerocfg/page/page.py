@@ -10,7 +10,7 @@ from zerocfg.compare.lock_table import changed_sources
 from zerocfg.page.changes import Changes, changes
 from zerocfg.page.findings import Finding, RulePage, findings, rule_pages
 from zerocfg.page.formatting import count, size
-from zerocfg.page.memory import NO_TIME, Memory, memory
+from zerocfg.page.memory import Memory, memory
 from zerocfg.page.settings import Group, settings
 from zerocfg.page.smoke import Smoke, smoke
 from zerocfg.page.time import Time, time
@@ -116,9 +116,9 @@ def _predicted(report_input: ReportInput) -> tuple[Memory | Missing, Time | Miss
     one = report_input.forecast
     if isinstance(one, Forecast):
         known = time(one)
-        why = next((note for note in one.notes if note.startswith(NO_TIME)), "")
-        why = why or "no time can be predicted without a model, a batch and hardware"
-        return memory(one, report_input.alternatives), known or Missing(f"{why[:1].upper()}{why[1:]}.")
+        why = "No time can be predicted without a model, a batch and hardware"
+        why = f"No time is predicted: {one.no_time}" if one.no_time else why
+        return memory(one, report_input.alternatives), known or Missing(f"{why}.")
     if isinstance(one, str):
         missing = Missing(f"Nothing can be predicted: {one}.")
     elif report_input.built is not None:

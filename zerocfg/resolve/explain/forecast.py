@@ -44,8 +44,9 @@ class Forecast:
     have (else the files are mapped, and the system takes the pages back), ``room`` what a node has, ``nvme`` what they
     write to its drives. ``verdict`` is that for device and host, ``gaps`` what is set and not in the figures.
     ``ladder`` None: not needed or not possible;
-    ``time`` None: not known. ``price`` is that of one device for an hour. ``notes`` are assumptions and what could not
-    be predicted.
+    ``time`` None: not known, and ``no_time`` is the reason ("" where the notes give it already, or nothing is missing
+    but a model, a batch or hardware). ``price`` is that of one device for an hour. ``assumptions`` are what the figures
+    rest on and what could not be predicted; ``samples`` says how many samples a step takes where that is unexpected.
     """
 
     setup: Setup
@@ -60,9 +61,17 @@ class Forecast:
     ladder: Ladder | None
     time: StepTime | None
     price: float | None
-    notes: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    no_time: str = ""
+    samples: str = ""
     gaps: tuple[Gap, ...] = ()
     on_host: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All that is said about the figures."""
+        without = f"no time is predicted: {self.no_time}" if self.no_time else ""
+        return (*self.assumptions, *filter(None, (without, self.samples)))
 
     @property
     def word(self) -> Word:
@@ -145,14 +154,9 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         if not late
         else f"it is not modelled with {', '.join(map(str, late))}"
     )
-    notes = [*setup.assumed, *([setup.unknown] if setup.unknown else []), *activations.notes]
-    if isinstance(time, StepTime):
-        notes += time.notes
-    elif time:
-        notes.append(f"no time is predicted: {time}")
-    shared = _samples(setup)
-    notes += [shared] if shared else []
-    known = time if isinstance(time, StepTime) else None
+    known, no_time = (time, "") if isinstance(time, StepTime) else (None, time)
+    assumptions = [*setup.assumed, *([setup.unknown] if setup.unknown else []), *activations.notes]
+    assumptions += known.notes if known is not None else ()
     price = inputs.spec.price_per_hour
     return Forecast(
         setup,
@@ -167,7 +171,9 @@ def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = N
         steps,
         known,
         price,
-        tuple(notes),
+        tuple(assumptions),
+        no_time,
+        _samples(setup),
         gaps,
         on_host=device is not None and device.vendor == "cpu",
     )
