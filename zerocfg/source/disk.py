@@ -108,6 +108,12 @@ def real(path: Target) -> str:
     if notes is None:
         return os.path.realpath(name)
     answers = notes.setdefault("real", {})
+    known = answers.get(name)
+    return _followed(name, answers) if known is None else known
+
+
+def _followed(name: str, answers: dict[str, str]) -> str:
+    """The real path that was not asked for before; it and those of the folders above are noted."""
     # The folders above are followed once for all that lies in them; a loop, as there may be thousands of them.
     below: list[tuple[str, str]] = []
     while (found := answers.get(name)) is None:
