@@ -424,6 +424,11 @@ class TestRanking:
         assert self.why(simple) == "about as fast, and less likely to fit (95%)"
         assert self.why(other(0.9, word="likely", chance=0.75), "cost") == "10% cheaper, and less likely to fit (75%)"
 
+    def test_of_a_plan_that_fits_the_chance_is_named_only_where_it_is_simpler(self) -> None:
+        assert self.why(other(chance=0.95, nodes=2, per_node=4)) == "about as fast, with more nodes", "as simple"
+        likely = other(word="likely", chance=0.75, nodes=2, per_node=4)
+        assert self.why(likely) == "about as fast, and less likely to fit (75%)"
+
     @pytest.mark.parametrize(("chance", "wins"), [(0.75, False), (0.754, False), (0.76, True)])
     def test_of_equally_fast_plans_the_likelier_one_however_much_machinery(self, chance: float, wins: bool) -> None:
         """By whole percents; below that the simpler one. Of those that fit only machinery counts."""

@@ -323,6 +323,23 @@ class TestRanks:
             (f"gpu_ids: the sources say {said}, 2xA100-80GB has 2 for a node: all of them are used",) if notes else ()
         )
 
+    @pytest.mark.parametrize(
+        ("hardware", "engine", "config", "told"),
+        [
+            ("1xA100-80GB", "ddp", None, False),
+            ("2xA100-80GB", "ddp", None, True),
+            ("2x1xA100-80GB", "ddp", None, True),
+            ("2xA100-80GB", "ddp", {}, False),  # its `distributed_type` says it
+            ("2xA100-80GB", "fsdp", None, False),
+        ],
+    )
+    def test_accelerate_is_told_of_several_ranks(self, hardware: str, engine: str, config: Any, told: bool) -> None:
+        more = {} if config is None else {"accelerate": config}
+        flag = self.flags(hardware, engine=engine, **more).run.flags.get("multi_gpu")
+        assert (None if flag is None else (flag.value, flag.origin.note)) == (
+            (True, "the engine of this run is ddp") if told else None
+        )
+
     def test_the_ranks_of_a_loop_have_the_origin_of_the_hardware(self) -> None:
         found = self.flags("2x8xA100-80GB", "deepspeed", "deepspeed").run.flags
         assert {name: flag.origin.note for name, flag in found.items()} == {
@@ -445,6 +462,11 @@ class TestFacts:
         assert gathered.origin.note.startswith("zerocfg's choice: nobody sets it")
         assert run.memory is not None and run.memory.states_gib[3] > 0 and run.effective.value(STAGE) == 3
         assert run.model is not None and not run.model.too_large
+
+    @pytest.mark.parametrize(("tensors", "too_large"), [(10_000, False), (10_001, True)])
+    def test_a_model_of_too_many_tensors(self, tensors: int, too_large: bool, workplace: Workplace) -> None:
+        run = self.linted(workplace, model={"parameters": tensors * 4096, "largest_parameter": 4096})
+        assert run.model is not None and run.model.too_large is too_large
 
     def test_with_goals_a_fit_is_not_looked_for(self, workplace: Workplace) -> None:
         run = self.linted(workplace, zero={}, goals={"prefer": "memory"})

@@ -240,6 +240,7 @@ def test_what_the_sources_leave_open_is_chosen_for_such_a_script(workplace: Work
         ({"fsdp_version": 1, "fsdp_sharding_strategy": "NO_SHARD"}, None, {"shard_ranks": 1}),
         ({"fsdp_version": 1, "fsdp_sharding_strategy": "HYBRID_SHARD"}, None, {"shard_ranks": 4}),
         ({"fsdp_version": 2, "dp_replicate": 4, "dp_shard": 2}, None, {"shard_ranks": 2}),
+        ({"fsdp_version": 2, "dp_replicate": 2, "dp_shard": 2, "cp": 2}, None, {"shard_ranks": 4}),
         ({"fsdp_version": 2, "mixed_precision": "no"}, "bfloat16", {"master": False, "precision": "bf16"}),
         ({"fsdp_version": 2, "mixed_precision": "no"}, None, {"master": True, "precision": "fp32"}),
     ],
@@ -252,7 +253,7 @@ def test_settings_become_options(settings: dict[str, Any], dtype: str | None, op
 def options_of(settings: dict[str, Any], dtype: str | None = None) -> TorchOptions:
     values = {"engine": "fsdp", "mixed_precision": "bf16", "num_machines": 2, "train_micro_batch_size_per_gpu": 1}
     for name, value in settings.items():
-        sizes = {"dp_replicate", "dp_shard", "tp"}
+        sizes = {"dp_replicate", "dp_shard", "cp", "tp"}
         key = f"parallelism_config.parallelism_config_{name}_size" if name in sizes else f"fsdp_config.{name}"
         values["mixed_precision" if name == "mixed_precision" else key] = value
     found = setup_of(values.get, {}, RunSpec(consumer="transformers", script="t", sequence_length=64), 8, dtype)

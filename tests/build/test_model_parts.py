@@ -929,6 +929,15 @@ class TestModelPlans:
         count = config["num_hidden_layers"] * (4 * hidden**2 + 3 * hidden * inner) + 2 * 32000 * hidden
         assert count == pytest.approx(parameters, rel=0.05)
 
+    def test_a_number_of_parameters_is_exact(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The shape only comes near it, so that what was asked for is looked at."""
+        asked: list[int] = []
+        shape = {"num_hidden_layers": 1, "hidden_size": 1}
+        monkeypatch.setattr(model_plans, "llama_of", lambda count: asked.append(count) or shape)
+        for text in ("3", "3k", "3M", "3b", "3T", "2.5e9", "0.5B"):
+            assert find_model(text, tmp_path) is not None
+        assert asked == [3, 3 * 10**3, 3 * 10**6, 3 * 10**9, 3 * 10**12, 25 * 10**8, 5 * 10**8]
+
     @pytest.mark.parametrize("text", ["7BB", "7 B", "B", "1.B", "1e100", "nobody/knows"])
     def test_what_is_no_model(self, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))

@@ -704,6 +704,12 @@ class TestLevers:
         unknown = replace(fit[1], judged=Verdict("unknown"))
         assert levers.worth_trying([(fit[0], ""), (incomplete, "x"), (unknown, "x")], "throughput") == [fit[0]]
 
+    @pytest.mark.parametrize(("seconds", "tried"), [(0.97, True), (0.971, False), (1.0, False), (1.02, False)])
+    def test_a_plan_that_may_not_fit_is_tried_where_it_is_faster_by_more(self, seconds: float, tried: bool) -> None:
+        """0.97 and 3 percent of it are 0.9991, 0.971 are 1.00013."""
+        best, lost = self.plan(1.0, chance=1.0), self.plan(seconds, "unlikely", chance=0.4)
+        assert levers.worth_trying([(best, ""), (lost, "x")], "throughput") == [best, *([lost] if tried else [])]
+
     def test_where_nothing_fits_the_first_six_are_tried(self) -> None:
         lost = [self.plan(1.0, "does not fit", choice=replace(ZERO_2, micro_batch=at)) for at in range(1, 9)]
         assert levers.worth_trying([(one, "short") for one in lost], "throughput") == lost[:6]
@@ -840,6 +846,20 @@ class TestLevers:
         slower = self.made(lambda _: 3.0)
         assert levers.at_best(slower, one, (), "throughput") == 2.0
 
+    @pytest.mark.parametrize(
+        ("open_", "can", "fused"),
+        [(("fused_loss",), True, True), (("fused_loss",), False, None), (("bucket",), True, None)],
+    )
+    def test_the_fused_loss_counts_where_it_is_open_and_known(self, open_: Any, can: bool, fused: bool | None) -> None:
+        asked: list[Choice] = []
+
+        def seconds(one: Choice) -> float:
+            asked.append(one)
+            return 0.5
+
+        levers.at_best(self.made(seconds, fuse=can), self.plan(1.0), open_, "throughput")
+        assert asked == [replace(ZERO_2, fused_loss=fused)]
+
     def test_a_plan_explained(self) -> None:
         one = self.plan(choice=replace(ZERO_2, live=7, bucket=9))
         found = levers.explained(self.made(), one)
@@ -922,6 +942,19 @@ class TestNearest:
         if lever:
             opened = replace(SPACE, stages=(1, 2, 3), levers=frozenset(lever))
             assert self.configs(opened, before=before) == [], "the search has moved it already"
+
+    @pytest.mark.parametrize(
+        ("opened", "stages", "offered"),
+        [((), (1, 2, 3), True), (("fused_loss",), (1, 2, 3), False), ((), (1, 2), False), ((), (None,), False)],
+    )
+    def test_a_loss_in_pieces_where_a_stage_knows_it(
+        self, opened: Any, stages: Any, offered: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(nearest, "can_fuse", lambda _, stage: stage == 3)
+        space = replace(SPACE, stages=stages, engine="ddp", levers=frozenset(opened))
+        found = [(what, levers_) for what, _, levers_ in self.configs(space)]
+        change = ("`use_liger_kernel: true`, which needs the package liger-kernel", {"fused_loss": True})
+        assert found == ([change] if offered else [])
 
     def test_levers_and_values_together(self) -> None:
         before = Effective(settings={REDUCED: setting(10**9), LIVE: setting(10**9)})

@@ -408,6 +408,15 @@ def test_problems_of_the_file_itself_come_first(workplace: Workplace) -> None:
     assert [place and place.file for place in places] == ["zerocfg.yaml", "other.yaml"]
 
 
+def test_problems_of_another_file_are_in_the_order_of_its_lines(workplace: Workplace) -> None:
+    """Not in the order in which keys are checked, which is the consumer first."""
+    own = "version: 1\nruns:\n  a:\n    extends: other.yaml#x\n"
+    other = "bases:\n  x:\n    hardware: 3\n    script: [train.py]\n    consumer: nobody\n"
+    found = read_spec(workplace.write({"zerocfg.yaml": own, "other.yaml": other}), "zerocfg.yaml")
+    places = [(one.place.file, one.place.line) for one in found.problems if one.place is not None]
+    assert places == [("other.yaml", 3), ("other.yaml", 4), ("other.yaml", 5)]
+
+
 def test_a_spec_that_python_cannot_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     def deep(*_: object) -> None:
         raise RecursionError

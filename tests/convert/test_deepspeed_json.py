@@ -217,6 +217,16 @@ def test_beside_a_json_both_files_change(zerocfg: Cli, tmp_path: Path) -> None:
     )
 
 
+def test_what_the_json_says_already_stays_as_it_is_written(zerocfg: Cli, tmp_path: Path) -> None:
+    head = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    (tmp_path / "a.yaml").write_text(f"{head}  reduce_bucket_size: 200000000\n  overlap_comm: true\n")
+    zero = '{\n  "zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8'
+    (tmp_path / "ds.json").write_text(f"{zero}}}\n}}\n")
+    assert zerocfg("convert", "a.yaml", "--to", "deepspeed-json", "--write").code == 0
+    assert (tmp_path / "a.yaml").read_text() == head
+    assert (tmp_path / "ds.json").read_text() == f'{zero}, "overlap_comm": true}}\n}}\n'
+
+
 def test_a_path_that_nobody_reads(zerocfg: Cli, tmp_path: Path) -> None:
     """accelerate's plugin drops `offload_optimizer_nvme_path`; in a JSON DeepSpeed reads it. `none` says nothing."""
     line = "offload_optimizer_nvme_path"

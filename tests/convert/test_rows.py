@@ -331,6 +331,13 @@ class TestZero:
     def test_what_becomes_of_a_setting(self, name: str, value: Any, stage: int, fate: tuple[str, str]) -> None:
         assert _fate(under(zero_optimization__stage=stage), name, value, VALUES)[:2] == fate
 
+    def test_what_a_script_makes_itself(self) -> None:
+        why = "the script has to make its own (the Trainer: optim, lr_scheduler_type)"
+        for name in ("optimizer.type", "scheduler.params.warmup_num_steps"):
+            assert _fate(under(zero_optimization__stage=3), name, 1, VALUES) == ("", "not at all", why)
+        other = _fate(under(zero_optimization__stage=3), "optimizers.type", 1, VALUES)
+        assert other == ("", "not at all", "FSDP has nothing for it")
+
     def test_why_weights_differ(self) -> None:
         name = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
         for stage, why in (
@@ -347,6 +354,8 @@ class TestZero:
             ("bf16", "enabled", "auto", True, ("(left out)", "exactly")),
             ("fp16", "loss_scale", 128, False, ("(left out)", "exactly")),
             ("fp16", "loss_scale", 128, True, ("", "not at all")),
+            ("fp16", "loss_scale", 1, True, ("", "not at all")),
+            ("fp16", "loss_scale", 0, True, ("(left out)", "nearly")),
             ("fp16", "loss_scale", 0.0, True, ("(left out)", "nearly")),
             ("fp16", "hysteresis", 2, True, ("(left out)", "nearly")),
             ("fp16", "auto_cast", True, True, ("(left out)", "nearly")),
