@@ -241,8 +241,8 @@ def _call(one: Reached, walk: Walk, parser: Parser, patched: bool) -> Call:
 
 
 def _constructs(name: str) -> bool:
-    """Whether a call makes a trainer or an Accelerator, whose signature differs by release."""
-    return name == "accelerate.Accelerator" or name.endswith("Trainer")
+    """Whether a call makes a trainer, its arguments or an Accelerator, whose signatures differ by release."""
+    return name == "accelerate.Accelerator" or name.endswith("Trainer") or is_arguments(name)
 
 
 def _guarded(one: Reached, walk: Walk) -> bool:
