@@ -157,7 +157,12 @@ args = {of}(output_dir="out", {keyword})
         ("trl.GRPOConfig", "max_new_tokens=3", "trl==0.17.0", ("error", "3", "leave it out")),
         ("trl.DPOConfig", "peft_config=None", "", ("error", "None", "give it to DPOTrainer")),
         ("trl.GRPOConfig", "reward_funcs=[f]", "", ("error", "[f]", "give it to GRPOTrainer")),
-        ("transformers.TrainingArguments", "zzz=1", "", ("error", "1", "leave it out")),
+        ("transformers.TrainingArguments", "zzz=1", "transformers==5.23.0", ("error", "1", "leave it out")),
+        ("trl.GRPOConfig", "zzz=1", "trl==1.16.0\ntransformers==5.23.0", ("error", "1", "leave it out")),
+        # a release that is newer than all that are known may have it
+        ("transformers.TrainingArguments", "zzz=1", "", None),
+        ("transformers.TrainingArguments", "zzz=1", "transformers>=5", None),
+        ("trl.GRPOConfig", "zzz=1", "trl==1.16.0", None),
         ("trl.GRPOConfig", "max_completion_length=3", "", None),
         ("trl.GRPOConfig", "learning_rate=1e-5", "", None),
         ("trl.GRPOConfig", "max_prompt_length=3", "", None),  # ZC840: 0.28 removed it

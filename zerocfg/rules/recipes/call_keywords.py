@@ -9,7 +9,7 @@ from zerocfg.catalog.history import histories, signatures, with_classes
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.signatures import accepts, is_known, may_ever_accept, parameters, was_ever_accepted
 from zerocfg.catalog.suggest import closest
-from zerocfg.catalog.versions import Release, library_name, release, text
+from zerocfg.catalog.versions import Release, library_name, only_below, release, text
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.calls import ever_taken, taken_by
 from zerocfg.rules.release_scope import limited
@@ -79,14 +79,20 @@ def _of_config(run: Run, call: Call) -> Iterator[Finding]:
         return
     if not _are_known_releases(run, {library, "transformers"}):
         return
+    newest_are_known = all(
+        only_below(run.versions.get(one), f"{VERSIONS[one]}.1") for one in dict.fromkeys((library, "transformers"))
+    )
     for keyword, setting in call.arguments.items():
         if setting.origin.file is None or keyword in inherited or f"{of}.{keyword}" in own:
             continue
         if not ever_taken(call.name, keyword) and closest(keyword, sorted(taken_by(call.name))):
             continue
-        message = f"no release of {library_name(library)} accepts `{keyword}` in {of}(): the call is a TypeError"
         trainer = f"{of.removesuffix('Config')}Trainer"
         given = library == "trl" and accepts(library, trainer, keyword, release(VERSIONS[library]))
+        anothers = any(key.endswith(f".{keyword}") for key in own) or ever_taken(call.name, keyword)
+        if not (given or newest_are_known or anothers):
+            continue  # a name of nothing that is known may be of a newer release
+        message = f"no release of {library_name(library)} accepts `{keyword}` in {of}(): the call is a TypeError"
         yield _finding(setting, message, f"give it to {trainer}" if given else "leave it out")
 
 
