@@ -142,3 +142,55 @@ def test_a_failure_that_only_ends_the_job_differently(tmp_path: Path) -> None:
 def test_a_package_of_the_repository_of_the_same_name(tmp_path: Path) -> None:
     (tmp_path / "trl").mkdir()
     assert told(tmp_path, SFT.format("packing=True"), "trl==1.16.0") == []
+
+
+MADE = """from {library} import {of}
+{before}
+args = {of}(output_dir="out", {keyword})
+"""
+
+
+@pytest.mark.parametrize(
+    ("of", "keyword", "requirements", "expected"),
+    [  # each is a TypeError of TRL 1.16.0 and transformers 5.23.0, called by hand, or none
+        ("trl.GRPOConfig", "max_new_tokens=3", "", ("error", "3", "leave it out")),
+        ("trl.GRPOConfig", "max_new_tokens=3", "trl==0.17.0", ("error", "3", "leave it out")),
+        ("trl.DPOConfig", "peft_config=None", "", ("error", "None", "give it to DPOTrainer")),
+        ("trl.GRPOConfig", "reward_funcs=[f]", "", ("error", "[f]", "give it to GRPOTrainer")),
+        ("transformers.TrainingArguments", "zzz=1", "transformers==5.23.0", ("error", "1", "leave it out")),
+        ("trl.GRPOConfig", "zzz=1", "trl==1.16.0\ntransformers==5.23.0", ("error", "1", "leave it out")),
+        # a release that is newer than all that are known may have it
+        ("transformers.TrainingArguments", "zzz=1", "", None),
+        ("transformers.TrainingArguments", "zzz=1", "transformers>=5", None),
+        ("trl.GRPOConfig", "zzz=1", "trl==1.16.0", None),
+        ("trl.GRPOConfig", "max_completion_length=3", "", None),
+        ("trl.GRPOConfig", "learning_rate=1e-5", "", None),
+        ("trl.GRPOConfig", "max_prompt_length=3", "", None),  # ZC840: 0.28 removed it
+        ("trl.GRPOConfig", "warmup_ratio=0.1", "", None),  # ZC801
+        ("trl.GRPOConfig", "max_completion_lenght=3", "", None),  # ZC841: a slip
+        ("trl.OnlineDPOConfig", "max_new_tokens=3", "", None),
+        ("trl.GRPOConfig", "max_new_tokens=3", "trl @ git+https://github.com/x/trl@1234567", None),
+        ("transformers.TrainingArguments", "zzz=1", "transformers==3.0.2", None),  # older than any that is known
+        ("transformers.TrainingArguments", "zzz=1", "transformers>=4", None),
+        ("trl.experimental.gspo_token.GRPOConfig", "max_new_tokens=3", "", None),
+    ],
+)
+def test_keywords_of_configs(
+    tmp_path: Path, of: str, keyword: str, requirements: str, expected: tuple[str, str, str] | None
+) -> None:
+    library, _, name = of.rpartition(".")
+    script = MADE.format(library=library, of=name, keyword=keyword, before="")
+    assert told(tmp_path, script, requirements) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import unsloth",
+        "from trl import __version__ as v\nif trl.__version__ > '1': pass",
+        "class GRPOConfig(GRPOConfig):\n    max_new_tokens: int = 3",
+    ],
+)
+def test_configs_that_take_more(tmp_path: Path, before: str) -> None:
+    script = MADE.format(library="trl", of="GRPOConfig", keyword="max_new_tokens=3", before=before)
+    assert told(tmp_path, script) == []

@@ -294,6 +294,11 @@ def test_a_recipe_takes_the_reader_of_its_tree(tmp_path: Path) -> None:
         ("d['train_micro_batch_size_per_gpu'] == n", False),
         ('d = {"train_batch_size": "auto"}', False),
         ('d = {"train_batch": 8}', False),
+        # Lightning's _format_batch_size_and_grad_accum_config sets the micro batch where the config has none
+        ("from pytorch_lightning.plugins import DeepSpeedPlugin\nDeepSpeedPlugin(config=path)", True),
+        ("from lightning.pytorch.strategies import DeepSpeedStrategy\nDeepSpeedStrategy(config='ds.json')", True),
+        ("import lightning as L\nL.Trainer(strategy='ddp')", False),
+        ("from accelerate import DeepSpeedPlugin\nDeepSpeedPlugin(hf_ds_config=path)", False),
     ],
 )
 def test_what_may_come_from_elsewhere(code: str, size: bool) -> None:

@@ -188,6 +188,15 @@ def test_code_of_the_project_that_gives_a_batch_size(tmp_path: Path, monkeypatch
     assert run(scripts=True, skip=lambda file: file.name == "train.py").size_elsewhere is False
 
 
+def test_a_script_with_lightning_that_names_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line starts it, and no word of it is DeepSpeed's own but the strategy."""
+    code = "from lightning.pytorch.strategies import DeepSpeedStrategy\nDeepSpeedStrategy(config='ds.json')\n"
+    folder = project(tmp_path / "p", {"ds.json": DS, "train.py": code})
+    monkeypatch.chdir(folder)
+    runs, _ = find_runs([folder], Files(), scripts=True)
+    assert [run.size_elsewhere for run in runs if run.name == "ds.json"] == [True]
+
+
 def test_settings_are_given_once_and_errors_cost_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = project(tmp_path / "p", {"a.json": DS, "b.json": DS})
     monkeypatch.chdir(folder)

@@ -453,7 +453,7 @@ def test_options_of_a_parser_reach_the_arguments(tmp_path: Path, monkeypatch: py
         "    per_device_train_batch_size=1, gradient_accumulation_steps=args.steps)).train()\n"
     )
     config = json.dumps({**ZERO, **SIZES})
-    line = "deepspeed --num_gpus 8 train.py --gradient_accumulation_steps 2"
+    line = "deepspeed --no_local_rank --num_gpus 8 train.py --gradient_accumulation_steps 2"
     _, none = found(tmp_path, monkeypatch, ds_DOT_json=config, train_DOT_py=text, run_DOT_sh=f"{line}\n")
     assert none == []
     _, some = found(tmp_path, monkeypatch, run_DOT_sh=f"{line} --steps 8\n")

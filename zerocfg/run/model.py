@@ -290,6 +290,19 @@ class ResumedState:
 
 
 @record(frozen=True, slots=True)
+class StrictParser:
+    """A parser of argparse, made at ``place``, that reads the script's words and stops at an option it does not know.
+    ``options``: every option string that it takes, as written."""
+
+    options: frozenset[str]
+    place: Origin
+
+    def takes(self, option: str) -> bool:
+        """Whether it takes an option, by its name or as an abbreviation of another."""
+        return any(known.startswith(option) for known in self.options)
+
+
+@record(frozen=True, slots=True)
 class Script:
     """A script and the modules of its repository that it needs, as deep as `reading.DEPTH` (``files``, itself first).
 
@@ -312,6 +325,8 @@ class Script:
     ``resumes``: it gives `train` a checkpoint to go on from.
     ``saves_sharded``: where it calls `save_pretrained` of a model that an Accelerator prepared, with nothing gathered.
     ``default_dtypes``: the models that it loads without saying in which dtype.
+    ``strict_parser``: None where it is not certain that a parser of argparse, all of whose options are known, stops at
+    others.
     ``understood`` False: Python could not parse it.
     """
 
@@ -339,6 +354,7 @@ class Script:
     resumes: bool = False
     saves_sharded: Origin | None = None
     default_dtypes: tuple[DefaultDtype, ...] = ()
+    strict_parser: StrictParser | None = None
 
 
 @record(frozen=True, slots=True, eq=False)

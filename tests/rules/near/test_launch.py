@@ -25,6 +25,7 @@ DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n
 CLUSTER = "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n"
 MEETING = CLUSTER + "main_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
 HOSTS = "worker-0 slots=8\nworker-1 slots=8\n"
+LOGGED = "accelerate launch --config_file conf/a.yaml train.py 2>&1 | tee log.txt\n"
 RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 
 
@@ -427,6 +428,27 @@ CONFIG = (
         for why, program in (
             ("a program in the script is handed others", "python - ds.json <<'PY'\nprint()\nPY\n"),
             ("it is looked for", "ls $NEW\n"),
+        )
+    ),
+    of("ZC703", "a log is written, in a folder that is not there", {"train.sh": LOGGED, "train.py": ""}).finds(
+        "warning", "train.sh: --config_file conf/a.yaml"
+    ),
+    *(
+        of(
+            "ZC703",
+            f"a line beside it reads {word}",
+            {"b.sh": f"C=conf/a.yaml\n{line}", "train.sh": LOGGED, "train.py": ""},
+        )
+        .finds("warning", f"b.sh: --config_file {word}")
+        .finds("warning", "train.sh: --config_file conf/a.yaml")
+        for word, line in (("conf/a.yaml", LOGGED), ('"$C"', LOGGED.replace("conf/a.yaml", '"$C"')))
+    ),
+    *(
+        of("ZC703", why, {"train.sh": text + LOGGED, "train.py": ""})
+        for why, text in (
+            ("accelerate asks for it", "accelerate config --config_file conf/a.yaml\n"),
+            ("a line that trains writes it", LOGGED.replace("log.txt", "conf/a.yaml")),
+            ("another program may write it", "python make.py --config_file conf/a.yaml > log.txt\n"),
         )
     ),
     of("ZC703", "of another checkout", {"train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n"}),

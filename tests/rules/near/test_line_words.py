@@ -174,6 +174,11 @@ BEHIND = (
     of("ZC752", "the value of an option", trainer(f"{LINE} --run_name NCCL_DEBUG=INFO\n")),
     of("ZC752", "a word of the project's own", trainer(f"{LINE} MODEL=INFO\n")),
     of("ZC752", "a script that nobody can read", engine("torchrun --nproc_per_node 2 train.py NCCL_DEBUG=INFO")),
+    of("ZC752", "set by env", trainer(f"srun env NAME=1 {LINE}\n")),
+    of("ZC752", "a value that srun exports", trainer(f"srun --export NAME=1 {LINE}\n")),
+    of("ZC752", "a program for srun", trainer(f"srun NAME=1 OTHER=2 {LINE}\n"))
+    .finds("error", "train.sh: NAME=1", 1)
+    .becomes(f"srun env NAME=1 OTHER=2 {LINE}\n"),
     of("ZC752", "two of them", trainer(f"{LINE} NCCL_DEBUG=INFO OMP_NUM_THREADS=4\n"))
     .finds("error", "train.sh: NCCL_DEBUG=INFO")
     .finds("error", "train.sh: OMP_NUM_THREADS=4"),

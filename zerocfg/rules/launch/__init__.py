@@ -2,4 +2,16 @@
 
 from __future__ import annotations
 
-from zerocfg.rules.launch import config, environment, hosts, line, machines, rendezvous, runner, shell, torchrun, unused
+from zerocfg.rules.launch import (
+    config,
+    environment,
+    hosts,
+    line,
+    local_rank,
+    machines,
+    rendezvous,
+    runner,
+    shell,
+    torchrun,
+    unused,
+)

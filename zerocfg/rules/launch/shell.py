@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.line import at_line, from_option, is_page, line_fix
-from zerocfg.run.model import Run
+from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.edit import Edit
 from zerocfg.source.launch import shell_edits
 from zerocfg.source.launch.launchers import like_script, read_options
-from zerocfg.source.launch.line import Option
+from zerocfg.source.launch.line import Option, Word
 from zerocfg.source.text import Span
 
 _EXPLAINS = re.compile(r"\\[ \t]+#|^[ \t]*#[^\n]*(?:\.\.\.|…)", re.MULTILINE)
@@ -133,7 +133,11 @@ _VARIABLE = re.compile(
 @rule("ZC752", "variable-behind-command", Severity.ERROR)
 def variable_behind_command(run: Run) -> Iterator[Finding]:
     line, file = run.launch, run.launch_file
-    if line is None or file is None or not (line.launcher == "swift" or parsed(run)):
+    if line is None or file is None:
+        return
+    if line.as_program is not None:
+        yield _as_program(run, file, *line.as_program)
+    if not (line.launcher == "swift" or parsed(run)):
         return
     values = {option.value.span for option in line.script_options if option.value is not None}
     for word in line.arguments:
@@ -148,3 +152,14 @@ def variable_behind_command(run: Run) -> Iterator[Finding]:
             f"write {found[0]} before the command",
             fix=line_fix(run, "write it before the command", [edit] if edit is not None else None, [front]),
         )
+
+
+def _as_program(run: Run, file: SourceFile, runner: Word, word: Word) -> Finding:
+    """``srun NAME=value torchrun ...``: nothing of that name can be run."""
+    name, start = word.text.partition("=")[0], word.span.start
+    return Finding(
+        Location(file, span=word.span),
+        f"{name} comes after {runner.text}, which takes `{word.text}` for the program to run: nothing starts",
+        f"write it before {runner.text}, or env before it",
+        fix=line_fix(run, "let env set it", [Edit(Span(start, start), "env ")]),
+    )

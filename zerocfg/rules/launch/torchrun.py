@@ -84,17 +84,26 @@ def master_address_not_read(run: Run) -> Iterator[Finding]:
 
 @rule("ZC740", "old-torch-launcher", Severity.WARNING)
 def old_torch_launcher(run: Run) -> Iterator[Finding]:
-    if not started_by(run, "torchrun") or run.launch is None or run.launch_file is None:
-        return
-    start, end = run.launch.span
-    found = _LAUNCH.search(run.launch_file.source.text, start, end)
-    if found is None:
+    found = _old_module(run)
+    if found is None or run.launch_file is None:
         return
     old = line_option(run, "use_env")
     edit = [Edit(Span(*found.span()), "torchrun")]
     fix = line_fix(run, "start with torchrun", edit, old.removed() if old else [])
     location = Location(run.launch_file, span=Span(*found.span()))
     yield Finding(location, "torch.distributed.launch is deprecated; torchrun takes the same options", "", fix=fix)
+
+
+def starts_by_old_module(run: Run) -> bool:
+    """Whether the line starts `python -m torch.distributed.launch`."""
+    return _old_module(run) is not None
+
+
+def _old_module(run: Run) -> re.Match[str] | None:
+    if not started_by(run, "torchrun") or run.launch is None or run.launch_file is None:
+        return None
+    start, end = run.launch.span
+    return _LAUNCH.search(run.launch_file.source.text, start, end)
 
 
 @rule("ZC741", "deepspeed-without-launcher", Severity.ERROR)

@@ -1,4 +1,4 @@
-"""ZC870: keywords of trainers and of `Accelerator()` that the admitted releases do not accept."""
+"""ZC870: keywords of trainers, of their configs and of `Accelerator()` that the admitted releases do not accept."""
 
 from __future__ import annotations
 
@@ -9,24 +9,33 @@ from zerocfg.catalog.history import histories, signatures, with_classes
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.signatures import accepts, is_known, may_ever_accept, parameters, was_ever_accepted
 from zerocfg.catalog.suggest import closest
-from zerocfg.catalog.versions import Release, library_name, release, text
+from zerocfg.catalog.versions import Release, library_name, only_below, release, text
 from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.calls import ever_taken, taken_by
 from zerocfg.rules.release_scope import limited
 from zerocfg.rules.taken import as_installed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Call, Run, Setting
+from zerocfg.run.script.arguments import is_arguments
 
 _RENAMED = {"tokenizer": "processing_class"}
 """Parameters of trainers that have another name now."""
 _HOLDERS = {"dataloader_config": "DataLoaderConfiguration", "project_config": "ProjectConfiguration"}
 """By parameter of `Accelerator()`: the dataclass that took over some of its parameters."""
 
+_EXPERIMENTAL = "trl.experimental"
+"""Its classes may have the names of others, and take other keywords."""
+
 
 @rule("ZC870", "call-keyword-refused", Severity.ERROR)
 def call_keyword_refused(run: Run) -> Iterator[Finding]:
     for call in run.script.calls if run.script is not None else ():
         library, _, of = call.name.partition(".")
-        if call.derived or call.guarded or not is_known(library, of):
+        if call.derived or call.guarded:
+            continue
+        if is_arguments(call.name):
+            yield from _of_config(run, call)
+        if not is_known(library, of):
             continue
         for keyword, setting in call.arguments.items():
             if setting.origin.file is not None:
@@ -58,6 +67,43 @@ def _judged(run: Run, call: Call, keyword: str, setting: Setting) -> Iterator[Fi
     if accepts(library, of, keyword, among.newest) or (among.below and not words):
         finding.severity = Severity.NOTE  # the newest accepts it, or what releases before the known ones took is open
     yield limited(run, finding, library, words)
+
+
+def _of_config(run: Run, call: Call) -> Iterator[Finding]:
+    """Keywords that no release of a config has had. What some release has is ZC801's, ZC840's and ZC865's, a slip
+    ZC841's."""
+    library, _, of = call.name.partition(".")
+    inherited = load_schema("training-arguments").root.names.keys() | histories("transformers").raw.keys()
+    own = histories(library).raw if library == "trl" else {of: []}
+    if of not in own or _EXPERIMENTAL in call.file.source.text:
+        return
+    if not _are_known_releases(run, {library, "transformers"}):
+        return
+    newest_are_known = all(
+        only_below(run.versions.get(one), f"{VERSIONS[one]}.1") for one in dict.fromkeys((library, "transformers"))
+    )
+    for keyword, setting in call.arguments.items():
+        if setting.origin.file is None or keyword in inherited or f"{of}.{keyword}" in own:
+            continue
+        if not ever_taken(call.name, keyword) and closest(keyword, sorted(taken_by(call.name))):
+            continue
+        trainer = f"{of.removesuffix('Config')}Trainer"
+        given = library == "trl" and accepts(library, trainer, keyword, release(VERSIONS[library]))
+        anothers = any(key.endswith(f".{keyword}") for key in own) or ever_taken(call.name, keyword)
+        if not (given or newest_are_known or anothers):
+            continue  # a name of nothing that is known may be of a newer release
+        message = f"no release of {library_name(library)} accepts `{keyword}` in {of}(): the call is a TypeError"
+        yield _finding(setting, message, f"give it to {trainer}" if given else "leave it out")
+
+
+def _are_known_releases(run: Run, libraries: set[str]) -> bool:
+    """Whether every release that the project admits of some libraries is one whose arguments are known."""
+    for library in libraries:
+        installed = as_installed(run, library)
+        among = admitted(library, installed[0].versions[library]) if installed is not None else None
+        if among is None or among.below or not among.releases:
+            return False
+    return True
 
 
 def _finding(setting: Setting, message: str, advice: str) -> Finding:

@@ -14,10 +14,14 @@ from zerocfg.source.paths import entries
 
 MOST_SCRIPTS = 50
 _MAKES = pattern(
-    r">|<<|\bpython[\d.]*[ \t]+-c\b|\b(?:tee|cp|mv|ln|wget|curl|rsync|open|dump|dumps|write|write_text|sed -i)\b"
+    r">|<<|\baccelerate[ \t]+config\b|\bpython[\d.]*[ \t]+-c\b|"
+    r"\b(?:tee|cp|mv|ln|wget|curl|rsync|open|dump|dumps|write|write_text|sed -i)\b"
 )
 """What writes a file, or, as a program in the script itself that is handed its name, may write it."""
 
+_LAUNCHES = pattern(r"\baccelerate[ \t]+launch\b|\b(?:accelerate-launch|deepspeed|torchrun)\b|\btorch\.distributed\b")
+_READS = r"(?<![\w-])--(?:config_file|deepspeed(?:_config)?)[ \t=]+[\"']?(?:[^\s\"']*/)?"
+"""Options by which a line that trains names the config that it reads, whatever else the line writes."""
 _OUTPUT = r"(?<![\w-])(?:-o|--(?:out|dest|target|save|write)[\w-]*)"
 """Options that name the output of a program."""
 
@@ -79,9 +83,13 @@ def _makes(text: str, base: str) -> bool:
     named = {one for one in named if one in text}  # most texts name none of them, and are not looked at line by line
     if not named:
         return False
-    if any(any(one in line for one in named) and _MAKES.search(line) for line in text.splitlines()):
-        return True
     given = "|".join(map(re.escape, sorted(named)))
+    read = re.compile(rf"{_READS}(?:{given})(?![\w.])")
+    for line in text.splitlines():
+        if any(one in line for one in named) and _MAKES.search(line):
+            left = read.sub("", line) if _LAUNCHES.search(line) else line
+            if any(one in left for one in named):
+                return True
     return re.search(rf"{_OUTPUT}[ \t=]+[\"']?(?:[^\s\"']*/)?(?:{given})(?![\w.])", text) is not None
 
 

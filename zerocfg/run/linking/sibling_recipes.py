@@ -18,6 +18,11 @@ _SIZE = re.compile(rf"""["'](?:{TRAIN}|{MICRO})["']\s*(?::|\]\s*=(?!=))\s*(?!["'
 """A batch size that code gives a dict. A look at the text: such code is reached by no line that is known."""
 
 
+_LIGHTNING = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:pytorch_lightning|lightning|lightning_fabric)\b", re.MULTILINE)
+_STRATEGY = re.compile(r"\bDeepSpeed(?:Plugin|Strategy)\(")
+"""Its strategy takes the micro batch of the data loader where the config has none."""
+
+
 def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
     """The run of a recipe by itself, with the reader that every recipe of its tree has whose line is ``known``.
 
@@ -60,12 +65,17 @@ def with_address_of_siblings(run: Run, known: Sequence[Run]) -> Run:
 
 def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -> list[Run]:
     """The runs, those of configs by themselves with what may come from any script of the project: the options that the
-    scripts of the ``runs`` declare, and a batch size, other than "auto", that the text of ``scripts`` puts in."""
+    scripts of the ``runs`` declare, and a batch size, other than "auto", that the text of ``scripts`` puts in, or
+    Lightning does."""
     if not any(map(_by_itself, runs)):
         return list(runs)
     options = frozenset[str]().union(*(run.script.own for run in runs if run.script is not None))
-    size = any(_SIZE.search(file.source.text) for file in scripts)
+    size = any(_SIZE.search(file.source.text) or _by_lightning(file.source.text) for file in scripts)
     return [replace(run, options_elsewhere=options, size_elsewhere=size) if _by_itself(run) else run for run in runs]
+
+
+def _by_lightning(text: str) -> bool:
+    return _LIGHTNING.search(text) is not None and _STRATEGY.search(text) is not None
 
 
 def _by_itself(run: Run) -> bool:

@@ -17,6 +17,7 @@ from zerocfg.run.model import (
     Script,
     Setting,
     SourceFile,
+    StrictParser,
 )
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.code import nodes
@@ -107,6 +108,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         default_dtypes=tuple(
             DefaultDtype(ast.unparse(one.call.func), _origin(one)) for one in found.calls if leaves_dtype(one)
         ),
+        strict_parser=_strict_parser(found) if parser.options is not None and not parser.lenient else None,
         saves_sharded=_saves_sharded(found) if reader == "accelerate" and "save_pretrained" in found.methods else None,
     )
 
@@ -121,6 +123,13 @@ def _comparisons(found: Reach, parser: Parser) -> tuple[Comparison, ...]:
     ]
     replaced = of_options and any(_REPLACES.search(module.file.source.text) for module in found.modules)
     return () if replaced else tuple(of_options)
+
+
+def _strict_parser(found: Reach) -> StrictParser | None:
+    from zerocfg.run.script.strict_parser import strict_options
+
+    strict = strict_options(found)
+    return StrictParser(strict[0], _origin(strict[1])) if strict is not None else None
 
 
 def _saves_sharded(found: Reach) -> Origin | None:
@@ -232,8 +241,8 @@ def _call(one: Reached, walk: Walk, parser: Parser, patched: bool) -> Call:
 
 
 def _constructs(name: str) -> bool:
-    """Whether a call makes a trainer or an Accelerator, whose signature differs by release."""
-    return name == "accelerate.Accelerator" or name.endswith("Trainer")
+    """Whether a call makes a trainer, its arguments or an Accelerator, whose signatures differ by release."""
+    return name == "accelerate.Accelerator" or name.endswith("Trainer") or is_arguments(name)
 
 
 def _guarded(one: Reached, walk: Walk) -> bool:

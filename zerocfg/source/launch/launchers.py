@@ -163,6 +163,12 @@ RUNNERS = _names(
     """poetry uv pipenv pdm rye pixi hatch conda mamba micromamba singularity apptainer docker podman
         nvidia-docker enroot"""
 )
+# Of those, the ones that run the first word behind their options as a program, whatever it looks like. Played, but for
+# srun: slurmstepd ends at execve(). `env`, `sudo` and the shell's `time` take an assignment there.
+_EXECUTING = _names("srun nohup nice exec command stdbuf timeout taskset")
+_WITH_ARGUMENT = _names("timeout taskset")
+"""Those that take a word of their own before the program: a duration, a mask."""
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 OF_MACHINES = {
     "accelerate": ("--num_processes", "--num_machines", "--machine_rank", "--main_process_ip", "--main_process_port"),
     "deepspeed": ("--num_gpus", "--num_nodes", "--hostfile", "--include", "--master_addr"),
@@ -213,6 +219,24 @@ def head(words: list[Word], at: int) -> tuple[Launcher, int] | None:
             break
         position += 2 if GRAMMARS["python"].takes_value(option) else 1
     return "python", at + 1
+
+
+def assignment_as_program(words: list[Word], until: int) -> tuple[Word, Word] | None:
+    """The program that takes ``NAME=value`` for what it is to run, and that word; of the words before ``until``."""
+    for at in range(until):
+        if program(words[at]) not in _EXECUTING:
+            continue
+        own = program(words[at]) in _WITH_ARGUMENT
+        bare = False  # the word before is an option that may take this one as its value
+        for word in words[at + 1 : until]:
+            if not bare and _ASSIGNED.match(word.text):
+                return words[at], word
+            option = word.text.startswith("-")
+            if program(word) in WRAPPERS or not (option or bare or own):
+                break  # another program
+            own = own and (option or bare)
+            bare = option and "=" not in word.text
+    return None
 
 
 def split_launcher(

@@ -70,6 +70,7 @@ class LaunchLine:
     is unknown). ``directory`` is the folder of a ``cd`` with a known value before the line, or None. ``written``: the
     files that the script itself has written by then, those of other branches of it, too. ``cut_off``: the words of the
     lines below that begin with an option, which the shell takes for commands of their own: a continuation is missing.
+    ``as_program``: ``NAME=value`` in the place of the program that ``srun`` or its like is to run, behind its name.
     """
 
     launcher: Literal["accelerate", "deepspeed", "torchrun", "python", "llamafactory", "axolotl", "swift"]
@@ -83,6 +84,7 @@ class LaunchLine:
     directory: str | None = None
     written: tuple[Written, ...] = ()
     cut_off: tuple[Word, ...] = ()
+    as_program: tuple[Word, Word] | None = None
 
     @cached_property
     def last_options(self) -> dict[str, tuple[int, Option]]:

@@ -20,6 +20,7 @@ from zerocfg.source.launch.launchers import (
     RUNNERS,
     SHELLS,
     WRAPPERS,
+    assignment_as_program,
     head,
     like_script,
     program,
@@ -339,6 +340,7 @@ class _Shell:
                         module,
                         self.scope.directory,
                         self.heredocs.known() if self.scope.directory_known else (),
+                        as_program=assignment_as_program(words, at) if wrapped else None,
                     )
                 )
                 return
