@@ -21,7 +21,7 @@ State = dict[str, Any] | None
 
 class Histories:
     """The histories of one library. ``releases``: all that were walked, oldest first. ``mentioned``: names that some
-    release reads elsewhere, or without a schema; kept of axolotl alone."""
+    release reads elsewhere, or without a schema; kept of the frameworks around the Trainer alone."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
         self.names: list[str] = raw["releases"]
@@ -86,8 +86,8 @@ def name_in(library: str, path: Sequence[str]) -> str:
 
 @cache
 def histories(library: str) -> Histories:
-    """The histories of "deepspeed", "accelerate", "transformers", "trl" or "axolotl". Of accelerate these are its
-    config file, its options and its variables: half of what is known of it."""
+    """The histories of "deepspeed", "accelerate", "transformers", "trl", "axolotl", "llamafactory" or "ms-swift". Of
+    accelerate these are its config file, its options and its variables: half of what is known of it."""
     return Histories(_read(library))
 
 

@@ -24,7 +24,9 @@ from zerocfg.lsp.protocol import Protocol
 from zerocfg.lsp.session import Session
 from zerocfg.version import __version__
 
-WATCHED = "**/{*.json,*.hjson,*.yaml,*.yml,*.sh,*.bash,*.slurm,*.sbatch,*.mk,*.md,Makefile,*.toml,*.txt}"
+WATCHED = (
+    "**/{*.json,*.hjson,*.yaml,*.yml,*.sh,*.bash,*.slurm,*.sbatch,*.mk,*.md,Makefile,*[Dd]ockerfile*,*.toml,*.txt}"
+)
 """What may change a result when it changes on disk."""
 
 

@@ -11,9 +11,10 @@ from typing import Any
 from zerocfg.run.hub import CONFIG
 from zerocfg.run.model import Kind, Run, SourceFile
 from zerocfg.run.releases import release_files
-from zerocfg.run.requirements.declared import Projects, is_image
+from zerocfg.run.requirements.declared import Projects
 from zerocfg.run.trainer_state import STATE_FILE
 from zerocfg.source import disk
+from zerocfg.source.paths import is_image
 
 _NO_DOCUMENTS = re.compile(
     r"pyproject\.toml|setup\.cfg|Pipfile|.*\.lock|pylock\.toml|\.python-version|(?:.*[-_])?requirements?(?:[-_.].*)?\.txt"

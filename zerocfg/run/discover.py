@@ -19,6 +19,7 @@ from zerocfg.run.remembered import remembered
 from zerocfg.source import disk
 from zerocfg.source.load import OUTSIDE, Format, decode, load_as, outside, read_bytes
 from zerocfg.source.node import Document, Problem
+from zerocfg.source.paths import is_image
 from zerocfg.source.text import SourceText, Span
 
 if TYPE_CHECKING:
@@ -57,7 +58,12 @@ _STARTED = (b'"accelerate"', b"'accelerate'", b'"deepspeed"', b"'deepspeed'", b"
 
 
 def is_launch_file(path: Path) -> bool:
-    return path.suffix in LAUNCH_SUFFIXES or path.name in MAKEFILES
+    return path.suffix in LAUNCH_SUFFIXES or path.name in MAKEFILES or is_container_file(path)
+
+
+def is_container_file(path: Path) -> bool:
+    """Whether a file is a Dockerfile, whatever follows that word in its name, and no script or config about one."""
+    return is_image(path.name) and path.suffix not in (*SCRIPT_SUFFIXES, *CONFIG_SUFFIXES)
 
 
 def walk(
@@ -68,9 +74,9 @@ def walk(
     wanted = (*CONFIG_SUFFIXES, *LAUNCH_SUFFIXES, *(SCRIPT_SUFFIXES if scripts else ()))
     for inside, name in _below(os.fspath(folder), not_entered):
         # most files of a tree are none of ours: texts are compared before a path is made
-        if name.endswith(wanted) or name in MAKEFILES:
+        if name.endswith(wanted) or name in MAKEFILES or is_image(name):
             path = _path(inside, name)
-            if path.suffix in wanted or path.name in MAKEFILES:
+            if path.suffix in wanted or path.name in MAKEFILES or is_container_file(path):
                 yield path
 
 

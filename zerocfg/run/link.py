@@ -14,7 +14,7 @@ from zerocfg.budgets import NEIGHBOURS
 from zerocfg.internal_errors import Containment, contain
 from zerocfg.record import record, replace
 from zerocfg.run.consulted import Consulted, decides_releases, may_be_consulted, states_releases
-from zerocfg.run.discover import Files, launch_lines, walk
+from zerocfg.run.discover import Files, is_launch_file, launch_lines, walk
 from zerocfg.run.linking.follow import Find, Paths, get, with_framework_recipe
 from zerocfg.run.model import Run, SourceFile, files_of, original
 from zerocfg.run.remembered import remembered
@@ -57,7 +57,7 @@ def find_runs(
         if disk.is_dir(path):
             below = walk(path, scripts=scripts, not_entered=files.not_entered)
             found: Iterable[SourceFile] = filter(None, map(files.peek, below))
-        elif states_releases(path):
+        elif states_releases(path) and not is_launch_file(path):
             found, single = (), True
         else:
             found = [files.open(path)]

@@ -22,6 +22,7 @@ from zerocfg.run.requirements.companions import limited_releases
 from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, all_of, any_of, installs_of, is_bare
 from zerocfg.run.resolve_settings import with_releases, with_settings
 from zerocfg.source import disk
+from zerocfg.source.paths import is_image
 
 
 def with_newest_releases(run: Run) -> Run:
@@ -185,8 +186,8 @@ def _python(run: Run, base: Declared, projects: Projects) -> Declared | None:
 
 
 def _installed(run: Run) -> Mapping[str, Declared]:
-    """What the shell script, notebook or Markdown page of the launch line installs by itself, or the notebook that
-    trains in its own cells."""
+    """What the shell script, notebook, Markdown page or Dockerfile of the launch line installs by itself, or the
+    notebook that trains in its own cells."""
     file = _installing(run)
     return installs_of(file) if file is not None else {}
 
@@ -196,7 +197,8 @@ def _installing(run: Run) -> SourceFile | None:
     line, script = run.launch_file, run.script.file if run.script is not None else None
     if line is None:
         return script if script is not None and script.name.endswith(".ipynb") else None
-    return line if line.name.endswith((".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".md")) else None
+    installs = line.name.endswith((".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".md"))
+    return line if installs or is_image(line.name.rpartition("/")[2]) else None
 
 
 def _required(run: Run) -> dict[str, Declared]:

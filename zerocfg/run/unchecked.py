@@ -111,7 +111,7 @@ def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterat
     for path in named:
         if _is_consulted(path, files, runs, consulted):
             continue
-        if states_releases(path):
+        if states_releases(path) and not is_launch_file(path):
             yield UncheckedFile(display_name(path), "not-recognised", _NO_RELEASES, True)
             continue
         file = files.open(path)
@@ -142,7 +142,7 @@ def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterat
 
 def _is_consulted(path: Path, files: Files, runs: Sequence[Run], consulted: Consulted) -> bool:
     """Whether a named file decides what one of the runs does, without being one of its files."""
-    kind = None if states_releases(path) else files.open(path).kind
+    kind = None if states_releases(path) and not is_launch_file(path) else files.open(path).kind
     if not may_be_consulted(path, kind):
         return False
     return any(consulted.any_of({disk.real(path)}, run) for run in runs)

@@ -17,6 +17,12 @@ def relative(path: PurePath, folder: PurePath) -> str:
     return found.replace(system.sep, "/")
 
 
+def is_image(name: str) -> bool:
+    """Whether a file of this name says how an image of a container is built."""
+    lower = name.lower()
+    return lower.startswith(("dockerfile", "containerfile")) or lower.endswith(".dockerfile")
+
+
 def entries(folder: Path) -> list[Path]:
     """What lies in a folder, sorted by name; nothing where it cannot be listed (it is none, or belongs to somebody
     else: a volume of a container)."""

@@ -31,7 +31,7 @@ def tell_empty(folders: Iterable[Path]) -> None:
 
 def discovery_help() -> str:
     """A list, fitted to the terminal."""
-    launch = ", ".join((*LAUNCH_SUFFIXES, MAKEFILES[0]))
+    launch = ", ".join((*LAUNCH_SUFFIXES, MAKEFILES[0], "Dockerfile"))
     width = max(len(kind) for kind, _ in KINDS)
     lines = ["zerocfg looks for:", *(f"  {kind:<{width}}  {what.format(launch=launch)}" for kind, what in KINDS)]
     skipped = ", ".join(sorted(SKIPPED_FOLDERS))

@@ -24,7 +24,7 @@ from zerocfg.run.remembered import remembered
 from zerocfg.source import disk
 from zerocfg.source.load import decode, load_as, read_bytes
 from zerocfg.source.node import Problem
-from zerocfg.source.paths import entries, names
+from zerocfg.source.paths import entries, is_image, names
 
 if TYPE_CHECKING:
     from zerocfg.source.requirements.pip import Requirement
@@ -209,11 +209,6 @@ def for_shell(name: str, text: str) -> bool:
     return "." in name or _SHEBANG.match(text) is not None
 
 
-def is_image(name: str) -> bool:
-    lower = name.lower()
-    return lower.startswith(("dockerfile", "containerfile")) or lower.endswith(".dockerfile")
-
-
 def _verdict(name: str, stated: dict[str, list[Items]]) -> Declared | None:
     """The combined requirement of a folder's files for a library; None where they do not name it."""
 
@@ -318,9 +313,9 @@ def read_requirements_of(file: SourceFile, name: str) -> tuple[list[Requirement]
 
 @remembered
 def installs_of(file: SourceFile) -> Mapping[str, Declared]:
-    """What a shell script, a notebook or a Markdown page installs of the libraries, by name."""
+    """What a shell script, a notebook, a Markdown page or a Dockerfile installs of the libraries, by name."""
     stated: dict[str, list[Declared]] = {}
-    for item in read_requirements_of(file, file.name)[0]:
+    for item in read_requirements_of(file, file.name.rpartition("/")[2])[0]:
         stated.setdefault(item.name, []).append(one_of(item, file))
     found = {name: any_of(every) for name, every in stated.items()}
     return {name: one for name, one in found.items() if one.clauses != ""}

@@ -22,13 +22,12 @@ from zerocfg.run.requirements.declared import (
     all_of,
     for_shell,
     form_of,
-    is_image,
     one_of,
     read_text,
     upwards,
 )
 from zerocfg.source import disk
-from zerocfg.source.paths import names
+from zerocfg.source.paths import is_image, names
 from zerocfg.source.requirements.pip import Requirement
 from zerocfg.source.requirements.python import PYTHON, read_image, read_setup, read_version_file
 
@@ -51,8 +50,9 @@ def required_python(folder: Path, stated: Sequence[Path], read: dict[Path, Decla
 
 @remembered
 def installed_python(file: SourceFile) -> Declared | None:
-    """What the commands of a script, page or notebook set up."""
-    return _newest([one_of(item, file) for item in _commands(file)])
+    """What the commands of a script, page or notebook set up, or a Dockerfile has."""
+    image = is_image(file.name.rpartition("/")[2])
+    return _newest([one_of(item, file) for item in (read_image(file.source) if image else _commands(file))])
 
 
 def _of_folder(folder: Path) -> Declared | None:

@@ -1,4 +1,4 @@
-"""Launch lines of shell scripts, batch scripts, Makefiles, Markdown pages, notebooks and Python files."""
+"""Launch lines of shell scripts, batch scripts, Makefiles, Markdown pages, notebooks, Dockerfiles and Python files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from zerocfg.source.launch.heredocs import Heredocs
 from zerocfg.source.launch.line import LaunchFile, Written
 from zerocfg.source.launch.shell import read_shell, read_words
 from zerocfg.source.launch.shell_words import Chars
+from zerocfg.source.paths import is_image
 from zerocfg.source.text import BOM, SourceText
 
 _MENTIONS = re.compile(
@@ -61,6 +62,11 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
                 found.lines += read_shell(source, words, allowance=allowance)
             else:
                 found.lines += read_words(source, words, allowance)
+    elif is_image(name):
+        from zerocfg.source.launch.dockerfile import stages
+
+        for stage in stages(source.text):
+            found.lines += read_shell(source, stage, allowance=allowance, others=found.others)
     else:
         found.lines += read_shell(source, _whole(source), script=True, allowance=allowance, others=found.others)
     found.exhausted = tuple(allowance.exhausted.values())
@@ -86,6 +92,10 @@ def shell_texts(source: SourceText) -> Iterator[Chars]:
         from zerocfg.source.launch.subprocesses import commands_of
 
         yield from (words for words in commands_of(source) if isinstance(words, Chars))
+    elif is_image(name):
+        from zerocfg.source.launch.dockerfile import stages
+
+        yield from stages(source.text)
     else:
         yield _whole(source)
 
