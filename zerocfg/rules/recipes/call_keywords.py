@@ -12,6 +12,7 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import Release, library_name, release, text
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.release_scope import limited
+from zerocfg.rules.subjects import EACH_CALL, CallOfRun
 from zerocfg.rules.taken import as_installed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Call, Run, Setting
@@ -22,15 +23,15 @@ _HOLDERS = {"dataloader_config": "DataLoaderConfiguration", "project_config": "P
 """By parameter of `Accelerator()`: the dataclass that took over some of its parameters."""
 
 
-@rule("ZC870", "call-keyword-refused", Severity.ERROR)
-def call_keyword_refused(run: Run) -> Iterator[Finding]:
-    for call in run.script.calls if run.script is not None else ():
-        library, _, of = call.name.partition(".")
-        if call.derived or call.guarded or not is_known(library, of):
-            continue
-        for keyword, setting in call.arguments.items():
-            if setting.origin.file is not None:
-                yield from _judged(run, call, keyword, setting)
+@rule("ZC870", "call-keyword-refused", Severity.ERROR, EACH_CALL)
+def call_keyword_refused(given: CallOfRun) -> Iterator[Finding]:
+    call = given.call
+    library, _, of = call.name.partition(".")
+    if call.derived or call.guarded or not is_known(library, of):
+        return
+    for keyword, setting in call.arguments.items():
+        if setting.origin.file is not None:
+            yield from _judged(given.run, call, keyword, setting)
 
 
 def _judged(run: Run, call: Call, keyword: str, setting: Setting) -> Iterator[Finding]:

@@ -18,13 +18,13 @@ from zerocfg.run.model import Run
 _SCHEMAS = {"transformers": "training-arguments", "trl": "trl"}
 
 
-@rule("ZC801", "argument-removed", Severity.WARNING)
+@rule("ZC801", "argument-removed", Severity.WARNING, histories="arguments")
 def argument_removed(run: Run) -> Iterator[Finding]:
     asked = (held for held in arguments(run) if not held.on_line or reader(run) is not None)
     yield from _removed(run, "transformers", asked, _modernized)
 
 
-@rule("ZC840", "trl-argument-removed", Severity.WARNING)
+@rule("ZC840", "trl-argument-removed", Severity.WARNING, histories="arguments")
 def trl_argument_removed(run: Run) -> Iterator[Finding]:
     if reader(run) == "trl":
         inherited = load_schema("training-arguments").root.names
