@@ -18,12 +18,11 @@ CODES = Path("tests", "rules", "codes.txt")
 NEEDED = {
     "collections.abc": ("Iterator",),
     "zerocfg.rules.api": ("Finding", "Severity", "rule"),
-    "zerocfg.rules.key": ("deepspeed",),
-    "zerocfg.run.model": ("Run",),
+    "zerocfg.rules.key": ("Key",),
+    "zerocfg.rules.subjects": ("deepspeed_key",),
 }
-RULE = """@rule("{code}", "{name}", Severity.{upper})
-def {function}(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "FILL")
+RULE = """@rule("{code}", "{name}", Severity.{upper}, deepspeed_key("FILL"))
+def {function}(key: Key) -> Iterator[Finding]:
     if key.value is True:
         yield key.finding(
             "FILL: what is set, and the consequence", "FILL: what to do", fix=key.delete("FILL: what the edit does")

@@ -18,7 +18,7 @@ LATENT = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa")
 CAUSAL = sorted(set(FAMILIES) - INSIDE)
 
 
-def random_config(model_type: str, draw: random.Random) -> dict[str, Any]:
+def random_config(model_type: str, draw: random.Random) -> dict[str, Any]:  # noqa: C901
     """A small config in the spelling of its own architecture, every switch that changes a tensor drawn."""
     heads = draw.choice([2, 4, 6])
     pairs = draw.choice([pair for pair in (1, 2, heads) if heads % pair == 0])

@@ -271,7 +271,7 @@ class _Maker:
 
     # Expressions
 
-    def expression(self, node: ast.AST, words: bool = False) -> None:
+    def expression(self, node: ast.AST, words: bool = False) -> None:  # noqa: C901
         """The faults of an expression and of those in it. ``words``: it is shown to people, of which only figures
         count."""
         if isinstance(node, ast.JoinedStr):

@@ -20,7 +20,6 @@ from zerocfg.linter.release_ranges import _known_from, _library, _releases
 from zerocfg.rulebook import older_releases
 from zerocfg.rules.api import Finding, Fix, Location
 from zerocfg.rules.registry import ALL
-from zerocfg.rules.release_scope import OF_HISTORIES
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.launch.files import read_launch_lines
@@ -201,14 +200,14 @@ def test_since_when_something_is_known_of_a_rule() -> None:
     known = _releases("deepspeed")
     assert known == tuple(histories("deepspeed").names) and known[-1] == "0.19.8"
     assert _releases("torch") == _releases("nothing") == _releases("") == ()
-    histories_tell = sorted(OF_HISTORIES)[0]
+    histories_tell = next(item.code for item in ALL if item.histories == "keys")
     assert _known_from(histories_tell, "deepspeed", known) == known[0]
-    by_releases = next(item for item in ALL if item.versions and item.code not in OF_HISTORIES)
+    by_releases = next(item for item in ALL if item.versions and not item.histories)
     assert _known_from(by_releases.code, "deepspeed", known) == known[0]
     assert _known_from("ZC000", "deepspeed", known) == known[-1]
     played = {}
     for item in ALL:
-        if item.versions or item.code in OF_HISTORIES or item.code in older_releases.OF_ARGUMENTS:
+        if item.versions or item.histories:
             continue
         played[item.code] = since = older_releases.since(item)
         start = _known_from(item.code, "deepspeed", known)

@@ -16,7 +16,7 @@ from zerocfg.catalog.versions import text
 from zerocfg.internal_errors import Containment
 from zerocfg.linter import engine
 from zerocfg.linter.add_ignores import ignores_for
-from zerocfg.linter.applicability import Asked, within
+from zerocfg.linter.applicability import within
 from zerocfg.linter.baseline import baseline_text, entry_of, fingerprint, read_baseline, without_known
 from zerocfg.linter.engine import Diagnostic, Result, _Lint, diagnose, lint_runs, without_notes
 from zerocfg.linter.fix_outcome import (
@@ -610,10 +610,12 @@ def test_a_key_that_no_admitted_release_has() -> None:
     assert between is not None and between != "m" and "DeepSpeed" in between
 
 
-def test_versions_that_a_rule_asks_for() -> None:
-    asked = Asked({"deepspeed": "==0.19.8"})
-    assert asked.get("deepspeed") == "==0.19.8" and asked.missing == set()
-    assert asked.get("trl", "none") == "none" and asked.missing == {"trl"}
+def test_libraries_whose_releases_a_rule_asks_for_in_vain() -> None:
+    run = Run("a", versions={"deepspeed": "==0.19.8"})
+    assert run.declared("deepspeed") == "==0.19.8" and run.undeclared == set()
+    assert run.declared("trl") is None and run.undeclared == {"trl"}
+    assert "accelerate" not in run.versions and run.undeclared == {"trl"}, "looking at the mapping notes nothing"
+    assert Run("b").undeclared == set()
 
 
 def test_two_keys_of_one_rule_hold_in_their_own_releases() -> None:

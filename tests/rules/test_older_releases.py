@@ -11,12 +11,12 @@ from tests.rules.examples import write
 from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes, rule_outcomes
 from zerocfg.catalog.versions import bounds
 from zerocfg.linter.selection import Selection
-from zerocfg.rulebook.older_releases import LIBRARIES, OF_ARGUMENTS, key_of, keys_of, since
+from zerocfg.rulebook.older_releases import LIBRARIES, key_of, keys_of, since
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rulebook.proof import printed, unprinted
 from zerocfg.rules.api import Rule
 from zerocfg.rules.registry import ALL, find
-from zerocfg.rules.release_scope import OF_HISTORIES, library_of
+from zerocfg.rules.release_scope import library_of
 from zerocfg.workspace.job import Job
 from zerocfg.workspace.settings import Settings
 
@@ -136,7 +136,7 @@ def test_an_example_goes_by_what_is_run_and_claimed() -> None:
 
 def test_a_rule_that_was_played_says_where_it_holds() -> None:
     """By `versions`, by histories, or by examples that showed its claim from some set on."""
-    of_histories = OF_HISTORIES | OF_ARGUMENTS
+    of_histories = {rule.code for rule in ALL if rule.histories}
     silent = {code for code in rule_outcomes().rules if since(the(code)) is None and not the(code).versions}
     assert silent - of_histories == set(), (
         "name the releases: Rule.versions, Finding.versions, or `Seen with` on its page"

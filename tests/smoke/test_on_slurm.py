@@ -69,7 +69,7 @@ def test_two_nodes_train_one_run(cluster: SlurmNodes, spec: Path) -> None:
     code, out, err = run(cluster, spec, "built/nodes", "--on", "slurm", "--steps", "2", "--device", "cpu", "--detach")
     assert code == 0, err
     (name,) = left(spec)
-    assert out == f"submitted as {name}; to wait for it: zerocfg smoke --attach {name}\n"
+    assert out == f"submitted as {name}; to wait for it: zerocfg smoke attach {name}\n"
     code, out, err = run(cluster, spec, "--attach", "--output-format", "json")
     assert code == 0, out + err
     (one,) = json.loads(out)["runs"]

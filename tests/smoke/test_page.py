@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import click
+
 from tests.conftest import ROOT
 from zerocfg.cli.bounded import bounded
 from zerocfg.cli.commands.smoke import command
@@ -22,8 +24,25 @@ def table(heading: str, number: int = 0) -> list[list[str]]:
 
 def test_every_option_is_listed() -> None:
     listed = {re.split(r"[ \\]", name)[0] for row in table("Options") for name in row}
-    known = {option for parameter in bounded(command).params for option in parameter.opts if option.startswith("--")}
+    bounded(command)
+    known = {
+        option
+        for one in command.commands.values()
+        for parameter in one.params
+        if isinstance(parameter, click.Option) and not parameter.hidden
+        for option in parameter.opts
+    }
     assert listed == known
+
+
+def test_every_command_is_listed() -> None:
+    """With its arguments, as its usage shows them."""
+    listed = [row[0].replace("\\|", "|") for row in table("Commands")]
+    arguments = {
+        name: [one.make_metavar(click.Context(held)) for one in held.params if isinstance(one, click.Argument)]
+        for name, held in command.commands.items()
+    }
+    assert listed == [" ".join(["zerocfg smoke", name, *held]) for name, held in arguments.items()]
 
 
 def test_every_kind_of_reduction_is_listed() -> None:

@@ -36,6 +36,7 @@ OWN = {
     "catalog/install_limits.py": "zerocfg's own files",
     "catalog/rule_outcomes.py": "zerocfg's own files",
     "catalog/changes.py": "zerocfg's own files",
+    "rules/outside.py": "where packages are installed; a lint with their rules is not kept",
     "linter/release_ranges.py": "zerocfg's own files",
     "run/widths.py": "zerocfg's own files",
     "workspace/baseline.py": "resolve, of a baseline that is written",

@@ -35,7 +35,6 @@ from zerocfg.rulebook.older_releases import key_of, keys_of
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Rule
 from zerocfg.rules.registry import ALL
-from zerocfg.rules.release_scope import OF_HISTORIES
 
 PLAYED = CACHE / "played"
 LIMIT = 120.0
@@ -150,7 +149,7 @@ def _claim(rule: Rule, number: int, side: str, like: Claim | None = None) -> Cla
 
 
 def playable(rule: Rule) -> bool:
-    return page_of(rule).proof.status == "executed" and rule.code not in OF_HISTORIES and "versions" not in rule.needs
+    return page_of(rule).proof.status == "executed" and not rule.by_each_release
 
 
 def effort(rule: Rule, number: int) -> tuple[int, int]:

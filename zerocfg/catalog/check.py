@@ -68,15 +68,33 @@ def _section(mapping: Mapping, section: Section, schema: Schema, path: Path) -> 
         yield from _entry(entry, mapping, section, schema, (*path, entry.key))
 
 
+def _unknown(entry: Entry, value: object, section: Section, schema: Schema, path: Path) -> Iterator[Issue]:
+    """A key that its section does not know."""
+    if section.open:
+        return
+    # DeepSpeed's typed sections drop whatever is "auto" before they look at its key.
+    dropped = value == "auto" and section.facts.get("library") == "deepspeed"
+    kind = "unknown-ignored" if section.unknown == "ignored" or dropped else "unknown-crash"
+    yield Issue(kind, path, entry, value, "", None, section, schema=schema)
+
+
+def _named_sections(mapping: Mapping, each: Section, schema: Schema, path: Path) -> Iterator[Issue]:
+    """A mapping of names to sections of one kind, as the runs of a spec."""
+    for named in mapping.entries:
+        if isinstance(named.value, Mapping):
+            yield from _section(named.value, each, schema, (*path, named.key))
+            for name in each.missing({entry.key for entry in named.value.entries}):
+                yield Issue("missing", (*path, named.key), named, None, name, each.keys[name], each)
+        else:
+            reason = f"is {kind_of(plain(named.value))}, not a mapping"
+            yield Issue("section-type", (*path, named.key), named, plain(named.value), reason, None, each)
+
+
 def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, path: Path) -> Iterator[Issue]:
     value = plain(entry.value)
     key = section.key(entry.key)
     if key is None:
-        if not section.open:
-            # DeepSpeed's typed sections drop whatever is "auto" before they look at its key.
-            dropped = value == "auto" and section.facts.get("library") == "deepspeed"
-            kind = "unknown-ignored" if section.unknown == "ignored" or dropped else "unknown-crash"
-            yield Issue(kind, path, entry, value, "", None, section, schema=schema)
+        yield from _unknown(entry, value, section, schema, path)
         return
     if entry.key != key.name and section.unknown == "ignored" and _beaten(mapping, key):
         return
@@ -91,14 +109,7 @@ def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, pat
         return
     each = key.entries(schema)
     if each is not None and isinstance(entry.value, Mapping):
-        for named in entry.value.entries:
-            if isinstance(named.value, Mapping):
-                yield from _section(named.value, each, schema, (*path, named.key))
-                for name in each.missing({entry.key for entry in named.value.entries}):
-                    yield Issue("missing", (*path, named.key), named, None, name, each.keys[name], each)
-            else:
-                reason = f"is {kind_of(plain(named.value))}, not a mapping"
-                yield Issue("section-type", (*path, named.key), named, plain(named.value), reason, None, each)
+        yield from _named_sections(entry.value, each, schema, path)
         return
     if inner is not None and not _other_branch(key, value):
         if not _absent(entry.key, value, key, inner):

@@ -113,7 +113,7 @@ FALSE_WORDS = ("no", "false", "f", "n", "0")
 """What HfArgumentParser takes for true and for false."""
 
 
-def convert(kind: str | None, value: object, reads: str) -> object:
+def convert(kind: str | None, value: object, reads: str) -> object:  # noqa: C901
     """A value as the library reads it where it wants ``kind``, a type of JSON. Raises RefusedError."""
     if kind in ("integer", "number", "boolean"):
         if reads in ("int", "float", "bool"):

@@ -1,8 +1,9 @@
 """The command line: thin click commands.
 
 Contents: `commands`, a module each, imported on use; `start_lint`, the short way to a lint; `linting`, what lint
-prints and writes; `fleet`, the lint of many repositories; `screens`, text about plans, builds and smoke-runs; what is
-raised becomes a message and an exit code (`usage`, `exit_code`).
+prints and writes; `fleet`, the lint of many repositories; `smoke`, what the subcommands of `zerocfg smoke` share;
+`screens`, text about plans, builds and smoke-runs; what is raised becomes a message and an exit code (`usage`,
+`exit_code`).
 
 May use: everything; nothing but this package imports click, and nothing imports this package.
 

@@ -25,6 +25,10 @@ def bounded(command: click.Command) -> click.Command:
     """The command with `--allow-outside`, so that it reads and changes what its command line names."""
     if command.name == "lsp":  # what is worked on is said by an editor, not here: see `Session.on_worker`
         return command
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            bounded(one)
+        return command
     if any(option.name == "allow_outside" for option in command.params) or command.callback is None:
         return command
     run: Callable[..., Any] = command.callback

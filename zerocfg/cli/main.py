@@ -43,7 +43,7 @@ EXAMPLES = {
     "lint": "zerocfg lint --fix train.sh",
     "plan": "zerocfg plan zerocfg.yaml --hardware 8xA100-80GB",
     "build": "zerocfg build zerocfg.yaml -o built",
-    "smoke": "zerocfg smoke built/sft --ranks 2 --device cpu",
+    "smoke": "zerocfg smoke run built/sft --ranks 2 --device cpu",
     "report": "zerocfg report built/sft -o report.html",
     "gate": "zerocfg gate --require none",
     "check-resume": "zerocfg check-resume checkpoint built/sft",

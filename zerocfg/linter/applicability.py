@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from zerocfg.catalog.release_range import ReleaseRange
 from zerocfg.rules.api import Finding, Rule, Severity
-from zerocfg.rules.release_scope import OF_HISTORIES, among, library_of, limited
+from zerocfg.rules.release_scope import among, library_of, limited
 from zerocfg.run.model import Run
 from zerocfg.run.stages.admitted import admitted_of
 
@@ -24,20 +21,6 @@ def holds(rule: Rule, run: Run) -> str | None:
     return "" if "versions" in rule.needs else among(rule.versions, run)  # such a rule compares the releases itself
 
 
-class Asked(dict[str, str]):
-    """The versions that a project states, and which others a rule has asked for: what it then finds is about the newest
-    release of those."""
-
-    def __init__(self, versions: Mapping[str, str]) -> None:
-        super().__init__(versions)
-        self.missing: set[str] = set()
-
-    def get(self, key: str, default: Any = None) -> Any:
-        if key not in self:
-            self.missing.add(key)
-        return super().get(key, default)
-
-
 def within(run: Run, rule: Rule, finding: Finding, releases: str) -> Finding | None:
     """A finding as the admitted releases have it; ``releases``: what `holds` says of its rule."""
     versions = rule.versions
@@ -46,7 +29,7 @@ def within(run: Run, rule: Rule, finding: Finding, releases: str) -> Finding | N
         if own is None:
             return None
         versions, releases = (finding.versions, own) if own else (versions, releases)
-    if rule.code not in OF_HISTORIES and "versions" not in rule.needs:
+    if not rule.by_each_release:
         key = _of_key(run, finding)
         if key is None:
             return None

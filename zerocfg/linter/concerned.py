@@ -11,10 +11,11 @@ from zerocfg.run.model import Run, original
 
 
 def rules_for(runs: Sequence[Run]) -> Sequence[Rule]:
-    """All rules; those of `recipes` only where a run may have training arguments or says which releases it admits, or a
-    comment may name them."""
+    """All rules, those of other packages too. Those of `recipes` only where a run may have training arguments or says
+    which releases it admits, or a comment may name them."""
     named = any(directives(original(file)) for run in runs for file in run.files)
-    return registry.ALL if named or any(map(_may_have_arguments, runs)) else registry.WITHOUT_RECIPES
+    own = registry.ALL if named or any(map(_may_have_arguments, runs)) else registry.WITHOUT_RECIPES
+    return registry.with_outside(own)
 
 
 def _may_have_arguments(run: Run) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from zerocfg.budgets import FINDINGS
-from zerocfg.internal_errors import Containment, InternalError, contain
-from zerocfg.linter.applicability import UNUSED_BY, Asked, holds, within
+from zerocfg.internal_errors import Containment, InternalError, contain, in_a_line
+from zerocfg.linter.applicability import UNUSED_BY, holds, within
 from zerocfg.linter.concerned import rules_for
 from zerocfg.linter.ignores import Ignores, not_understood
 from zerocfg.linter.kept import Findings, Kept
@@ -16,7 +16,7 @@ from zerocfg.linter.reader_agreement import Edits, Readers, edits_of
 from zerocfg.linter.selection import Selection
 from zerocfg.record import field, record, replace
 from zerocfg.rules import registry
-from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
+from zerocfg.rules.api import OWN, Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.files.reading import checked_in_part
 from zerocfg.rules.registry import find
@@ -32,8 +32,6 @@ from zerocfg.source.text import Place
 if TYPE_CHECKING:
     from zerocfg.linter.release_range import ReleaseRange
 
-OF_ONE_KEY = frozenset("ZC010 ZC011 ZC101 ZC102 ZC104 ZC105 ZC106 ZC108 ZC110 ZC111 ZC212 ZC224".split())
-"""The rules that look at one key by itself: they hold where other keys of the config are not known."""
 DOCS = "docs/rules/"
 """Where the pages of the rules are in zerocfg's repository."""
 
@@ -80,7 +78,7 @@ class Diagnostic:
 
     @property
     def url(self) -> str:
-        return f"{DOCS}{self.code}.md"
+        return f"{DOCS}{self.code}.md" if self.code.startswith(OWN) else ""
 
 
 @record(frozen=True, slots=True)
@@ -118,7 +116,7 @@ class Result:
     @property
     def ran(self) -> frozenset[str]:
         """The codes of the rules that ran, and of those that had nothing to look at."""
-        return frozenset(rule.code for rule in self.selection.among(registry.ALL))
+        return frozenset(rule.code for rule in self.selection.among(registry.with_outside(registry.ALL)))
 
     @property
     def assumed(self) -> dict[str, str]:
@@ -213,6 +211,8 @@ class _Lint:
         self.mended: dict[tuple[str, Edits], set[str]] = {}
         self.known: Sequence[Rule] = ()
         self.kept = kept
+        self.broken: set[str] = set()
+        """The rules of other packages that failed."""
         self.found: Findings = []
         """Of the run that is being checked."""
         self.result = Result(selection=selection)
@@ -231,6 +231,7 @@ class _Lint:
             else:
                 for rule, finding in known:
                     self.take(rule, finding, stated)
+        self.not_loaded(runs)
         result = self.result
         names = {id(file): file for run in runs for file in run.files}
         real = {key: real_name(file) for key, file in names.items()}  # many runs read the same few files
@@ -251,23 +252,24 @@ class _Lint:
 
     def check_all(self, rules: Sequence[Rule], stated: Run) -> None:
         """Ask the rules about a run. What they find is kept, unless one failed: that is told in every lint."""
-        asked = Asked(stated.versions)
-        run, whole = replace(stated, versions=asked), True
+        run, whole = replace(stated, undeclared=set()), True
         self.found = []
         for rule in rules:
-            if asked.missing:
-                asked.missing.clear()
+            run.undeclared.clear()  # what a rule asks for in vain is said of its own findings
             try:
-                self.check(rule, run, asked)
+                self.check(rule, run)
             except Exception as error:
+                whole = False
+                if rule.package and not isinstance(error, MemoryError):
+                    self.failed(rule, error, run)
+                    continue
                 if self.contained is None:
                     raise
                 self.contained.take(error, f"check {rule.code} in the run `{run.name}`", run.main_file)
-                whole = False
         if self.kept is not None and whole:
             self.kept.keep(stated, rules, self.found)
 
-    def check(self, rule: Rule, run: Run, asked: Asked) -> None:
+    def check(self, rule: Rule, run: Run) -> None:
         releases = holds(rule, run) if rule.versions else ""
         if releases is None:
             return
@@ -279,7 +281,7 @@ class _Lint:
             if applied is not None:
                 if not self.fixes:
                     applied = replace(applied, fix=None)
-                applied.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
+                applied.assumes |= run.undeclared - UNUSED_BY.get(run.consumer or "", frozenset())
                 self.found.append((rule, applied))
                 self.take(rule, applied, run)
 
@@ -290,6 +292,24 @@ class _Lint:
             told = Finding(finding.location, message, "correct those that are told first")
             self.found.append((checked_in_part, told))
             self.take(checked_in_part, told, run)
+
+    def failed(self, rule: Rule, error: Exception, run: Run) -> None:
+        """Say once that a rule of another package failed; it is asked about the other runs all the same."""
+        if rule.code not in self.broken and run.files:
+            self.broken.add(rule.code)
+            message = f"{rule.code} of the package {rule.package} failed: {in_a_line(error)}"
+            self.say_in_part(message, "report it to those who made the package; all other rules were asked", run)
+
+    def not_loaded(self, runs: Sequence[Run]) -> None:
+        """Say which rules of other packages could not be taken."""
+        with_files = [run for run in runs if run.files]
+        for problem in registry.problems() if with_files else ():
+            self.say_in_part(problem, "update or uninstall the package", with_files[0])
+
+    def say_in_part(self, message: str, help_text: str, run: Run) -> None:
+        """Report that some rule was not asked, at the first file of a run."""
+        if self.selection.wants(checked_in_part):
+            self.take(checked_in_part, Finding(Location(run.files[0]), message, help_text), run)
 
     def find_unused(self, runs: Sequence[Run], rules: Sequence[Rule], among: Set[int] | None) -> None:
         """The comments that silenced nothing, now that every rule has spoken; ``among`` some files or in all."""
@@ -353,7 +373,7 @@ class _Lint:
 
 def _concerns(rule: Rule, consumer: Consumer | None, in_parts: bool) -> bool:
     """Whether a rule is about runs of this consumer. ``in_parts``: nobody knows the other keys of the config."""
-    return (not rule.consumers or consumer in rule.consumers) and (not in_parts or rule.code in OF_ONE_KEY)
+    return (not rule.consumers or consumer in rule.consumers) and (not in_parts or rule.alone)
 
 
 def _failures(run: Run) -> frozenset[tuple[str, str]]:

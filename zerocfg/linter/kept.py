@@ -20,8 +20,8 @@ from zerocfg.run.model import Run
 
 Findings = list[tuple[Rule, Finding]]
 Content = tuple[object, ...]
-"""The fields of a run as it was linked."""
-_content: Callable[[Run], Content] = attrgetter(*Run.__slots__)
+"""The fields of a run as it was linked; not what it was asked for since."""
+_content: Callable[[Run], Content] = attrgetter(*(name for name in Run.__slots__ if name != "undeclared"))
 
 
 @record

@@ -18,10 +18,9 @@ from zerocfg.linter.engine import Diagnostic, FileSpan, file_span, findings_of_e
 from zerocfg.linter.release_range import ReleaseRange
 from zerocfg.linter.selection import Selection
 from zerocfg.rulebook import older_releases
-from zerocfg.rulebook.older_releases import OF_ARGUMENTS
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
-from zerocfg.rules.release_scope import OF_HISTORIES, library_of
+from zerocfg.rules.release_scope import library_of
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.run.resolve_settings import with_settings
@@ -78,7 +77,7 @@ def _with(one: Diagnostic, holds: Mapping[tuple[object, ...], set[str]]) -> Diag
 def _library(one: Diagnostic) -> str | None:
     """The library whose releases decide; None where the rule is about zerocfg, or compares releases by itself."""
     rule = find(one.code)
-    if rule is None or page_of(rule).proof.status == "self" or "versions" in rule.needs:
+    if rule is None or rule.package or page_of(rule).proof.status == "self" or "versions" in rule.needs:
         return None
     library = library_of(rule.versions) or _READERS.get(one.span.file.kind, "")
     return library if _releases(library) else None
@@ -98,7 +97,7 @@ def _known_from(code: str, library: str, known: tuple[str, ...]) -> str | None:
     rule = find(code)
     if rule is None:
         return known[-1]
-    if rule.versions or code in OF_HISTORIES | OF_ARGUMENTS:
+    if rule.versions or rule.histories:
         return known[0]
     since = older_releases.since(rule)
     if since is None:

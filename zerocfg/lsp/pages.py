@@ -34,7 +34,7 @@ def folder() -> Path | None:
 def page(code: str) -> str | None:
     """The URI of a rule's page, written to a file on first use; None if it cannot be written."""
     rule, where = find(code), folder()
-    if rule is None or where is None:
+    if rule is None or rule.package or where is None:
         return None
     file = where / f"{rule.code}.md"
     try:

@@ -140,7 +140,7 @@ def quieten(server: Server) -> None:
     logging.getLogger("pygls").setLevel(logging.ERROR)
 
 
-def make_server() -> Server:
+def make_server() -> Server:  # noqa: C901
     server = Server()
     session = server.session
 

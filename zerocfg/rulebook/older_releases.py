@@ -11,11 +11,8 @@ from zerocfg.catalog.versions import library_name
 from zerocfg.rulebook.example import Example
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Rule
-from zerocfg.rules.release_scope import OF_HISTORIES
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl")
-OF_ARGUMENTS = frozenset(("ZC801", "ZC840", "ZC841"))
-"""The rules that ask the histories which release takes an argument."""
 LENGTH = 90
 """Characters of what was seen that a row shows."""
 DIGITS = 8
@@ -44,7 +41,7 @@ def since(rule: Rule) -> str | None:
 
 def said(rule: Rule) -> str:
     """What is said of them in words."""
-    if rule.code in OF_HISTORIES:
+    if rule.histories == "keys":
         return (
             "Keys and values are judged by what the releases read that the project admits: zerocfg knows every release "
             "of DeepSpeed from 0.10.0 on and of accelerate from 0.23.0 on."
@@ -60,7 +57,7 @@ def table(rule: Rule, today: Mapping[str, str]) -> tuple[Row, ...]:
     """The sets, newest first, with what the bad examples do there; the first row is the heading."""
     found = rule_outcomes()
     keys = keys_of(rule)
-    if not _known(rule) or rule.code in OF_HISTORIES:
+    if not _known(rule) or rule.histories == "keys":
         return ()
     heading = (*map(library_name, LIBRARIES), "bad examples")
     rows = [heading, (*(today[library] for library in LIBRARIES), "as claimed, in every full test run")]

@@ -102,8 +102,17 @@ def page_folder() -> Path:
 
 
 def page_of(rule: Rule) -> Page:
-    """The page of a rule. Raises `PageError` where it is not as it should be, OSError where there is none."""
-    return _page(rule.code)
+    """The page of a rule, of one of another package the text at its function. Raises `PageError` where it is not as it
+    should be, OSError where there is none."""
+    return _of_package(rule) if rule.package else _page(rule.code)
+
+
+def _of_package(rule: Rule) -> Page:
+    from inspect import cleandoc
+
+    summary, *why = cleandoc(rule.check.__doc__ or rule.name.replace("-", " ")).split("\n\n")
+    proof = Proof("cited", source=f"the package {rule.package}")
+    return Page(rule.code, rule.name, " ".join(summary.split()), "\n\n".join(why), "", "", "", "", (), (), proof, ())
 
 
 @cache

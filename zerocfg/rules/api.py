@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from typing import Literal
+from functools import wraps
+from typing import Any, Generic, Literal, TypeVar
 
 from zerocfg.record import field, record
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -109,7 +110,30 @@ class Finding:
     versions: str = ""
 
 
+Given = TypeVar("Given")
+Scope = Literal["key", "document", "arguments", "call", "line", "comments", "run"]
+"""What a rule looks at: each key of a config by itself, several keys of one config, training arguments, each call of
+the script, the launch line, the comments that suppress findings, or anything of the run."""
+ALONE: tuple[Scope, ...] = ("key", "comments")
+"""Where other keys of the config are not known, as in a dict that a script goes on changing, only rules with one of
+these scopes are asked."""
+
+
+@record(frozen=True)
+class Subject(Generic[Given]):
+    """What a rule is handed. ``of`` gives it from a run: the rule's function is called for each item.
+
+    `zerocfg.rules.subjects` has those that several families use.
+    """
+
+    scope: Scope
+    of: Callable[[Run], Iterable[Given]]
+
+
+OWN = "ZC"
+"""What the codes of zerocfg's own rules begin with, and those of no other package."""
 Check = Callable[[Run], Iterator[Finding]]
+Histories = Literal["", "keys", "arguments"]
 Status = Literal["preview", "stable", "deprecated"]
 """preview: runs only when asked for (--preview, or selected by its code). deprecated: runs, and says what replaces it
 (``replaced_by``). A rule that is removed leaves its code in `zerocfg.rules.codes` for ever."""
@@ -121,7 +145,8 @@ class Rule:
 
     ``consumers`` empty: holds whoever reads the file. ``needs``: what must be known for the rule to speak: "model",
     "hardware", "versions", "launch". ``versions``: the releases for which it holds, where not for all
-    ("deepspeed>=0.19.3").
+    ("deepspeed>=0.19.3"). ``scope``: what it looks at. ``histories``: the rule judges each key, or each argument, by
+    the admitted releases itself. ``package``: the distribution that brings it, empty for zerocfg's own.
     """
 
     code: str
@@ -134,12 +159,34 @@ class Rule:
     needs: frozenset[str] = frozenset()
     versions: str = ""
     replaced_by: str = ""
+    scope: Scope = "run"
+    histories: Histories = ""
+    package: str = ""
+
+    @property
+    def alone(self) -> bool:
+        """Whether it holds where other keys of the config are not known."""
+        return self.scope in ALONE
+
+    @property
+    def by_each_release(self) -> bool:
+        """Whether it compares the admitted releases itself, so that nobody else restricts what it finds."""
+        return self.histories == "keys" or "versions" in self.needs
+
+
+def _whole(run: Run) -> Iterable[Run]:
+    return (run,)
+
+
+WHOLE_RUN = Subject("run", _whole)
+"""Anything of the run: for rules that compare files, or ask what the process gets."""
 
 
 def rule(
     code: str,
     name: str,
     severity: Severity,
+    looks_at: Subject[Given] = WHOLE_RUN,  # type: ignore[assignment]
     *,
     consumers: frozenset[str] | set[str] = frozenset(),
     since: str = "0.1",
@@ -147,12 +194,39 @@ def rule(
     needs: frozenset[str] | set[str] = frozenset(),
     versions: str = "",
     replaced_by: str = "",
-) -> Callable[[Check], Rule]:
-    """Declare the rule whose page is ``docs/rules/CODE.md``."""
+    histories: Histories = "",
+) -> Callable[[Callable[[Given], Iterator[Finding]]], Rule]:
+    """Declare the rule whose page is ``docs/rules/CODE.md``. Its function is handed what it looks at."""
 
-    def declare(check: Check) -> Rule:
+    def declare(body: Callable[[Given], Iterator[Finding]]) -> Rule:
         return Rule(
-            code, name, severity, check, frozenset(consumers), since, status, frozenset(needs), versions, replaced_by
+            code,
+            name,
+            severity,
+            _checking(body, looks_at),
+            frozenset(consumers),
+            since,
+            status,
+            frozenset(needs),
+            versions,
+            replaced_by,
+            looks_at.scope,
+            histories,
         )
 
     return declare
+
+
+def _checking(body: Callable[[Given], Iterator[Finding]], looks_at: Subject[Given]) -> Check:
+    """The function of a rule as the linter calls it."""
+    given: Any = body
+    if looks_at.of is _whole:
+        check: Check = given  # handed the run itself
+        return check
+
+    @wraps(body)
+    def each(run: Run) -> Iterator[Finding]:
+        for item in looks_at.of(run):
+            yield from body(item)
+
+    return each

@@ -13,8 +13,8 @@ from zerocfg.catalog.schema import Key
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.record import record
 from zerocfg.rules import line
-from zerocfg.rules.api import Finding, Fix, Intent, Location, Severity, at
-from zerocfg.rules.argument_reader import key_of, reader
+from zerocfg.rules.api import Finding, Fix, Intent, Location, Severity, Subject, at
+from zerocfg.rules.argument_reader import key_of, methods, reader
 from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited, put
@@ -156,7 +156,7 @@ def type_of(run: Run, name: str) -> str | None:
     if key is None:
         return None
     today = word_type(key)
-    among = admitted("transformers", run.versions.get("transformers"))
+    among = admitted("transformers", run.declared("transformers"))
     if among is None:
         return today
     now = fields.kind(name, histories("transformers").releases[-1])
@@ -190,6 +190,39 @@ def word(run: Run, name: str, default: str | None = None) -> str | None:
     """The value of an argument when it is a text."""
     found = value(run, name, default)
     return found if isinstance(found, str) else None
+
+
+@record(frozen=True, slots=True)
+class ArgumentsOfRun:
+    """The training arguments of a run, for rules that look at nothing else."""
+
+    run: Run
+
+    @property
+    def reader(self) -> str | None:
+        """Who parses them; None where that is not known."""
+        return reader(self.run)
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """The configs of TRL that they can be for."""
+        return methods(self.run)
+
+    def value(self, name: str, default: object = None) -> Any:
+        return value(self.run, name, default)
+
+    def number(self, name: str, default: float | None = None) -> int | float | None:
+        return number(self.run, name, default)
+
+    def written(self, *names: str) -> Written:
+        return written(self.run, *names)
+
+    def set(self, name: str, text: str, why: str, *, after: str | None = None) -> Fix | None:
+        return set_argument(self.run, name, text, why, after=after)
+
+
+TRAINING_ARGUMENTS = Subject[ArgumentsOfRun]("arguments", lambda run: (ArgumentsOfRun(run),))
+"""For `rule(CODE, NAME, SEVERITY, TRAINING_ARGUMENTS)`."""
 
 
 class Written(NamedTuple):

@@ -39,7 +39,7 @@ def effective_value(run: Run, name: str) -> Any:
 def admitted(run: Run, library: str) -> str:
     """The versions of a library that the project admits, as a message says it: ``requirements.txt:3 admits >=0.17``.
     Where the settings or the spec say so there is no place; a build assumes the newest where nothing does."""
-    text = run.versions.get(library, "")
+    text = run.declared(library) or ""
     stated = run.version_places.get(library, ())
     if not stated:
         return f"declared: {text}"

@@ -87,7 +87,7 @@ def issues(run: Run, *kinds: str) -> Iterator[KeyIssue]:
 
 def _admitted(run: Run, file: SourceFile, name: str) -> Iterable[Issue]:
     """The issues that the releases have which the project admits; today's where it says nothing about them."""
-    declared = run.versions.get(name) if name in run.versions else None
+    declared = run.declared(name) if name in run.versions else None
     limits = bounds(declared) if declared and name in WALKED else None
     if limits is None or limits[0] >= release(VERSIONS[name]):
         return _checked(file, name, None)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from types import ModuleType
+from typing import TYPE_CHECKING
 
+from zerocfg.rule_packages import rule_packages
 from zerocfg.rules import batch, files, fsdp, keys, launch, memory, offload, precision, zero
 from zerocfg.rules.api import Rule
+
+if TYPE_CHECKING:
+    from zerocfg.rules.outside import OutsideRules
 
 
 def _of(*families: ModuleType) -> tuple[Rule, ...]:
@@ -31,7 +36,35 @@ def __getattr__(name: str) -> tuple[Rule, ...]:
     return _of(*_FAMILIES, recipes)
 
 
+def every() -> tuple[Rule, ...]:
+    """All rules, and those of other installed packages behind them."""
+    return with_outside(__getattr__("ALL"))
+
+
+def with_outside(own: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Some of zerocfg's own rules, and those of other packages."""
+    if not rule_packages():
+        return own
+    return _together(own, _outside().rules)
+
+
+def problems() -> tuple[str, ...]:
+    """Which rules of other packages could not be taken, and why."""
+    return _outside().problems if rule_packages() else ()
+
+
+def _outside() -> OutsideRules:
+    from zerocfg.rules.outside import outside_rules  # hardly anybody has such packages
+
+    return outside_rules(__getattr__("ALL"))
+
+
+@cache
+def _together(own: tuple[Rule, ...], others: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    return own + others
+
+
 def find(name: str) -> Rule | None:
     """A rule by code (any case) or name."""
     found = _BY_WORD.get(name) or _BY_WORD.get(name.upper())
-    return found or next((rule for rule in __getattr__("ALL") if name.upper() == rule.code or name == rule.name), None)
+    return found or next((rule for rule in every() if name.upper() == rule.code or name == rule.name), None)

@@ -13,8 +13,6 @@ from zerocfg.rules.effects import TRAINERS, admitted, admitting
 from zerocfg.run.model import Run
 
 _LIBRARY = pattern(r"[a-z]+")
-OF_HISTORIES = frozenset("ZC101 ZC102 ZC103 ZC104 ZC105 ZC106 ZC107 ZC108 ZC109 ZC110 ZC111 ZC113 ZC114 ZC115".split())
-"""The rules of keys and values, which are judged by what each release reads."""
 
 
 def among(versions: str, run: Run) -> str | None:
@@ -25,7 +23,7 @@ def among(versions: str, run: Run) -> str | None:
     comes to what a rule speaks of.
     """
     library = library_of(versions)
-    declared = run.versions.get(library) if library else None
+    declared = run.declared(library) if library else None
     if declared:
         return _among(library, versions, declared)
     removed = None

@@ -39,7 +39,7 @@ class Lack:
 
 def declares(run: Run, library: str) -> bool:
     """Whether it is understood which releases of a library the project admits."""
-    declared = run.versions.get(library)
+    declared = run.declared(library)
     return declared is not None and bounds(declared) is not None
 
 
@@ -64,7 +64,7 @@ def in_call(held: Argument) -> bool:
 
 def dropped_silently(run: Run, held: Argument) -> bool:
     """Whether the parser passes over a key of the recipe that it does not know: TrlParser of TRL 0.13 to 0.18."""
-    declared = run.versions.get("trl")
+    declared = run.declared("trl")
     lets_go = only_from(declared, "0.13") and only_below(declared, "0.19")
     return lets_go and run.recipe_reader == "trl" and not held.on_line and not in_call(held)
 
@@ -115,8 +115,8 @@ def said_for(run: Run, finding: Finding, lack: Lack) -> Finding:
 
 def named(run: Run) -> list[str] | None:
     """The arguments that the newest admitted releases have; None where the project does not say which those are."""
-    base = admitted("transformers", run.versions.get("transformers"))
-    own = admitted("trl", run.versions.get("trl")) if reader(run) == "trl" else None
+    base = admitted("transformers", run.declared("transformers"))
+    own = admitted("trl", run.declared("trl")) if reader(run) == "trl" else None
     if base is None or not base.releases or (reader(run) == "trl" and (own is None or not own.releases)):
         return None
     known = histories("transformers")
@@ -146,14 +146,14 @@ def _sure(run: Run, held: Argument, lack: Lack | None) -> Lack | None:
 def _lack(run: Run, held: Argument, behind: bool) -> Lack | None:
     base = life("transformers", (held.name,))
     trl = reader(run) == "trl"
-    of_base = admitted("transformers", run.versions.get("transformers"))
+    of_base = admitted("transformers", run.declared("transformers"))
     if base is not None:
         lack = _of(base, "transformers", of_base, behind)
         return None if lack is not None and trl and _in_trl(run, held) else lack
     key = load_schema("training-arguments").root.names.get(held.name)
     if key is not None:  # gone for longer than releases were walked
         return Lack("transformers", "", None) if behind and of_base is not None and not of_base.below else None
-    among = admitted("trl", run.versions.get("trl")) if trl and held.name not in OF_TRL_PARSER else None
+    among = admitted("trl", run.declared("trl")) if trl and held.name not in OF_TRL_PARSER else None
     own = life("trl", _keys(run, held)) if among is not None else None
     if own is None or among is None:
         return None
@@ -180,7 +180,7 @@ def _of(own: Life, library: str, among: Admitted | None, behind: bool) -> Lack |
 
 def _in_trl(run: Run, held: Argument) -> bool:
     """Whether every admitted release of TRL has an argument by itself, whatever the transformers below it."""
-    among = admitted("trl", run.versions.get("trl"))
+    among = admitted("trl", run.declared("trl"))
     own = life("trl", _keys(run, held)) if among is not None else None
     return own is not None and among is not None and all(own.at(one) for one in among.releases)
 

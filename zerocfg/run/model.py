@@ -387,6 +387,7 @@ class Run:
     ``undetermined``       libraries installed from a commit, a path or a variable: which release that is, is open
     ``misplaced``          files given where a file of another kind is read
     ``unreadable``         files that the launch line names and that cannot be read
+    ``undeclared``         the libraries that `declared` was asked for in vain
     ``resumed``            the state of the checkpoint that it resumes from, where that lies here
     ``troubles``           why ``extends`` and ``matrix`` of a spec make no runs: place, message, remediation
     """
@@ -425,6 +426,15 @@ class Run:
     troubles: tuple[tuple[Origin, str, str], ...] = ()
     resumed: ResumedState | None = None
     effective: Effective = field(default_factory=Effective)
+    undeclared: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def declared(self, library: str) -> str | None:
+        """The releases of a library that the project admits. Where nothing declares any the answer is None, the caller
+        judges by the newest, and the library is noted in `undeclared`."""
+        releases = self.versions.get(library)
+        if releases is None:
+            self.undeclared.add(library)
+        return releases
 
     @property
     def files(self) -> list[SourceFile]:

@@ -44,16 +44,16 @@ def checked(words: Iterable[str], where: str = "") -> tuple[str, ...]:
 
 
 def _complaint(word: str) -> str:
-    from zerocfg.rules.registry import ALL
+    from zerocfg.rules.registry import every
 
-    if word == "ALL" or any(rule.code.startswith(word) or rule.name == word for rule in ALL):
+    if word == "ALL" or any(rule.code.startswith(word) or rule.name == word for rule in every()):
         return ""
     gone = REMOVED.get(word)
     if gone is not None:
         return f"{word} ({gone.name}) was removed in {gone.since}: {gone.why}"
     from zerocfg.catalog.suggest import closest
 
-    near = None if _CODE.fullmatch(word) else closest(word, [rule.name for rule in ALL])
+    near = None if _CODE.fullmatch(word) else closest(word, [rule.name for rule in every()])
     hint = f"did you mean {near}?" if near else "see 'zerocfg rules'"
     return f"no rule is called '{word}' or begins with it; {hint}"
 

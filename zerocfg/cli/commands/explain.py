@@ -19,7 +19,7 @@ from zerocfg.linter.selection import Selection
 from zerocfg.report.runs import releases_of, why
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.codes import REMOVED
-from zerocfg.rules.registry import ALL, find
+from zerocfg.rules.registry import every, find
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
@@ -82,7 +82,7 @@ def _rule_or_built(what: str, folder: Path) -> str:
     if find(what) is not None or what.upper() in REMOVED or _CODE.fullmatch(what) or not locks:
         return explain_rule(what)
     if len(locks) == 1:
-        near = closest(what, [known.name for known in ALL])
+        near = closest(what, [known.name for known in every()])
         if near is not None and not find_key(table(read_lock(locks[0])), what):
             return explain_rule(what)
         return explain_lock(locks[0], what)
@@ -137,9 +137,13 @@ def explain_rule(what: str) -> str:
         gone = REMOVED.get(what.upper())
         if gone is not None:
             raise click.UsageError(f"{what.upper()} ({gone.name}) was removed in {gone.since}: {gone.why}")
-        near = closest(what, [known.name for known in ALL])
+        near = closest(what, [known.name for known in every()])
         hint = f"; did you mean {near}?" if near else "; for a setting, name the run: --run RUN"
         raise click.UsageError(f"no rule is called '{what}'{hint}")
+    if rule.package:
+        page = page_of(rule)
+        head = f"{rule.code} {rule.name} ({rule.severity.value}, of the package {rule.package})"
+        return reflowed("\n\n".join(filter(None, (head, page.summary, page.why))) + "\n", columns(sys.stdout))
     from zerocfg.rulebook.rendering import as_text
     from zerocfg.workspace.examples import as_shown
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zerocfg.rulebook.pages import page_of
-from zerocfg.rules.registry import ALL
+from zerocfg.rules.registry import ALL, every
 from zerocfg.terminal.streams import columns
 from zerocfg.terminal.table import Column, folded, table, wrap
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def command(output_format: str) -> None:
     """List every rule: code, severity, how it is proven, name and what it finds."""
     if output_format == "json":
-        click.echo(json.dumps({"version": 1, "rules": [_row(rule) for rule in ALL]}, indent=2))
+        click.echo(json.dumps({"version": 1, "rules": [_row(rule) for rule in every()]}, indent=2))
     else:
         _list(columns(sys.stdout))
 
@@ -45,6 +45,12 @@ def _list(width: int | None) -> None:
         below = [folded(f"       {row[5]}\n", width).rstrip("\n") for row in rows]
         lines = [line for pair in zip(heads, below, strict=True) for line in pair]
     click.echo("\n".join(lines))
+    others = [rule for rule in every() if rule.package]
+    if others:
+        rows_of_others = [
+            (rule.code, rule.severity.value, rule.package, rule.name, page_of(rule).summary) for rule in others
+        ]
+        click.echo("\nOf other packages:\n" + "\n".join(table([Column()] * 5, rows_of_others, indent="")))
     executed = sum(page_of(rule).proof.status == "executed" for rule in ALL)
     own = sum(page_of(rule).proof.status == "self" for rule in ALL)
     count = (
@@ -58,10 +64,12 @@ def _row(rule: Rule) -> dict[str, object]:
     from zerocfg.linter.engine import DOCS
     from zerocfg.rulebook.rendering import FAMILIES
 
+    own = not rule.package
     return {
         "code": rule.code,
         "name": rule.name,
-        "family": FAMILIES[rule.code[2]],
+        "family": FAMILIES[rule.code[2]] if own else None,
+        "package": rule.package or None,
         "summary": page_of(rule).summary,
         "severity": rule.severity.value,
         "status": rule.status,
@@ -72,7 +80,7 @@ def _row(rule: Rule) -> dict[str, object]:
         "consumers": sorted(rule.consumers),
         "needs": sorted(rule.needs),
         "versions": rule.versions or None,
-        "proof": page_of(rule).proof.status,
+        "proof": page_of(rule).proof.status if own else None,
         "proof_phase": page_of(rule).proof.phase if page_of(rule).proof.status == "executed" else None,
-        "url": f"{DOCS}{rule.code}.md",
+        "url": f"{DOCS}{rule.code}.md" if own else None,
     }

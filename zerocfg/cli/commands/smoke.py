@@ -2,94 +2,65 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from zerocfg.cli import settings_options
 from zerocfg.cli.screens import smoke_measure, smoke_on
-from zerocfg.terminal.progress import Working
-from zerocfg.terminal.streams import columns
-from zerocfg.workspace.job import excludes_path
-from zerocfg.workspace.settings import SettingsOptions
+from zerocfg.cli.smoke import options
+from zerocfg.cli.smoke.play import play
+from zerocfg.cli.smoke.runs import certified, chosen
 
 if TYPE_CHECKING:
-    from zerocfg.smoke.many import Result
+    from click.shell_completion import CompletionItem
+
     from zerocfg.smoke.smoke import Options
 
+_PATH = click.Path(path_type=Path)
 
-@click.command()
-@click.argument("runs", metavar="[RUN|OUT]...", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--ranks", type=click.IntRange(1, 64), help="Processes. Default: as planned, at most 2.")
-@click.option(
-    "--nodes",
-    type=click.IntRange(1, 1024),
-    help="Machines that run this command at the same time, --ranks on each; they find each other as launch.sh does. "
-    "With --on: those that the job asks for.",
-)
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option(
-    "--share-gpu",
-    is_flag=True,
-    help="Put all ranks on the first card, if a trial shows that they can; times mean nothing.",
-)
-@click.option("--steps", type=click.IntRange(1), default=3, show_default=True, help="Optimizer steps.")
-@click.option(
-    "--command", "line", metavar="LINE", help="Run your own training command instead, stopped after the steps."
-)
-@click.option(
-    "--consumer",
-    type=click.Choice(["transformers", "trl", "accelerate", "deepspeed"]),
-    help="Who reads hand-written configs, when no file says so.",
-)
-@click.option("--run", "name", metavar="NAME", help="Which run, if hand-written files hold several.")
-@click.option("--time-limit", type=click.FloatRange(1), default=300, show_default=True, help="Seconds for each run.")
-@smoke_measure.options
-@smoke_on.options
-@settings_options.options
-@click.option("--uncertified", is_flag=True, help="Leave out the builds that have a certificate of what is here now.")
-@click.option("--fail-fast", is_flag=True, help="Stop after the first run that does not pass.")
-@click.option(
-    "--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep weights, log and reduced configs here."
-)
-@click.option(
-    "--sign",
-    metavar="KEY",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Sign the certificate with this OpenSSH key (a public one: with the agent's).",
-)
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(
-    runs: tuple[Path, ...],
-    ranks: int | None,
-    nodes: int | None,
-    device: str,
-    share_gpu: bool,
-    steps: int,
-    line: str | None,
-    consumer: str | None,
-    name: str | None,
-    time_limit: float,
-    ways: str | None,
-    picture: Path | None,
-    find_max_batch: bool,
-    batch_limit: int | None,
-    max_launches: int,
-    memory_limit: float | None,
-    engine: str | None,
-    words: tuple[str, ...],
-    detach: bool,
-    attach: str | None,
-    uncertified: bool,
-    fail_fast: bool,
-    keep: Path | None,
-    sign: Path | None,
-    output_format: str,
-    **given: Any,
-) -> None:
+
+class _Smoke(click.Group):
+    """A word that is no subcommand is a RUN or an option of the first one: ``zerocfg smoke built`` is short for
+    ``zerocfg smoke run built``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        if not named and (args or not ctx.resilient_parsing):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """The subcommands, and what may follow without one."""
+        first = self.commands["run"]
+        if incomplete.startswith("-"):
+            return first.shell_complete(click.Context(first, parent=ctx), incomplete)
+        return [*super().shell_complete(ctx, incomplete), *first.params[0].shell_complete(ctx, incomplete)]
+
+
+@click.group(cls=_Smoke)
+def command() -> None:
+    """Train a few steps with the real libraries and compare what runs with its plan.
+
+    `zerocfg smoke RUN` is short for `zerocfg smoke run RUN`. A folder that is called like a command is written with its
+    path: ./run.
+
+    Exit codes: 0 every check passed, 1 a check failed, 2 a run could not be tried, 3 nothing failed, but something
+    essential was not measured (engine, stage, ranks, steps, finite losses, changed parameters, saved weights).
+    """
+
+
+@command.command("run", short_help="Launch each RUN and check what runs (also without this word).")
+@click.argument("runs", metavar="[RUN|OUT]...", nargs=-1, type=_PATH)
+@options.launch
+@options.one_card
+@options.several
+@options.kept
+@options.former
+def run(runs: tuple[Path, ...], attach: str | None, output_format: str, **given: Any) -> None:
     """Launch each RUN with the real libraries and compare what runs with its plan.
 
     A RUN is a folder that `zerocfg build` wrote, or hand-written configs: a launch script, an accelerate YAML, a
@@ -100,146 +71,139 @@ def command(
     model has random weights and learns one synthetic batch. What has to be smaller than planned is listed.
     The verdict is also written to RUN/smoke.json.
 
-    With --command your own training is run as you start it in this folder: your script, model and data, stopped by a
-    callback after the optimizer steps; nothing is saved into your folders. With one RUN it is compared with its plan.
-
-    With --find-max-batch or --compare one RUN is launched several times, to find the largest micro batch that fits or
-    to fill a table of ZeRO stages, with the same model and samples each time; nothing is certified then.
-
     With --on the builds travel to the nodes of a cluster as one job, a task for each, and the verdicts and certificates
-    come back; no folder has to be shared. Ctrl-C cancels the job. A job whose terminal was closed runs on: --attach
-    waits for it.
-
-    Exit codes: 0 every check passed, 1 a check failed, 2 a run could not be tried, 3 nothing failed, but something
-    essential was not measured (engine, stage, ranks, steps, finite losses, changed parameters, saved weights).
+    come back; no folder has to be shared. Ctrl-C cancels the job. A job whose terminal was closed runs on: `smoke
+    attach` waits for it.
     """
-    from zerocfg.smoke.many import find
-    from zerocfg.smoke.model.error import SmokeError
-    from zerocfg.smoke.smoke import Options
-
+    as_json = output_format == "json"
     if attach is not None:
-        if runs or engine is not None:
+        if runs or given["engine"] is not None:
             raise click.UsageError("--attach goes on with a job that was submitted: name no RUN and no --on")
-        smoke_on.attach(attach, output_format == "json")
+        smoke_on.attach(attach, as_json)
         return
-    if engine is None and (words or detach):
+    _require_one_way(runs, given)
+    measured = {name: given.pop(name) for name in ("ways", "find_max_batch", "picture", "batch_limit", "max_launches")}
+    cluster = {name: given.pop(name) for name in ("engine", "words", "detach")}
+    fail_fast, uncertified, line = given.pop("fail_fast"), given.pop("uncertified"), given.pop("line")
+    nodes = given.pop("nodes")
+    beside = {name: given.pop(name) for name in ("share_gpu", "keep", "sign")}
+    found, launch = chosen(
+        list(runs), given, command=line, unplanned=line is not None and not runs, nodes=nodes or 1, **beside
+    )
+    before = certified(found) if uncertified else []
+    if uncertified:
+        click.echo(f"{len(before)} of {len(found)} builds are certified already", err=True)
+        found = [path for path in found if path not in before]
+    if cluster["engine"] is not None:
+        _on_cluster(found, launch, before, nodes=nodes, as_json=as_json, **cluster)
+    elif found and measured["ways"] is None and not measured["find_max_batch"]:
+        if measured["picture"] is not None:
+            raise click.UsageError("--picture draws a comparison: give --compare as well")
+        play(found, launch, as_json, fail_fast)
+    elif found:
+        if len(found) != 1 or line is not None:
+            raise click.UsageError("--compare and --find-max-batch take one RUN, and no --command")
+        smoke_measure.measure(found[0], launch, as_json=as_json, **measured)
+
+
+@command.command("compare")
+@click.argument("path", metavar="RUN", type=_PATH)
+@click.argument("ways", metavar="STAGES")
+@options.launch
+@options.one_card
+@options.picture()
+@options.find_max_batch()
+@options.search()
+def compare(path: Path, ways: str, output_format: str, share_gpu: bool, **given: Any) -> None:
+    """Compare ZeRO stages of one RUN: memory, throughput, loss.
+
+    STAGES are such as 0,1,2,3 or 0,3,ddp. RUN is launched once with each, with the same model and samples; nothing is
+    certified.
+    """
+    names = ("find_max_batch", "picture", "batch_limit", "max_launches")
+    measured = {name: given.pop(name) for name in names}
+    _measure(path, given, share_gpu, output_format, ways=ways, **measured)
+
+
+@command.command("max-batch")
+@click.argument("path", metavar="RUN", type=_PATH)
+@options.launch
+@options.one_card
+@options.search()
+def max_batch(
+    path: Path, output_format: str, share_gpu: bool, batch_limit: int | None, max_launches: int, **given: Any
+) -> None:
+    """Search the largest micro batch of one RUN that fits.
+
+    RUN is launched several times, with the same model and samples each time; nothing is certified.
+    """
+    search = {"batch_limit": batch_limit, "max_launches": max_launches}
+    _measure(path, given, share_gpu, output_format, ways=None, find_max_batch=True, picture=None, **search)
+
+
+@command.command("script", short_help="The same of your own training command, stopped early.")
+@click.argument("line", metavar="LINE")
+@click.argument("path", metavar="[RUN]", required=False, type=_PATH)
+@options.launch
+@options.kept
+def script(
+    line: str, path: Path | None, output_format: str, keep: Path | None, sign: Path | None, **given: Any
+) -> None:
+    """Run your own training command instead, stopped after the optimizer steps.
+
+    LINE is run as you start it in this folder ("bash launch.sh"): your script, model and data; a callback stops it, and
+    nothing is saved into your folders. With a RUN it is compared with its plan.
+    """
+    named = [path] if path is not None else []
+    found, launch = chosen(named, given, command=line, unplanned=path is None, keep=keep, sign=sign)
+    if len(found) > 1:
+        raise click.UsageError(f"LINE is one training, and {path} holds {len(found)} runs: name one")
+    play(found, launch, output_format == "json")
+
+
+@command.command("attach")
+@click.argument("job", metavar="[JOB]", required=False, default="")
+@options.output_format
+def attach(job: str, output_format: str) -> None:
+    """Wait for a job that `smoke run --on` submitted.
+
+    Of those submitted from this folder the last one, if none is named.
+    """
+    smoke_on.attach(job, output_format == "json")
+
+
+def _measure(path: Path, given: dict[str, Any], share_gpu: bool, output_format: str, **how: Any) -> None:
+    """Several launches of the one run that a path stands for."""
+    found, launch = chosen([path], given, share_gpu=share_gpu)
+    if len(found) != 1:
+        raise click.UsageError(f"{path} holds {len(found)} runs: name one of them")
+    smoke_measure.measure(found[0], launch, as_json=output_format == "json", **how)
+
+
+def _require_one_way(runs: tuple[Path, ...], given: dict[str, Any]) -> None:
+    """Refuse options of `run` that do not go together."""
+    engine, line, sharing = given["engine"], given["line"], given["share_gpu"]
+    measured = given["ways"] is not None or given["find_max_batch"]
+    if engine is None and (given["words"] or given["detach"]):
         raise click.UsageError("--on-option and --detach are about a job: give --on as well")
-    if engine is not None and (line is not None or share_gpu or ways is not None or find_max_batch or fail_fast):
+    if engine is not None and (line is not None or sharing or measured or given["fail_fast"]):
         raise click.UsageError(
             "--on takes builds, without --command, --share-gpu, --compare, --find-max-batch and --fail-fast"
         )
     if line is not None and len(runs) > 1:
         raise click.UsageError("--command is one training: name one RUN, or none to compare it with nothing")
-    if line is not None and share_gpu:
+    if line is not None and sharing:
         raise click.UsageError(
             "--share-gpu is for zerocfg's own launch: what a --command starts chooses its cards itself"
         )
-    if nodes is not None and nodes > 1 and (line is not None or share_gpu or ways is not None or find_max_batch):
+    if (given["nodes"] or 1) > 1 and (line is not None or sharing or measured):
         raise click.UsageError("--nodes takes builds, without --command, --share-gpu, --compare and --find-max-batch")
-    unplanned = line is not None and not runs
-    try:
-        found = [Path()] if unplanned else find(list(runs))
-    except SmokeError as error:
-        raise click.UsageError(str(error)) from None
-    settings = SettingsOptions(**given).settings(found[0])
-    found = [run for run in found if run in runs or not excludes_path(settings, run)]
+
+
+def _on_cluster(found: list[Path], launch: Options, before: list[Path], *, as_json: bool, **job: Any) -> None:
+    """Submit the runs as a job; without any left to run, show what the certificates say."""
     if not found:
-        raise click.UsageError("every run here is excluded, by the settings or --exclude")
-    options = Options(
-        ranks=ranks,
-        device=device,
-        steps=steps,
-        limit=time_limit,
-        keep=keep,
-        command=line,
-        unplanned=unplanned,
-        consumer=consumer or settings.consumer,
-        name=name,
-        share_gpu=share_gpu,
-        nodes=nodes or 1,
-        sign=sign,
-        memory_limit=int(memory_limit * smoke_measure.GIB) if memory_limit else None,
-    )
-    before: list[Path] = []
-    if uncertified:
-        before = [run for run in found if _certified(run)]
-        click.echo(f"{len(before)} of {len(found)} builds are certified already", err=True)
-        found = [run for run in found if run not in before]
-        if not found:
-            if engine is not None:
-                smoke_on.compare(before, output_format == "json")
-            return
-    if engine is not None:
-        smoke_on.submit(
-            engine,
-            found,
-            options,
-            before=before,
-            nodes=nodes,
-            words=words,
-            detach=detach,
-            as_json=output_format == "json",
-        )
+        smoke_on.compare(before, as_json)
         return
-    if ways is None and not find_max_batch:
-        if picture is not None:
-            raise click.UsageError("--picture draws a comparison: give --compare as well")
-        play(found, options, output_format == "json", fail_fast)
-        return
-    if len(found) != 1 or line is not None:
-        raise click.UsageError("--compare and --find-max-batch take one RUN, and no --command")
-    smoke_measure.measure(
-        found[0],
-        options,
-        ways=ways,
-        find_max_batch=find_max_batch,
-        picture=picture,
-        batch_limit=batch_limit,
-        max_launches=max_launches,
-        as_json=output_format == "json",
-    )
-
-
-def _certified(path: Path) -> bool:
-    from zerocfg.smoke.certify.current import is_certified
-    from zerocfg.smoke.model.error import SmokeError
-    from zerocfg.smoke.prepare.folder import read
-
-    try:
-        return is_certified(read(path))
-    except SmokeError:
-        return False  # the smoke-run says why
-
-
-def play(runs: list[Path], options: Options, as_json: bool, fail_fast: bool = False) -> None:
-    """Run all, show each result as it comes, and end with the exit code of them all."""
-    from zerocfg.smoke import many
-
-    working = Working("smoke-run: preparing")
-
-    def ended(result: Result) -> None:
-        working("")
-        working.clear()
-        if result.problem is not None:
-            click.echo(f"Error: {result.problem}", err=True)
-        if not as_json:
-            _show(result, len(runs) > 1)
-
-    with working:
-        results = many.run_all(runs, options, ended, lambda phase: working(f"smoke-run: {phase}"), fail_fast)
-    if as_json:
-        click.echo(json.dumps(many.as_data(results), indent=2))
-    elif len(runs) > 1:
-        click.echo(many.summary(results, columns(sys.stdout)), nl=False)
-    if any(one.interrupted for one in results):
-        raise click.Abort
-    code = many.exit_code(results)
-    if code:
-        raise click.exceptions.Exit(code)
-
-
-def _show(result: Result, several: bool) -> None:
-    from zerocfg.smoke.text import render
-
-    if result.verdict is not None:
-        click.echo(render(result.verdict, columns(sys.stdout)) + "\n" * several, nl=False)
+    engine = job.pop("engine")
+    smoke_on.submit(engine, found, launch, before=before, as_json=as_json, **job)

@@ -128,26 +128,12 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
         count = write_baseline_file(result, options.write_baseline)
         sys.stdout.write(f"{count} finding{'s' * (count != 1)} written to {options.write_baseline}.\n")
         return _code(incomplete, False)
-    if options.add_ignore:
-        from zerocfg.workspace.add_ignores import add_ignores
-
-        silenced = add_ignores(job, job.reported(result))
-        if silenced.count:
-            where = ", ".join(silenced.files) if len(silenced.files) <= 5 else f"{len(silenced.files)} files"
-            tell(f"{silenced.count} finding{'s' * (silenced.count != 1)} silenced in {where}.")
-        result = silenced.remaining
-    elif options.diff:
+    if options.diff:
         from zerocfg.cli.linting.apply_fixes import show_fixes
 
         changes = show_fixes(job, result, unsafe=options.unsafe_fixes, quiet=options.quiet)
         return _code(incomplete, changes and not options.exit_zero)
-    elif options.fix:
-        from zerocfg.cli.linting.apply_fixes import fix_files
-
-        result = fix_files(job, result, unsafe=options.unsafe_fixes, quiet=options.quiet)
-    else:
-        result = job.with_sound_fixes(result)
-    result = job.reported(result)
+    result = job.reported(_remaining(job, result, options))
     if options.all_releases:
         from zerocfg.linter.release_ranges import with_release_ranges
 
@@ -163,6 +149,23 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
         if kept is not None and settings.cache and not incomplete and not warned and _all_noted(job):
             kept.keep(text, int(failed), exactly=report.format not in _FOR_PEOPLE)
     return _code(incomplete, failed)
+
+
+def _remaining(job: Job, result: Result, options: Options) -> Result:
+    """What is left to report once files are changed, if they are to be."""
+    if options.add_ignore:
+        from zerocfg.workspace.add_ignores import add_ignores
+
+        silenced = add_ignores(job, job.reported(result))
+        if silenced.count:
+            where = ", ".join(silenced.files) if len(silenced.files) <= 5 else f"{len(silenced.files)} files"
+            tell(f"{silenced.count} finding{'s' * (silenced.count != 1)} silenced in {where}.")
+        return silenced.remaining
+    if options.fix:
+        from zerocfg.cli.linting.apply_fixes import fix_files
+
+        return fix_files(job, result, unsafe=options.unsafe_fixes, quiet=options.quiet)
+    return job.with_sound_fixes(result)
 
 
 def _reports(options: Options) -> list[Output]:

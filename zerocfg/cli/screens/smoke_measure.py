@@ -1,4 +1,4 @@
-"""``zerocfg smoke --compare`` and ``--find-max-batch``: many launches of one run, and one result."""
+"""``zerocfg smoke compare`` and ``max-batch``: many launches of one run, and one result."""
 
 from __future__ import annotations
 
@@ -13,48 +13,9 @@ import click
 from zerocfg.terminal.streams import columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from zerocfg.smoke.compare import Comparison
     from zerocfg.smoke.max_batch import Try
     from zerocfg.smoke.smoke import Options
-
-GIB = 1 << 30
-
-
-def options(command: Callable[..., object]) -> Callable[..., object]:
-    """The options of this module, on the command."""
-    path = click.Path(dir_okay=False, path_type=Path)
-    for one in reversed(
-        (
-            click.option(
-                "--compare",
-                "ways",
-                metavar="STAGES",
-                help="Compare ZeRO stages of one RUN, as 0,1,2,3 or 0,3,ddp: memory, throughput, loss.",
-            ),
-            click.option(
-                "--picture", type=path, metavar="FILE", help="With --compare: draw memory over time (.svg, .png, .pdf)."
-            ),
-            click.option("--find-max-batch", is_flag=True, help="Search the largest micro batch of one RUN that fits."),
-            click.option(
-                "--batch-limit",
-                type=click.IntRange(1),
-                help="Where it ends. Default: 64 on CPU, 4096 on cards.",
-            ),
-            click.option(
-                "--max-launches", type=click.IntRange(1), default=12, show_default=True, help="Of one such search."
-            ),
-            click.option(
-                "--memory-limit",
-                type=click.FloatRange(0, min_open=True),
-                metavar="GIB",
-                help="The most that each rank may have: of its card, on CPU of the host.",
-            ),
-        )
-    ):
-        command = one(command)
-    return command
 
 
 def measure(

@@ -1,4 +1,4 @@
-"""``zerocfg smoke --on ENGINE``: the smoke-runs of some builds as a job of a cluster, and what comes back."""
+"""``zerocfg smoke run --on ENGINE``: the smoke-runs of some builds as a job of a cluster, and what comes back."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zerocfg.cli.on_cluster import on
 from zerocfg.cli.screens.live_table import LiveTable
 from zerocfg.terminal.streams import columns
 from zerocfg.terminal.table import Column, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from zerocfg.cluster.job import Engine
     from zerocfg.cluster.submission import Submission
     from zerocfg.cluster.wait import Progress
@@ -28,25 +25,6 @@ CANCEL = 60
 """Seconds to wait for a job that was cancelled to end."""
 _JSON = 1
 """Version of the JSON."""
-
-
-def options(command: Callable[..., object]) -> Callable[..., object]:
-    """The options of this module, on the command."""
-    for one in reversed(
-        (
-            on("Run as a job: one task for each RUN, on --nodes machines (default: as planned)."),
-            click.option("--detach", is_flag=True, help="With --on: submit the job and leave; --attach goes on."),
-            click.option(
-                "--attach",
-                is_flag=False,
-                flag_value="",
-                metavar="[JOB]",
-                help="Wait for a job that was submitted from this folder, the last one if none is named.",
-            ),
-        )
-    ):
-        command = one(command)
-    return command
 
 
 def submit(
@@ -75,7 +53,7 @@ def submit(
     except (ClusterError, SmokeError) as error:
         raise _NotTriedError(str(error)) from None
     if detach:
-        click.echo(f"submitted as {made.name}; to wait for it: zerocfg smoke --attach {made.name}")
+        click.echo(f"submitted as {made.name}; to wait for it: zerocfg smoke attach {made.name}")
         return
     _wait(to, made, as_json)
 
@@ -125,7 +103,7 @@ def _wait(to: Engine, made: Submission, as_json: bool) -> None:
         results = remote.gather_all(to, made, look=look, ended=ended)
     except ClusterError as error:
         live.clear()
-        raise _NotTriedError(f"{error}; to go on later: zerocfg smoke --attach {made.name}") from None
+        raise _NotTriedError(f"{error}; to go on later: zerocfg smoke attach {made.name}") from None
     except KeyboardInterrupt:
         live.clear()
         _cancel(to, made)
@@ -165,7 +143,7 @@ def _cancel(to: Engine, made: Submission) -> None:
     except (KeyboardInterrupt, ClusterError):
         over = False
     click.echo(
-        "cancelled" if over else f"asked to end; zerocfg smoke --attach {made.name} shows whether it did", err=True
+        "cancelled" if over else f"asked to end; zerocfg smoke attach {made.name} shows whether it did", err=True
     )
 
 

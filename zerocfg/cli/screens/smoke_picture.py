@@ -1,4 +1,4 @@
-"""The picture of ``zerocfg smoke --compare``: memory over time for each stage, its phases, and the peaks."""
+"""The picture of ``zerocfg smoke compare``: memory over time for each stage, its phases, and the peaks."""
 
 from __future__ import annotations
 

@@ -337,6 +337,22 @@ def _optimizer(read: Reader) -> OptimizerName:
     return OPTIMIZERS.get(named.lower(), "adamw")
 
 
+def _checkpointing(read: Reader) -> bool:
+    """Whether activations are computed again: by the recipe, else by the spec; FSDP does it by itself."""
+    spec = read.spec
+    trains = spec.consumer in ("transformers", "trl")
+    switch = next((name for name in CHECKPOINTING if read.argument(name) is not None), CHECKPOINTING[-1])
+    default = trainer_defaults.recomputes(spec.consumer, read.versions)
+    checkpointing = read.flag(switch, default) if trains else None
+    if spec.gradient_checkpointing is not None and not (trains and switch in read.recipe):
+        checkpointing = spec.gradient_checkpointing
+    if read.setting(FSDP + "fsdp_activation_checkpointing") is True:
+        checkpointing = True
+    if checkpointing is None:
+        read.assumed.append("no gradient checkpointing (the script decides; say `gradient_checkpointing:` in the spec)")
+    return bool(checkpointing)
+
+
 def _workload(
     read: Reader, autocast: bool, trainer: str | None, vision: Vision | Tower | None
 ) -> tuple[Workload | None, str]:
@@ -374,16 +390,7 @@ def _workload(
         )
     if spec.images is not None and isinstance(vision, Vision):
         images = Images(vision, spec.images.per_sample, spec.images.pixels)
-    trains = spec.consumer in ("transformers", "trl")
-    switch = next((name for name in CHECKPOINTING if read.argument(name) is not None), CHECKPOINTING[-1])
-    default = trainer_defaults.recomputes(spec.consumer, read.versions)
-    checkpointing = read.flag(switch, default) if trains else None
-    if spec.gradient_checkpointing is not None and not (trains and switch in read.recipe):
-        checkpointing = spec.gradient_checkpointing
-    if read.setting(FSDP + "fsdp_activation_checkpointing") is True:
-        checkpointing = True
-    if checkpointing is None:
-        read.assumed.append("no gradient checkpointing (the script decides; say `gradient_checkpointing:` in the spec)")
+    checkpointing = _checkpointing(read)
     attention = read.argument("attn_implementation") or spec.attention or "sdpa"
     known: Attention = attention if attention in get_args(Attention) else "sdpa"
     if known != attention:
@@ -394,4 +401,4 @@ def _workload(
     )
     fused = read.flag("use_liger_kernel", bool(spec.fused_loss)) or pieces or completion is not None
     sequence = -(-sequence // parts_of_sequence(read))
-    return Workload(micro, sequence, bool(checkpointing), known, fused, autocast, images, completion), ""
+    return Workload(micro, sequence, checkpointing, known, fused, autocast, images, completion), ""

@@ -15,6 +15,7 @@ from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, ef
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.fixes import giving
 from zerocfg.rules.key import Key, accelerate, deepspeed, finding_at, from_origin, recipe, setting, trainer_argument
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, EACH_CALL, CallOfRun
 from zerocfg.run.model import Run
 from zerocfg.run.script import accelerator
 from zerocfg.run.script.arguments import resolve_option
@@ -135,7 +136,7 @@ def count_with_a_dot(run: Run) -> Iterator[Finding]:
     keys: list[Key] = []
     if run.consumer in TRAINERS:
         keys += [recipe(run, name) for name in (STEPS, "per_device_train_batch_size")]
-    if run.deepspeed_route in ("accelerate", "trainer") and not only_below(run.versions.get("deepspeed"), "0.19.3"):
+    if run.deepspeed_route in ("accelerate", "trainer") and not only_below(run.declared("deepspeed"), "0.19.3"):
         params = deepspeed(run, "scheduler", "params")
         keys += [params[name] for name in ("warmup_num_steps", "lr_range_test_step_size")]
     for key in keys:
@@ -173,9 +174,9 @@ def unmanaged_accumulation_with_overlap(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC248", "steps-per-print-zero", Severity.ERROR, consumers={"deepspeed"})
-def steps_per_print_zero(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "steps_per_print")
+@rule("ZC248", "steps-per-print-zero", Severity.ERROR, DEEPSPEED_CONFIG, consumers={"deepspeed"})
+def steps_per_print_zero(config: Key) -> Iterator[Finding]:
+    key = config["steps_per_print"]
     if key.is_number(0):
         yield key.finding(
             "`steps_per_print: 0` is a divisor: the first optimizer step stops",
@@ -199,19 +200,19 @@ def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC251", "accumulation-given-twice", Severity.ERROR)
-def accumulation_given_twice(run: Run) -> Iterator[Finding]:
-    for call in run.script.calls if run.script is not None else ():
-        given = call.arguments.get("gradient_accumulation_steps")
-        plugin = call.objects.get("gradient_accumulation_plugin")
-        if given is None or given.origin.file is None or plugin is None or call.derived or call.name != ACCELERATOR:
-            continue
-        steps = resolve_option(given, run.arguments)
-        if steps.known and whole_number(str(steps.value)) not in (None, 1):
-            place = Location(given.origin.file, span=given.origin.span)
-            yield Finding(
-                place,
-                f"`gradient_accumulation_steps` is {show(steps.value)} and a `gradient_accumulation_plugin` is "
-                "given as well: Accelerator() raises ValueError",
-                f"leave it out, and give the number to {plugin.rpartition('.')[2]}(num_steps=...)",
-            )
+@rule("ZC251", "accumulation-given-twice", Severity.ERROR, EACH_CALL)
+def accumulation_given_twice(made: CallOfRun) -> Iterator[Finding]:
+    call = made.call
+    given = call.arguments.get("gradient_accumulation_steps")
+    plugin = call.objects.get("gradient_accumulation_plugin")
+    if given is None or given.origin.file is None or plugin is None or call.derived or call.name != ACCELERATOR:
+        return
+    steps = resolve_option(given, made.run.arguments)
+    if steps.known and whole_number(str(steps.value)) not in (None, 1):
+        place = Location(given.origin.file, span=given.origin.span)
+        yield Finding(
+            place,
+            f"`gradient_accumulation_steps` is {show(steps.value)} and a `gradient_accumulation_plugin` is "
+            "given as well: Accelerator() raises ValueError",
+            f"leave it out, and give the number to {plugin.rpartition('.')[2]}(num_steps=...)",
+        )

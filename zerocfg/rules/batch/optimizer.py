@@ -12,6 +12,7 @@ from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.batch.sections import type_of, without_type
 from zerocfg.rules.effects import WITH_ACCELERATE, stage_of
 from zerocfg.rules.key import Key, deepspeed, setting
+from zerocfg.rules.subjects import one_key
 from zerocfg.run.model import Run
 
 NATIVE = ("adam", "adamw", "adagrad", "lamb", "lion", "muon", "muadam", "muadamw", "musgd")
@@ -42,10 +43,9 @@ def _torch_class(name: str) -> str | None:
     return next((known for known in _TORCH if known.lower() == name.lower()), None)
 
 
-@rule("ZC212", "optimizer-unknown", Severity.ERROR)
-def optimizer_unknown(run: Run) -> Iterator[Finding]:
-    kind = optimizer_type(run)
-    if kind is None or kind.value.lower() in NATIVE or kind.value in _TORCH:
+@rule("ZC212", "optimizer-unknown", Severity.ERROR, one_key(optimizer_type))
+def optimizer_unknown(kind: Key) -> Iterator[Finding]:
+    if kind.value.lower() in NATIVE or kind.value in _TORCH:
         return
     name, meant, fix = kind.value.lower(), _torch_class(kind.value), None
     if meant is not None:

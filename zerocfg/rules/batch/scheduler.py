@@ -13,6 +13,7 @@ from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.batch.sections import known_types, type_of, without_type
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, effective_value, stage_of
 from zerocfg.rules.key import Key, deepspeed
+from zerocfg.rules.subjects import one_key
 from zerocfg.run.model import Run
 
 _TORCH = frozenset(
@@ -32,13 +33,17 @@ def schedule_params(run: Run, *types: str) -> Key | None:
     return params if wanted and isinstance(params.value, dict) else None
 
 
-@rule("ZC224", "schedule-unknown", Severity.ERROR)
-def schedule_unknown(run: Run) -> Iterator[Finding]:
-    kind, own = type_of(run, _SECTION), known_types(_SECTION)
-    if kind is None or kind.value in own or kind.value in _TORCH or kind.value == "LRScheduler":
+def _schedule_type(run: Run) -> Key | None:
+    return type_of(run, _SECTION)
+
+
+@rule("ZC224", "schedule-unknown", Severity.ERROR, one_key(_schedule_type))
+def schedule_unknown(kind: Key) -> Iterator[Finding]:
+    own = known_types(_SECTION)
+    if kind.value in own or kind.value in _TORCH or kind.value == "LRScheduler":
         return
     meant = next((name for name in own if name.lower() == kind.value.lower()), None)
-    trainer = ", or remove the section and set lr_scheduler_type" if run.consumer in TRAINERS else ""
+    trainer = ", or remove the section and set lr_scheduler_type" if kind.run.consumer in TRAINERS else ""
     yield kind.finding(
         f"DeepSpeed knows no schedule {show(kind.value)}; it stops when the engine is built, after the model was "
         "loaded",

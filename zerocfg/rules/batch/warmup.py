@@ -45,7 +45,7 @@ def peak_ignores_learning_rate(run: Run) -> Iterator[Finding]:
     if rate == 1e-3:
         return
     text = '"auto"' if run.consumer in WITH_ACCELERATE else "null"
-    declared = run.versions.get("deepspeed", "")
+    declared = run.declared("deepspeed") or ""
     if text == "null" and declared and admits(declared, below=_NULL_IS_THE_OPTIMIZERS):
         text = "" if rate is None else show(rate)
     known = "" if rate is None else f" although the optimizer's learning rate is {show(rate)}"

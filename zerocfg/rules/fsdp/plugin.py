@@ -49,7 +49,7 @@ def fsdp_version(run: Run) -> str | None:
     if fsdp_argument(run) or fsdp_argument(run) is UNKNOWN:
         return None
     setting = run.effective.environment.get("FSDP_VERSION")
-    if only_below(run.versions.get("accelerate"), _FSDP_2):
+    if only_below(run.declared("accelerate"), _FSDP_2):
         return "1" if "ACCELERATE_USE_FSDP" in run.effective.environment else None
     return str(setting.value) if setting is not None and str(setting.value) in ("1", "2") else None
 
@@ -95,7 +95,7 @@ def releases(run: Run) -> str:
 def whole_states(run: Run, version: str | None) -> bool:
     """Whether a version of FSDP can save whole weights in every release of accelerate that the project admits: 1.6, the
     first with FSDP 2, refuses it."""
-    return version != "2" or not admits(run.versions.get("accelerate"), below="1.7")
+    return version != "2" or not admits(run.declared("accelerate"), below="1.7")
 
 
 def on(value: object) -> bool:

@@ -207,7 +207,7 @@ def fsdp_checkpointing_by_trainer(run: Run) -> Iterator[Finding]:
     own = _own_checkpointing(run)
     if not by_trainer or place is None or (own is not None and on(own.value)):
         return
-    if argument_version(run) is None or only_below(run.versions.get("transformers"), "4.33"):
+    if argument_version(run) is None or only_below(run.declared("transformers"), "4.33"):
         return
     name = next(name for name in _CHECKPOINTING if value(run, name) is not None)
     yield Finding(

@@ -9,11 +9,12 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.effects import deepspeed_data
 from zerocfg.rules.fixes import present, rewritten
-from zerocfg.rules.issues import KeyIssue, issues
+from zerocfg.rules.issues import KeyIssue
 from zerocfg.rules.key import deepspeed
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved
 from zerocfg.rules.renaming import in_section, instead, nowhere, own_name, said_in
+from zerocfg.rules.subjects import each_issue, issues_of_document
 from zerocfg.rules.zero.saving import misplaced_gather
 from zerocfg.run.model import Run
 from zerocfg.run.script.arguments import call_of
@@ -32,15 +33,14 @@ def _suggested(key: KeyIssue, otherwise: str = "remove it") -> tuple[str, Fix | 
     return (f"did you mean `{near}`?", _renamed(key, near)) if near else (otherwise, None)
 
 
-@rule("ZC101", "unknown-key", Severity.ERROR)
-def unknown_key(run: Run) -> Iterator[Finding]:
-    for key in issues(run, "unknown-crash"):
-        if key.library == "DeepSpeed" and home(key) is not None:
-            continue  # ZC114 says where it belongs
-        help_text, fix = _meant(key)
-        yield key.finding(
-            f"{key.library} knows no key `{key.name}` {in_section(key.path[:-1])} and stops at it", help_text, fix=fix
-        )
+@rule("ZC101", "unknown-key", Severity.ERROR, each_issue("unknown-crash"), histories="keys")
+def unknown_key(key: KeyIssue) -> Iterator[Finding]:
+    if key.library == "DeepSpeed" and home(key) is not None:
+        return  # ZC114 says where it belongs
+    help_text, fix = _meant(key)
+    yield key.finding(
+        f"{key.library} knows no key `{key.name}` {in_section(key.path[:-1])} and stops at it", help_text, fix=fix
+    )
 
 
 def _meant(key: KeyIssue) -> tuple[str, Fix | None]:
@@ -61,37 +61,35 @@ _OF_OTHERS = ("comment", "comments", "msamp")
 """Keys that are for people, and that of MS-AMP, whose own engine reads it."""
 
 
-@rule("ZC102", "ignored-key", Severity.ERROR)
-def ignored_key(run: Run) -> Iterator[Finding]:
-    for key in issues(run, "unknown-ignored"):
-        if key.library != "DeepSpeed" or key.name.startswith(("_", "//", "#", "$")) or key.name in _OF_OTHERS:
-            continue
-        if home(key) is not None or foreign(key):
-            continue  # ZC114 and ZC115 say more
-        help_text, fix = _suggested(key, "remove it, unless your own code reads it")
-        yield key.finding(
-            f"DeepSpeed reads no key `{key.name}` {in_section(key.path[:-1])}; it is silently ignored",
-            help_text,
-            fix=fix,
-            severity=None if key.issue.suggestion else Severity.WARNING,
-        )
+@rule("ZC102", "ignored-key", Severity.ERROR, each_issue("unknown-ignored"), histories="keys")
+def ignored_key(key: KeyIssue) -> Iterator[Finding]:
+    if key.library != "DeepSpeed" or key.name.startswith(("_", "//", "#", "$")) or key.name in _OF_OTHERS:
+        return
+    if home(key) is not None or foreign(key):
+        return  # ZC114 and ZC115 say more
+    help_text, fix = _suggested(key, "remove it, unless your own code reads it")
+    yield key.finding(
+        f"DeepSpeed reads no key `{key.name}` {in_section(key.path[:-1])}; it is silently ignored",
+        help_text,
+        fix=fix,
+        severity=None if key.issue.suggestion else Severity.WARNING,
+    )
 
 
-@rule("ZC103", "key-accelerate-ignores", Severity.ERROR)
-def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
-    for key in issues(run, "unknown-ignored"):
-        if key.library != "accelerate":
-            continue
-        section = dotted(key.path[:-1])
-        lost = misplaced_gather(run)
-        if lost is not None and lost.path == key.path and run.effective.value("zero_optimization.stage") == 3:
-            continue  # ZC401 says what that costs
-        native = section == "deepspeed_config" and any(
-            load_schema("deepspeed").find(path) is not None for path in ((key.name,), ("zero_optimization", key.name))
-        )
-        help_text, fix = _elsewhere(key, native)
-        why = "it is a key of DeepSpeed's own JSON and has no effect here" if native else "it has no effect"
-        yield key.finding(f"accelerate ignores `{key.name}` in `{section}`: {why}", help_text, fix=fix)
+@rule("ZC103", "key-accelerate-ignores", Severity.ERROR, issues_of_document("unknown-ignored"), histories="keys")
+def key_accelerate_ignores(key: KeyIssue) -> Iterator[Finding]:
+    if key.library != "accelerate":
+        return
+    section = dotted(key.path[:-1])
+    lost = misplaced_gather(key.run)
+    if lost is not None and lost.path == key.path and key.run.effective.value("zero_optimization.stage") == 3:
+        return  # ZC401 says what that costs
+    native = section == "deepspeed_config" and any(
+        load_schema("deepspeed").find(path) is not None for path in ((key.name,), ("zero_optimization", key.name))
+    )
+    help_text, fix = _elsewhere(key, native)
+    why = "it is a key of DeepSpeed's own JSON and has no effect here" if native else "it has no effect"
+    yield key.finding(f"accelerate ignores `{key.name}` in `{section}`: {why}", help_text, fix=fix)
 
 
 def _elsewhere(key: KeyIssue, native: bool) -> tuple[str, Fix | None]:
@@ -129,16 +127,15 @@ def _into_json(key: KeyIssue) -> Fix | None:
     return moved(key.file, key.path, to, own.path, text, f"move it to {to.name}")
 
 
-@rule("ZC110", "removed-key", Severity.ERROR)
-def removed_key(run: Run) -> Iterator[Finding]:
-    for key in issues(run, "removed"):
-        dead = key.path[0] == "optimizer" and _brings_optimizer(run)
-        yield key.finding(
-            f"{key.library} refuses `{dotted(key.path)}` by its presence, whatever its value",
-            key.issue.reason,
-            fix=key.delete("remove the key", safe=False),
-            severity=Severity.NOTE if dead else None,
-        )
+@rule("ZC110", "removed-key", Severity.ERROR, each_issue("removed"), histories="keys")
+def removed_key(key: KeyIssue) -> Iterator[Finding]:
+    dead = key.path[0] == "optimizer" and _brings_optimizer(key.run)
+    yield key.finding(
+        f"{key.library} refuses `{dotted(key.path)}` by its presence, whatever its value",
+        key.issue.reason,
+        fix=key.delete("remove the key", safe=False),
+        severity=Severity.NOTE if dead else None,
+    )
 
 
 def _brings_optimizer(run: Run) -> bool:
@@ -151,15 +148,14 @@ def _brings_optimizer(run: Run) -> bool:
     return given is not None and given.value is not None
 
 
-@rule("ZC111", "deprecated-key", Severity.WARNING)
-def deprecated_key(run: Run) -> Iterator[Finding]:
-    for key in issues(run, "deprecated"):
-        new, renamed = key.issue.suggestion, key.issue.reason == "renamed"
-        yield key.finding(
-            f"`{dotted(key.path)}` is deprecated in {key.library}",
-            f"it is called `{new}` now" if renamed else key.issue.reason,
-            fix=_renamed(key, new) if new and renamed else _old_offload(key),
-        )
+@rule("ZC111", "deprecated-key", Severity.WARNING, each_issue("deprecated"), histories="keys")
+def deprecated_key(key: KeyIssue) -> Iterator[Finding]:
+    new, renamed = key.issue.suggestion, key.issue.reason == "renamed"
+    yield key.finding(
+        f"`{dotted(key.path)}` is deprecated in {key.library}",
+        f"it is called `{new}` now" if renamed else key.issue.reason,
+        fix=_renamed(key, new) if new and renamed else _old_offload(key),
+    )
 
 
 def _old_offload(key: KeyIssue) -> Fix | None:

@@ -8,10 +8,11 @@ from zerocfg.catalog.counterparts import homes
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import deepspeed_data
-from zerocfg.rules.issues import KeyIssue, issues
+from zerocfg.rules.issues import KeyIssue
 from zerocfg.rules.key import accelerate
 from zerocfg.rules.moving import moved, text_at
 from zerocfg.rules.renaming import in_section, instead, own_name
+from zerocfg.rules.subjects import issues_of_document
 from zerocfg.run.model import Run
 from zerocfg.run.stages.namespace import spelled
 from zerocfg.run.stages.options import OPTIONS, SECTIONS, TOP_LEVEL
@@ -34,19 +35,24 @@ def home(key: KeyIssue) -> Path | None:
     return sections[0] if len(sections) == 1 and sections[0] != here else None
 
 
-@rule("ZC114", "key-in-wrong-section", Severity.ERROR)
-def key_in_wrong_section(run: Run) -> Iterator[Finding]:
-    for key in issues(run, "unknown-crash", "unknown-ignored"):
-        where = home(key) if key.library == "DeepSpeed" else None
-        if where is None:
-            continue
-        advice, text = f"move it {in_section(where)}", text_at(key.file, key.path)
-        happens = "stops at it" if key.issue.kind == "unknown-crash" else "never looks at it"
-        yield key.finding(
-            f"`{key.name}` belongs {in_section(where)}; {in_section(key.path[:-1])} DeepSpeed {happens}",
-            advice,
-            fix=moved(key.file, key.path, key.file, (*where, key.name), text, advice) if text else None,
-        )
+@rule(
+    "ZC114",
+    "key-in-wrong-section",
+    Severity.ERROR,
+    issues_of_document("unknown-crash", "unknown-ignored"),
+    histories="keys",
+)
+def key_in_wrong_section(key: KeyIssue) -> Iterator[Finding]:
+    where = home(key) if key.library == "DeepSpeed" else None
+    if where is None:
+        return
+    advice, text = f"move it {in_section(where)}", text_at(key.file, key.path)
+    happens = "stops at it" if key.issue.kind == "unknown-crash" else "never looks at it"
+    yield key.finding(
+        f"`{key.name}` belongs {in_section(where)}; {in_section(key.path[:-1])} DeepSpeed {happens}",
+        advice,
+        fix=moved(key.file, key.path, key.file, (*where, key.name), text, advice) if text else None,
+    )
 
 
 _FOREIGN = frozenset(
@@ -66,27 +72,26 @@ def foreign(key: KeyIssue) -> bool:
     return key.name in _FOREIGN or own_name(key, "deepspeed") is not None
 
 
-@rule("ZC115", "key-of-another-program", Severity.ERROR)
-def key_of_another_program(run: Run) -> Iterator[Finding]:
-    for key in issues(run, "unknown-ignored"):
-        if key.library != "DeepSpeed" or not foreign(key):
-            continue
-        own = own_name(key, "deepspeed")
-        if own is None:
-            yield key.finding(
-                f"DeepSpeed never looks at `{key.name}`, which is a key of accelerate's config",
-                "say it in the accelerate config or on the launch line",
-                severity=Severity.WARNING,
-            )
-            continue
-        lacking = own.path[0] in _OPENED and own.path[0] not in deepspeed_data(run)
-        advice, fix = instead(key, own)
+@rule("ZC115", "key-of-another-program", Severity.ERROR, issues_of_document("unknown-ignored"), histories="keys")
+def key_of_another_program(key: KeyIssue) -> Iterator[Finding]:
+    if key.library != "DeepSpeed" or not foreign(key):
+        return
+    own = own_name(key, "deepspeed")
+    if own is None:
         yield key.finding(
-            f"DeepSpeed never looks at `{key.name}`: its own name for it is `{dotted(own.path)}`",
-            advice + (f", and give `{own.path[0]}` a type" if lacking else ""),
-            fix=None if lacking else fix,
-            severity=Severity.WARNING if lacking else None,
+            f"DeepSpeed never looks at `{key.name}`, which is a key of accelerate's config",
+            "say it in the accelerate config or on the launch line",
+            severity=Severity.WARNING,
         )
+        return
+    lacking = own.path[0] in _OPENED and own.path[0] not in deepspeed_data(key.run)
+    advice, fix = instead(key, own)
+    yield key.finding(
+        f"DeepSpeed never looks at `{key.name}`: its own name for it is `{dotted(own.path)}`",
+        advice + (f", and give `{own.path[0]}` a type" if lacking else ""),
+        fix=None if lacking else fix,
+        severity=Severity.WARNING if lacking else None,
+    )
 
 
 @rule("ZC116", "section-beats-top-level", Severity.ERROR)

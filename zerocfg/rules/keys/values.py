@@ -13,6 +13,7 @@ from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.issues import KeyIssue, issues, python_word, scientific_text
 from zerocfg.rules.key import from_origin
 from zerocfg.rules.repairs import as_section, repaired
+from zerocfg.rules.subjects import EACH_KEY, each_issue, issues_of_document
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.stages.options import PRECISIONS
 from zerocfg.source.node import Scalar, dotted
@@ -28,7 +29,7 @@ def _told_elsewhere(key: KeyIssue) -> bool:
     return key.unfilled or python_word(key.run, key.file, key.issue.entry.value) is not None
 
 
-@rule("ZC104", "wrong-type", Severity.ERROR)
+@rule("ZC104", "wrong-type", Severity.ERROR, EACH_KEY, histories="keys")
 def wrong_type(run: Run) -> Iterator[Finding]:
     for key in issues(run, "type"):
         if not _told_elsewhere(key):
@@ -97,15 +98,14 @@ def _left_to_line(run: Run, place: Origin) -> bool:
 _STOPPING = ("unknown-crash", "removed", "type", "range", "choice", "null", "section-type")
 
 
-@rule("ZC105", "out-of-range", Severity.ERROR)
-def out_of_range(run: Run) -> Iterator[Finding]:
-    for key in issues(run, "range"):
-        raw = key.issue.key is not None and key.issue.key.facts.get("reads") == "raw"
-        end = "nothing checks this before it is used" if raw else f"{key.library} stops at it"
-        yield key.finding(f"{_shown(key)}; {end}", fix=key.delete("take the default", safe=False))
+@rule("ZC105", "out-of-range", Severity.ERROR, each_issue("range"), histories="keys")
+def out_of_range(key: KeyIssue) -> Iterator[Finding]:
+    raw = key.issue.key is not None and key.issue.key.facts.get("reads") == "raw"
+    end = "nothing checks this before it is used" if raw else f"{key.library} stops at it"
+    yield key.finding(f"{_shown(key)}; {end}", fix=key.delete("take the default", safe=False))
 
 
-@rule("ZC106", "not-a-choice", Severity.ERROR)
+@rule("ZC106", "not-a-choice", Severity.ERROR, EACH_KEY, histories="keys")
 def not_a_choice(run: Run) -> Iterator[Finding]:
     for key in issues(run, "choice"):
         node = key.issue.entry.value
@@ -136,7 +136,7 @@ def _meant(key: KeyIssue) -> Fix | None:
     return key.replace(f'"{near}"', f"write {near}", safe=False) if near else None
 
 
-@rule("ZC107", "null-value", Severity.ERROR)
+@rule("ZC107", "null-value", Severity.ERROR, histories="keys")
 def null_value(run: Run) -> Iterator[Finding]:
     why = "take the default"
     for issue in issues(run, "null"):
@@ -160,7 +160,7 @@ def null_value(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC108", "section-not-a-mapping", Severity.ERROR)
+@rule("ZC108", "section-not-a-mapping", Severity.ERROR, EACH_KEY, histories="keys")
 def section_not_a_mapping(run: Run) -> Iterator[Finding]:
     for key in issues(run, "section-type"):
         if key.unfilled:
@@ -177,7 +177,7 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
     yield from _unsaid(run, "ZC108")
 
 
-@rule("ZC109", "unchecked-type", Severity.WARNING)
+@rule("ZC109", "unchecked-type", Severity.WARNING, histories="keys")
 def unchecked_type(run: Run) -> Iterator[Finding]:
     stopping = {(id(place.file), place.path) for failure in failures(run, "ZC104") for place in failure.places}
     for key in issues(run, "raw-type"):
@@ -194,14 +194,13 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC113", "missing-key", Severity.ERROR)
-def missing_key(run: Run) -> Iterator[Finding]:
-    for key in issues(run, "missing"):
-        absent, known = key.issue.reason, key.issue.key
-        yield key.finding(
-            f"the run `{key.name}` has no `{absent}`; zerocfg build stops at it",
-            f"add `{absent}:`" + (f" ({known.description})" if known else ""),
-        )
+@rule("ZC113", "missing-key", Severity.ERROR, issues_of_document("missing"), histories="keys")
+def missing_key(key: KeyIssue) -> Iterator[Finding]:
+    absent, known = key.issue.reason, key.issue.key
+    yield key.finding(
+        f"the run `{key.name}` has no `{absent}`; zerocfg build stops at it",
+        f"add `{absent}:`" + (f" ({known.description})" if known else ""),
+    )
 
 
 @rule("ZC119", "unmade-run", Severity.ERROR)

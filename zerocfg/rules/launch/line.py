@@ -22,6 +22,7 @@ from zerocfg.rules.line import (
     says,
     started_by,
 )
+from zerocfg.rules.subjects import LAUNCH_LINE, LineOfRun
 from zerocfg.run.model import Run
 from zerocfg.run.stages.options import OPTIONS
 from zerocfg.run.stages.sections import BY_ITSELF_SINCE
@@ -39,10 +40,10 @@ _OWN = {
 """Options of each launcher that no training argument is called like."""
 
 
-@rule("ZC717", "launcher-option-behind-script", Severity.ERROR, consumers=TRAINERS)
-def launcher_option_behind_script(run: Run) -> Iterator[Finding]:
-    line = run.launch
-    if line is None or line.launcher not in _OWN:
+@rule("ZC717", "launcher-option-behind-script", Severity.ERROR, LAUNCH_LINE, consumers=TRAINERS)
+def launcher_option_behind_script(started: LineOfRun) -> Iterator[Finding]:
+    run, line = started.run, started.line
+    if line.launcher not in _OWN:
         return
     for word in line.script_options:
         name = word.plain
@@ -57,10 +58,10 @@ def launcher_option_behind_script(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC718", "option-given-twice", Severity.WARNING)
-def option_given_twice(run: Run) -> Iterator[Finding]:
-    line = run.launch
-    if line is None or line.launcher == "python":
+@rule("ZC718", "option-given-twice", Severity.WARNING, LAUNCH_LINE)
+def option_given_twice(started: LineOfRun) -> Iterator[Finding]:
+    run, line = started.run, started.line
+    if line.launcher == "python":
         return
     for word in line.options:
         option, last = from_option(run, word), line_option(run, word.plain)

@@ -70,7 +70,7 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
             "write true; it needs room in locked host memory",
             fix=key.replace("true", "pin the memory", safe=False),
         )
-    elif not key and admits(run.versions.get("deepspeed"), below="0.19.5"):
+    elif not key and admits(run.declared("deepspeed"), below="0.19.5"):
         yield section.finding(
             f"`{part}` without `pin_memory`, which is false before DeepSpeed 0.19.5 ({admitted(run, 'deepspeed')}): "
             "slower copies that overlap with nothing",
@@ -83,7 +83,7 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
 
 def _unless_newer(run: Run) -> Severity | None:
     """What is installed today pins by itself where the project admits it."""
-    return None if only_below(run.versions.get("deepspeed"), "0.19.5") else Severity.NOTE
+    return None if only_below(run.declared("deepspeed"), "0.19.5") else Severity.NOTE
 
 
 def _never_pinned(run: Run) -> Iterator[Finding]:
@@ -91,7 +91,7 @@ def _never_pinned(run: Run) -> Iterator[Finding]:
     key = accelerate(run, "deepspeed_config", "offload_optimizer_device")
     if key.value not in ("cpu", "nvme") or not under_deepspeed_launcher(run):
         return
-    if stage_of(run) in (1, 2, 3) and admits(run.versions.get("deepspeed"), below="0.19.5"):
+    if stage_of(run) in (1, 2, 3) and admits(run.declared("deepspeed"), below="0.19.5"):
         yield key.finding(
             f"`{key.name}: {key.value}` never pins its memory before DeepSpeed 0.19.5 ({admitted(run, 'deepspeed')}): "
             "slower copies that overlap with nothing, and this file has no key for it",

@@ -9,8 +9,9 @@ from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import may_be_on
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, changed_before, stage_of
-from zerocfg.rules.key import accelerate, deepspeed, delete_all, setting
+from zerocfg.rules.key import Key, accelerate, delete_all, setting
 from zerocfg.rules.offload.devices import PARTS, device, device_key, offload, on_host
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG
 from zerocfg.run.model import Run
 
 
@@ -74,9 +75,9 @@ def parameters_pinned_anyway(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC520", "offload-under-two-names", Severity.ERROR)
-def offload_under_two_names(run: Run) -> Iterator[Finding]:
-    zero = deepspeed(run, "zero_optimization")
+@rule("ZC520", "offload-under-two-names", Severity.ERROR, DEEPSPEED_CONFIG)
+def offload_under_two_names(config: Key) -> Iterator[Finding]:
+    zero = config["zero_optimization"]
     for old, new in (
         (zero["cpu_offload"], zero["offload_optimizer"]),
         (zero["cpu_offload_param"], zero["offload_param"]),
@@ -136,7 +137,7 @@ def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
 
 @rule("ZC528", "offload-device-auto", Severity.WARNING, consumers=WITH_ACCELERATE)
 def offload_device_auto(run: Run) -> Iterator[Finding]:
-    if changed_before(run) or (run.consumer in TRAINERS and only_below(run.versions.get("transformers"), "4.30")):
+    if changed_before(run) or (run.consumer in TRAINERS and only_below(run.declared("transformers"), "4.30")):
         return  # the Trainer before 4.30 started DeepSpeed without accelerate, so that "auto" reached it as it is
     stage = stage_of(run)
     devices = [

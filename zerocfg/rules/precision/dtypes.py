@@ -58,7 +58,7 @@ def accumulation_dtype_at_stage_0(run: Run) -> Iterator[Finding]:
 def integers_for_gradients(run: Run) -> Iterator[Finding]:
     key, stage = accumulation(run), stage_of(run)
     if dtype_of(key) == "int8" and stage in (1, 3):
-        stops = stage == 1 and not only_below(run.versions.get("deepspeed"), "0.19.8")
+        stops = stage == 1 and not only_below(run.declared("deepspeed"), "0.19.8")
         end = "stops at the first step" if stops else "trains on gradients that are all 0"
         yield key.finding(
             f"gradients are to be accumulated in int8; DeepSpeed accepts that and {end}",

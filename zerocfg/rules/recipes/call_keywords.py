@@ -13,6 +13,7 @@ from zerocfg.catalog.versions import Release, library_name, only_below, release,
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.calls import ever_taken, taken_by
 from zerocfg.rules.release_scope import limited
+from zerocfg.rules.subjects import EACH_CALL, CallOfRun
 from zerocfg.rules.taken import as_installed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Call, Run, Setting
@@ -27,19 +28,19 @@ _EXPERIMENTAL = "trl.experimental"
 """Its classes may have the names of others, and take other keywords."""
 
 
-@rule("ZC870", "call-keyword-refused", Severity.ERROR)
-def call_keyword_refused(run: Run) -> Iterator[Finding]:
-    for call in run.script.calls if run.script is not None else ():
-        library, _, of = call.name.partition(".")
-        if call.derived or call.guarded:
-            continue
-        if is_arguments(call.name):
-            yield from _of_config(run, call)
-        if not is_known(library, of):
-            continue
-        for keyword, setting in call.arguments.items():
-            if setting.origin.file is not None:
-                yield from _judged(run, call, keyword, setting)
+@rule("ZC870", "call-keyword-refused", Severity.ERROR, EACH_CALL)
+def call_keyword_refused(given: CallOfRun) -> Iterator[Finding]:
+    call = given.call
+    library, _, of = call.name.partition(".")
+    if call.derived or call.guarded:
+        return
+    if is_arguments(call.name):
+        yield from _of_config(given.run, call)
+    if not is_known(library, of):
+        return
+    for keyword, setting in call.arguments.items():
+        if setting.origin.file is not None:
+            yield from _judged(given.run, call, keyword, setting)
 
 
 def _judged(run: Run, call: Call, keyword: str, setting: Setting) -> Iterator[Finding]:

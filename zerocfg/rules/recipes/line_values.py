@@ -64,7 +64,7 @@ def _needs_value(run: Run, name: str, key: Key) -> bool:
     if key.facts["cli"].get("nargs") == "?" or (not inherited and key.facts["cli"]["type"] not in ("int", "float")):
         return False
     known = histories("transformers")
-    among = admitted("transformers", run.versions.get("transformers"))
+    among = admitted("transformers", run.declared("transformers"))
     releases = among.releases if among is not None else tuple(known.releases)
     flags = (fields.kind(name, at) == "bool" and fields.default(name, at) is not None for at in releases)
     return not any(flags)

@@ -27,7 +27,7 @@ repositories two or more for each."""
 @rule("ZC865", "key-newer-than-project", Severity.ERROR, needs={"versions"})
 def key_newer_than_project(run: Run) -> Iterator[Finding]:
     for library, file in (("deepspeed", run.deepspeed), ("accelerate", run.accelerate)):
-        declared = run.versions.get(library)
+        declared = run.declared(library)
         if file is None or not declared or only_from(declared, VERSIONS[library]):
             continue
         whole = Key(run, file, (), file.data())
@@ -83,7 +83,7 @@ def _of_older(releases: AdmittedKeys, since: str, section: str, today: str) -> s
 
 
 def _too_new(run: Run, location: Location, name: str, library: str, since: str, older: str) -> Iterator[Finding]:
-    declared = run.versions.get(library)
+    declared = run.declared(library)
     if admits(declared, below=since):
         yield Finding(
             location,
@@ -162,7 +162,7 @@ _TODAY = "write today's default"
 
 def _on_both_sides(run: Run, library: str, edge: str) -> bool:
     """Whether the project admits releases before this one, and it or later ones."""
-    return admits(run.versions.get(library), below=edge, at_least=edge)
+    return admits(run.declared(library), below=edge, at_least=edge)
 
 
 @rule("ZC868", "argument-deprecated", Severity.NOTE, needs={"versions"})
@@ -172,7 +172,7 @@ def argument_deprecated(run: Run) -> Iterator[Finding]:
     for held in arguments(run) if reader(run) is not None else ():
         name = held.name
         key, library = key_of(run, name), "transformers" if name in inherited else "trl"
-        if key is None or "deprecated" not in key.facts or not only_from(run.versions.get(library), VERSIONS[library]):
+        if key is None or "deprecated" not in key.facts or not only_from(run.declared(library), VERSIONS[library]):
             continue
         new = key.facts.get("renamed_to")
         renames = isinstance(new, str) and new.isidentifier() and new not in present

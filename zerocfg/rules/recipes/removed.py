@@ -18,7 +18,7 @@ from zerocfg.run.model import Run
 _SCHEMAS = {"transformers": "training-arguments", "trl": "trl"}
 
 
-@rule("ZC801", "argument-removed", Severity.WARNING)
+@rule("ZC801", "argument-removed", Severity.WARNING, histories="arguments")
 def argument_removed(run: Run) -> Iterator[Finding]:
     known = reader(run) is not None
     read = known or reads_recipe(run)
@@ -26,7 +26,7 @@ def argument_removed(run: Run) -> Iterator[Finding]:
     yield from _removed(run, "transformers", asked, _modernized)
 
 
-@rule("ZC840", "trl-argument-removed", Severity.WARNING)
+@rule("ZC840", "trl-argument-removed", Severity.WARNING, histories="arguments")
 def trl_argument_removed(run: Run) -> Iterator[Finding]:
     if reader(run) == "trl":
         inherited = load_schema("training-arguments").root.names

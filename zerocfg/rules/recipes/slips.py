@@ -24,7 +24,7 @@ from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.node import dotted
 
 
-@rule("ZC841", "argument-misspelled", Severity.WARNING)
+@rule("ZC841", "argument-misspelled", Severity.WARNING, histories="arguments")
 def argument_misspelled(run: Run) -> Iterator[Finding]:
     yield from _slips_in_calls(run)
     if reader(run) is None:

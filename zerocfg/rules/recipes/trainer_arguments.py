@@ -19,7 +19,7 @@ def _evaluation_argument(run: Run) -> str | None:
     """The name under which it is stated when to evaluate; None where that depends on the release."""
     if given(run, _OLD) is None or given(run, _NEW) is None:
         return _NEW if given(run, _OLD) is None else _OLD
-    among = admitted("transformers", run.versions.get("transformers"))
+    among = admitted("transformers", run.declared("transformers"))
     former = {fields.exists(_OLD, release) for release in among.releases} if among is not None else {False}
     return None if len(former) > 1 else _OLD if former == {True} else _NEW
 

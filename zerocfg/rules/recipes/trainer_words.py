@@ -87,7 +87,7 @@ def _missed(run: Run, name: str, said: str) -> _Missed | None:
         key = load_schema("training-arguments").root.names[_RENAMED.get(name, name)]
         known = [str(item) for item in key.raw.get("enum", ())]
         return None if not known or said in known or (name == "optim" and said in ever(name)) else _Missed("", known)
-    among = admitted("transformers", run.versions.get("transformers"))
+    among = admitted("transformers", run.declared("transformers"))
     if among is None:
         return None
 

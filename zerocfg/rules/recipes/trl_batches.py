@@ -21,7 +21,7 @@ _OF_STEPS = "0.18"
 
 
 def _online(run: Run) -> bool:
-    trainers = {"GRPOConfig"} if admits(run.versions.get("trl"), below=_OF_STEPS) else _GENERATIONS.keys()
+    trainers = {"GRPOConfig"} if admits(run.declared("trl"), below=_OF_STEPS) else _GENERATIONS.keys()
     return bool(methods(run)) and methods(run) <= trainers
 
 
@@ -49,7 +49,7 @@ def generation_batch_not_whole(run: Run) -> Iterator[Finding]:
     batch = _of_processes(run, "per_device_train_batch_size")
     if batch is None or given(run, "generation_batch_size") is not None:
         return
-    if admits(run.versions.get("trl"), below=_OF_STEPS):
+    if admits(run.declared("trl"), below=_OF_STEPS):
         yield from _batch_not_whole(run, *batch)
         return
     size, world = batch
@@ -72,7 +72,7 @@ def _batch_not_whole(run: Run, size: int, world: int) -> Iterator[Finding]:
     """The same before `steps_per_generation`. Of several admitted releases all refuse what the newest refuses."""
     group, names = _generations(run), ["num_generations", "per_device_train_batch_size"]
     steps: int | None = 1
-    if not only_below(run.versions.get("trl"), _ACCUMULATES):
+    if not only_below(run.declared("trl"), _ACCUMULATES):
         steps = _whole(run, "gradient_accumulation_steps", 1)
         names.append("gradient_accumulation_steps")
     if group is None or steps is None or (size * world * steps) % group == 0 or given(run, "steps_per_generation"):
@@ -173,7 +173,7 @@ def completions_not_logged(run: Run) -> Iterator[Finding]:
 
 @rule("ZC869", "vllm-groups-not-whole", Severity.ERROR)
 def vllm_groups_not_whole(run: Run) -> Iterator[Finding]:
-    older = admits(run.versions.get("trl"), below="1.0")
+    older = admits(run.declared("trl"), below="1.0")
     mode = word(run, "vllm_mode", "server" if older else "colocate")
     if not _online(run) or value(run, "use_vllm") is not True or mode != "colocate":
         return

@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from zerocfg.catalog.versions import only_from
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.argument_reader import methods, reader
-from zerocfg.rules.arguments import drop_argument, given, number, set_argument, value, word, written
+from zerocfg.rules.arguments import (
+    TRAINING_ARGUMENTS,
+    ArgumentsOfRun,
+    drop_argument,
+    given,
+    number,
+    set_argument,
+    value,
+    word,
+    written,
+)
 from zerocfg.rules.effects import recipe_data
 from zerocfg.rules.key import recipe
 from zerocfg.rules.recipes.trl_recipe import DPO_LOSSES
@@ -40,74 +50,74 @@ def loss_option_missing(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC845", "loss-weights-length", Severity.ERROR, versions="trl>=0.22.2")
-def loss_weights_length(run: Run) -> Iterator[Finding]:
-    losses, weights = value(run, "loss_type", ["sigmoid"]), value(run, "loss_weights")
+@rule("ZC845", "loss-weights-length", Severity.ERROR, TRAINING_ARGUMENTS, versions="trl>=0.22.2")
+def loss_weights_length(given: ArgumentsOfRun) -> Iterator[Finding]:
+    losses, weights = given.value("loss_type", ["sigmoid"]), given.value("loss_weights")
     losses = [losses] if isinstance(losses, str) else losses
-    if methods(run) != {"DPOConfig"} or not isinstance(losses, list) or not isinstance(weights, list):
+    if given.methods != {"DPOConfig"} or not isinstance(losses, list) or not isinstance(weights, list):
         return
     if len(losses) != len(weights):
-        yield written(run, "loss_weights", "loss_type").finding(
+        yield given.written("loss_weights", "loss_type").finding(
             f"{len(weights)} `loss_weights` for {len(losses)} losses; DPOConfig stops at it",
             "write one weight for each loss",
         )
 
 
-@rule("ZC846", "reference-precomputed-and-moving", Severity.ERROR)
-def reference_precomputed_and_moving(run: Run) -> Iterator[Finding]:
+@rule("ZC846", "reference-precomputed-and-moving", Severity.ERROR, TRAINING_ARGUMENTS)
+def reference_precomputed_and_moving(given: ArgumentsOfRun) -> Iterator[Finding]:
     names = ("precompute_ref_log_probs", "sync_ref_model")
-    if methods(run) == {"DPOConfig"} and all(value(run, name) is True for name in names):
-        yield written(run, *names).finding(
+    if given.methods == {"DPOConfig"} and all(given.value(name) is True for name in names):
+        yield given.written(*names).finding(
             "`precompute_ref_log_probs` needs a reference model that stays, and `sync_ref_model` moves it; DPOTrainer "
             "stops at it",
             "switch one of the two off",
-            set_argument(run, "precompute_ref_log_probs", "false", "compute the reference at each step"),
+            given.set("precompute_ref_log_probs", "false", "compute the reference at each step"),
         )
 
 
-@rule("ZC847", "two-quantizations", Severity.ERROR)
-def two_quantizations(run: Run) -> Iterator[Finding]:
+@rule("ZC847", "two-quantizations", Severity.ERROR, TRAINING_ARGUMENTS)
+def two_quantizations(given: ArgumentsOfRun) -> Iterator[Finding]:
     names = ("load_in_8bit", "load_in_4bit")
-    if reader(run) == "trl" and all(value(run, name) is True for name in names):
-        yield written(run, *names).finding(
+    if given.reader == "trl" and all(given.value(name) is True for name in names):
+        yield given.written(*names).finding(
             "`load_in_4bit` and `load_in_8bit` exclude each other; TRL stops at it",
             "keep one of the two",
-            set_argument(run, "load_in_8bit", "false", "load in 4 bit"),
+            given.set("load_in_8bit", "false", "load in 4 bit"),
         )
 
 
-@rule("ZC848", "padding-free-not-cut", Severity.ERROR, versions="trl>=1.0")
-def padding_free_not_cut(run: Run) -> Iterator[Finding]:
-    limit = number(run, "max_length", 1024)
-    if methods(run) != {"SFTConfig"} or value(run, "padding_free") is not True or limit is None:
+@rule("ZC848", "padding-free-not-cut", Severity.ERROR, TRAINING_ARGUMENTS, versions="trl>=1.0")
+def padding_free_not_cut(given: ArgumentsOfRun) -> Iterator[Finding]:
+    limit = given.number("max_length", 1024)
+    if given.methods != {"SFTConfig"} or given.value("padding_free") is not True or limit is None:
         return
-    if value(run, "packing", False) is False:
-        yield written(run, "padding_free", "max_length").finding(
+    if given.value("packing", False) is False:
+        yield given.written("padding_free", "max_length").finding(
             f"`padding_free` without packing cuts nothing to `max_length` ({limit:g}); SFTTrainer stops at it",
             "write `packing: true`, or `max_length: null`",
-            set_argument(run, "packing", "true", "cut the samples by packing them", after="padding_free"),
+            given.set("packing", "true", "cut the samples by packing them", after="padding_free"),
         )
 
 
-@rule("ZC849", "packing-without-length", Severity.ERROR)
-def packing_without_length(run: Run) -> Iterator[Finding]:
-    if methods(run) == {"SFTConfig"} and value(run, "packing") is True and value(run, "max_length", 1024) is None:
-        yield written(run, "max_length", "packing").finding(
+@rule("ZC849", "packing-without-length", Severity.ERROR, TRAINING_ARGUMENTS)
+def packing_without_length(given: ArgumentsOfRun) -> Iterator[Finding]:
+    if given.methods == {"SFTConfig"} and given.value("packing") is True and given.value("max_length", 1024) is None:
+        yield given.written("max_length", "packing").finding(
             "`packing: true` needs a `max_length`, which is null; SFTTrainer stops at it",
             "write a number of tokens",
-            set_argument(run, "max_length", "1024", "write TRL's default"),
+            given.set("max_length", "1024", "write TRL's default"),
         )
 
 
 @rule("ZC850", "padding-free-unavailable", Severity.WARNING)
 def padding_free_unavailable(run: Run) -> Iterator[Finding]:
     if methods(run) == {"DPOConfig"} and value(run, "padding_free") is True:
-        certain = only_from(run.versions.get("trl"), VERSIONS["trl"])
+        certain = only_from(run.declared("trl"), VERSIONS["trl"])
         yield written(run, "padding_free").finding(
             f"`padding_free: true` is not used: DPOTrainer of TRL {VERSIONS['trl']} pads its batches all the same",
             "write `padding_free: false`",
             set_argument(run, "padding_free", "false", "say what happens", safe=certain),
-            severity=None if certain or not run.versions.get("trl") else Severity.NOTE,
+            severity=None if certain or not run.declared("trl") else Severity.NOTE,
         )
 
 

@@ -47,7 +47,7 @@ _FORMER = {"ffd": "bfd"}
 
 @rule("ZC843", "trl-word-unknown", Severity.ERROR)
 def trl_word_unknown(run: Run) -> Iterator[Finding]:
-    certain = only_from(run.versions.get("trl"), VERSIONS["trl"])
+    certain = only_from(run.declared("trl"), VERSIONS["trl"])
     configs = methods(run)
     table = _TRL_WORDS.get(next(iter(configs)), {}) if len(configs) == 1 else {}
     for name, known in table.items():

@@ -10,6 +10,7 @@ from zerocfg.rules.api import Finding, Location, Severity, at, rule
 from zerocfg.rules.arguments import given, value
 from zerocfg.rules.effects import effective_value
 from zerocfg.rules.release_scope import among
+from zerocfg.rules.subjects import EACH_CALL, CallOfRun
 from zerocfg.run.model import Call, Origin, Run
 
 _TRAINERS = ("trl.SFTTrainer", "trl.DPOTrainer")
@@ -76,7 +77,7 @@ def _reentrant(run: Run) -> Origin | None:
         if setting is not None and setting.value is not None:
             options = setting.value
             return setting.origin if isinstance(options, dict) and options.get("use_reentrant") is True else None
-    older = only_below(run.versions.get("transformers"), "5.0") and only_below(run.versions.get("trl"), "0.27")
+    older = only_below(run.declared("transformers"), "5.0") and only_below(run.declared("trl"), "0.27")
     return Origin("default", "the default of transformers before 5.0") if older else None
 
 
@@ -84,19 +85,18 @@ def _location(origin: Origin) -> Location | None:
     return at(origin) if origin.kind != "default" else None
 
 
-@rule("ZC873", "samples-cut-by-default", Severity.WARNING, consumers={"trl"}, versions="trl>=0.15")
-def samples_cut_by_default(run: Run) -> Iterator[Finding]:
-    for call in run.script.calls if run.script is not None else ():
-        given = call.objects.get("args")
-        if call.name != "trl.SFTTrainer" or call.derived or call.guarded or given != "transformers.TrainingArguments":
-            continue
-        if not call.arguments.keys() <= parameters("trl", "SFTTrainer"):
-            continue  # written for older releases, which ZC870 says
-        place = _location(call.arguments["args"].origin)
-        if place is not None:
-            yield Finding(
-                place,
-                "SFTTrainer makes an SFTConfig of TrainingArguments, with the default length of 1024 tokens: longer "
-                "samples are silently cut",
-                "make an SFTConfig, and choose its max_length",
-            )
+@rule("ZC873", "samples-cut-by-default", Severity.WARNING, EACH_CALL, consumers={"trl"}, versions="trl>=0.15")
+def samples_cut_by_default(made: CallOfRun) -> Iterator[Finding]:
+    call, given = made.call, made.call.objects.get("args")
+    if call.name != "trl.SFTTrainer" or call.derived or call.guarded or given != "transformers.TrainingArguments":
+        return
+    if not call.arguments.keys() <= parameters("trl", "SFTTrainer"):
+        return  # written for older releases, which ZC870 says
+    place = _location(call.arguments["args"].origin)
+    if place is not None:
+        yield Finding(
+            place,
+            "SFTTrainer makes an SFTConfig of TrainingArguments, with the default length of 1024 tokens: longer "
+            "samples are silently cut",
+            "make an SFTConfig, and choose its max_length",
+        )

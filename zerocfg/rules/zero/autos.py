@@ -36,7 +36,7 @@ def _autos(run: Run) -> Iterator[Path]:
 
 @rule("ZC406", "auto-that-nobody-fills", Severity.ERROR, consumers=WITH_ACCELERATE)
 def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
-    if run.consumer in TRAINERS and only_below(run.versions.get("transformers"), "4.30"):
+    if run.consumer in TRAINERS and only_below(run.declared("transformers"), "4.30"):
         return
     for failure in failures(run, "ZC406"):
         (name,) = failure.about

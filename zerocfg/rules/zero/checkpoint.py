@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from zerocfg.rules.api import Finding, Severity, at, rule
 from zerocfg.rules.arguments import given
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, effective_value, stage_of
-from zerocfg.rules.key import deepspeed, from_origin
+from zerocfg.rules.key import Key, deepspeed, from_origin
 from zerocfg.rules.precision.dtypes import precision_of
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG
 from zerocfg.run.model import UNKNOWN, Run
 
 
-@rule("ZC460", "universal-checkpoint-expected", Severity.WARNING)
-def universal_checkpoint_expected(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "checkpoint", "load_universal")
+@rule("ZC460", "universal-checkpoint-expected", Severity.WARNING, DEEPSPEED_CONFIG)
+def universal_checkpoint_expected(config: Key) -> Iterator[Finding]:
+    key = config["checkpoint"]["load_universal"]
     if key.value is True:
         yield key.finding(
             "only checkpoints converted by ds_to_universal.py can be loaded with `load_universal`, not those that this "

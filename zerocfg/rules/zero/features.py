@@ -10,6 +10,7 @@ from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE
 from zerocfg.rules.fixes import present, together
 from zerocfg.rules.issues import issues
 from zerocfg.rules.key import Key, deepspeed, delete_all, recipe
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG
 from zerocfg.run.model import Run
 from zerocfg.source.node import dotted
 
@@ -53,9 +54,9 @@ def data_loader_of_deepspeed_not_used(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC454", "datastates-switched-on", Severity.ERROR)
-def datastates_switched_on(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "datastates_ckpt")
+@rule("ZC454", "datastates-switched-on", Severity.ERROR, DEEPSPEED_CONFIG)
+def datastates_switched_on(config: Key) -> Iterator[Finding]:
+    key = config["datastates_ckpt"]
     if key and (key.value is None or key.value == {} or key.get("enabled") is False):
         yield key.finding(
             "`datastates_ckpt` is switched on by every value but a plain false, also by this one; the engine cannot be "
@@ -65,9 +66,9 @@ def datastates_switched_on(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC455", "expert-balance-not-supported", Severity.ERROR, versions="deepspeed>=0.19.2")
-def expert_balance_not_supported(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "expert_parallel", "load_balance_coeff")
+@rule("ZC455", "expert-balance-not-supported", Severity.ERROR, DEEPSPEED_CONFIG, versions="deepspeed>=0.19.2")
+def expert_balance_not_supported(config: Key) -> Iterator[Finding]:
+    key = config["expert_parallel"]["load_balance_coeff"]
     if isinstance(key.value, (int, float)) and not isinstance(key.value, bool):
         yield key.finding(
             f"`load_balance_coeff` {key.value} is not supported; DeepSpeed stops at every value but null",
@@ -118,9 +119,9 @@ def key_without_effect(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC438", "accumulation-not-managed-under-accelerate", Severity.ERROR, consumers=WITH_ACCELERATE)
-def accumulation_not_managed_under_accelerate(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "managed_gradient_accumulation")
+@rule("ZC438", "accumulation-not-managed-under-accelerate", Severity.ERROR, DEEPSPEED_CONFIG, consumers=WITH_ACCELERATE)
+def accumulation_not_managed_under_accelerate(config: Key) -> Iterator[Finding]:
+    key = config["managed_gradient_accumulation"]
     if key.value is False:
         yield key.finding(
             "`managed_gradient_accumulation: false` is for loops of your own; accelerate's first step stops at it",

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import number
 from zerocfg.rules.effects import TRAINERS, changed_before
-from zerocfg.rules.key import deepspeed
+from zerocfg.rules.key import Key, deepspeed
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG
 from zerocfg.run.model import Run
 from zerocfg.run.stages.engine import truth
 from zerocfg.source.node import dotted
@@ -26,9 +27,9 @@ def timers_left_on(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC448", "memory-report-left-on", Severity.WARNING)
-def memory_report_left_on(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "memory_breakdown")
+@rule("ZC448", "memory-report-left-on", Severity.WARNING, DEEPSPEED_CONFIG)
+def memory_report_left_on(config: Key) -> Iterator[Finding]:
+    key = config["memory_breakdown"]
     if key.value is True:
         yield key.finding(
             "`memory_breakdown` collects garbage and prints six reports in every micro batch, for the whole run",
@@ -37,9 +38,9 @@ def memory_report_left_on(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC449", "communication-logger-left-on", Severity.NOTE)
-def communication_logger_left_on(run: Run) -> Iterator[Finding]:
-    logger = deepspeed(run, "comms_logger")
+@rule("ZC449", "communication-logger-left-on", Severity.NOTE, DEEPSPEED_CONFIG)
+def communication_logger_left_on(config: Key) -> Iterator[Finding]:
+    logger = config["comms_logger"]
     if logger["enabled"].on:
         yield logger["enabled"].finding(
             "`comms_logger` makes every collective wait for the device: no communication overlaps with computation",
@@ -63,9 +64,9 @@ def communication_logger_not_off(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC450", "communication-logger-logs-nothing", Severity.WARNING)
-def communication_logger_logs_nothing(run: Run) -> Iterator[Finding]:
-    logger = deepspeed(run, "comms_logger")
+@rule("ZC450", "communication-logger-logs-nothing", Severity.WARNING, DEEPSPEED_CONFIG)
+def communication_logger_logs_nothing(config: Key) -> Iterator[Finding]:
+    logger = config["comms_logger"]
     everything = logger.get("prof_all", True)
     if not logger["enabled"].on or everything is None or everything == "auto":
         return

@@ -81,7 +81,7 @@ def quantised_gradients_without_reduce_scatter(run: Run) -> Iterator[Finding]:
 
 @rule("ZC430", "secondary-shards-of-old-release", Severity.WARNING, needs={"versions"}, versions="deepspeed<0.18.3")
 def secondary_shards_of_old_release(run: Run) -> Iterator[Finding]:
-    (key, size), declared = _secondary(run), run.versions.get("deepspeed")
+    (key, size), declared = _secondary(run), run.declared("deepspeed")
     if stage_of(run) == 3 and size > 1 and admits(declared, below="0.18.3"):
         yield key.finding(
             f"`{key.name}` with DeepSpeed {declared}: before 0.18.3 the second copy of the parameters may be out of "

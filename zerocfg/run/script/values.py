@@ -35,7 +35,7 @@ Names = Mapping[str, ast.expr | None]
 """By name: the one expression that is assigned to it; None where there are several, or none that can be followed."""
 
 
-def assigned(body: Iterable[ast.stmt]) -> Names:
+def assigned(body: Iterable[ast.stmt]) -> Names:  # noqa: C901
     """The names that the statements of one function, or of a module, assign."""
     found: dict[str, ast.expr | None] = {}
     late: set[str] = set()

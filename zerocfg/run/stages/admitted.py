@@ -106,13 +106,13 @@ class AdmittedKeys:
 
 def admitted_of(run: Run, library: str) -> AdmittedKeys:
     """What keys were in the releases of a library that a run admits."""
-    return admitted_keys(library, run.versions.get(library, ""))
+    return admitted_keys(library, (run.declared(library) or ""))
 
 
 def guessed(run: Run, library: str) -> str | None:
     """The release whose facts count where none of those that a run admits is known; None where one is, or where the run
     does not say which it admits."""
-    limits = bounds(run.versions.get(library, ""))
+    limits = bounds(run.declared(library) or "")
     if limits is None:
         return None
     from zerocfg.catalog.history import histories

@@ -79,7 +79,7 @@ def arguments_of(run: Run) -> Arguments:
     found = Arguments({}, complete)
     slips = _slips(run, written, recipe)
     # Where nothing is said, no release's types and defaults count: their history stays unread.
-    declared = run.versions.get("transformers") if complete or written or recipe else None
+    declared = run.declared("transformers") if complete or written or recipe else None
     for name, (kind, below) in _fields(declared).items():
         setting = _default(run, name, below) if complete else Setting(UNKNOWN, Origin("computed", "set in the script"))
         if name in slips:
@@ -172,7 +172,7 @@ def _field(name: str, now: tuple[str, Setting], among: Admitted, origin: Origin)
 def _apex(run: Run, complete: bool, given: set[str]) -> tuple[Setting, Setting] | None:
     """What releases of transformers before 5 give a DeepSpeed config's `amp`; UNKNOWN where only some of the admitted
     ones do, or something is said about it."""
-    among = admitted("transformers", run.versions.get("transformers"))
+    among = admitted("transformers", run.declared("transformers"))
     fills = [fields.fills("amp.enabled", one) for one in among.releases] if among is not None else []
     known = among is None or bool(among.releases)
     if known and not any(fills):
@@ -190,7 +190,7 @@ def _share_of_steps(run: Run, found: Arguments, written: Mapping[str, Setting], 
     name = "warmup_ratio"
     if name not in {*written, *recipe} or found.get("warmup_steps") != 0:
         return
-    among = admitted("transformers", run.versions.get("transformers"))
+    among = admitted("transformers", run.declared("transformers"))
     if among is None:
         return
     nothing = Setting(0.0, Origin("default", f"transformers {text(among.newest)}") if among.releases else _TOO_OLD)
@@ -215,7 +215,7 @@ def _default(run: Run, name: str, below: Setting) -> Setting:
         return Setting(UNKNOWN, Origin("default", "transformers and TRL differ"))
     if run.consumer == "trl":
         if name == "bf16":
-            return _trl_bf16(run.versions.get("trl"))
+            return _trl_bf16(run.declared("trl"))
         if name == "learning_rate":
             return Setting(UNKNOWN, Origin("default", "each TRL trainer has its own"))
     return below

@@ -297,7 +297,7 @@ class _Shell:
         if self.allowance.nests(nesting + 1, len(chars.text), span):
             self.run(chars, span, nesting + 1)
 
-    def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
+    def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:  # noqa: C901
         """A program is started: find the launcher in it, if need be behind ``srun`` and its like."""
         if program(words[0]) == "ray":
             self._submitted(words, span)

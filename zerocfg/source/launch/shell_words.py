@@ -179,7 +179,7 @@ def _single_end(text: str, at: int) -> int:
     return len(text) if end < 0 else end + 1
 
 
-def nested_end(text: str, at: int, closer: str) -> int:
+def nested_end(text: str, at: int, closer: str) -> int:  # noqa: C901
     """Behind the ``closer`` of what was opened before ``at``; the end of the text if it never ends."""
     stack = [closer]
     size = len(text)

@@ -85,22 +85,25 @@ def _made_of(tree: ast.Module) -> dict[str, list[ast.AST]]:
             found.setdefault(target.id, []).append(value)
 
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                keep(target, node.value)
-        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
-            keep(node.target, node.value)
-        elif isinstance(node, ast.With):
-            for item in node.items:
-                keep(item.optional_vars, item.context_expr)
-        elif isinstance(node, (ast.For, ast.comprehension)):
-            keep(node.target, node.iter)
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             found.setdefault(node.name, []).append(node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDS:
-            for argument in node.args:
-                keep(node.func.value, argument)
+        for target, value in _assignments(node):
+            keep(target, value)
     return found
+
+
+def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.AST | None]]:
+    """What a statement assigns, adds or opens, each with its target."""
+    if isinstance(node, ast.Assign):
+        yield from ((target, node.value) for target in node.targets)
+    elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+        yield node.target, node.value
+    elif isinstance(node, ast.With):
+        yield from ((item.optional_vars, item.context_expr) for item in node.items)
+    elif isinstance(node, (ast.For, ast.comprehension)):
+        yield node.target, node.iter
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDS:
+        yield from ((node.func.value, argument) for argument in node.args)
 
 
 def _entries(values: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:

@@ -1,0 +1,139 @@
+"""What a rule looks at decides what it is handed, and whether it is asked about a config of which keys are unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from zerocfg.linter.engine import lint_runs
+from zerocfg.rules import registry
+from zerocfg.rules.api import Finding, Location, Rule, Severity, rule
+from zerocfg.rules.arguments import TRAINING_ARGUMENTS, ArgumentsOfRun
+from zerocfg.rules.issues import KeyIssue
+from zerocfg.rules.key import Key
+from zerocfg.rules.subjects import (
+    DEEPSPEED_CONFIG,
+    EACH_CALL,
+    LAUNCH_LINE,
+    CallOfRun,
+    LineOfRun,
+    deepspeed_key,
+    each_issue,
+)
+from zerocfg.run.model import Call, Origin, Run, Script, Setting, SourceFile
+from zerocfg.run.resolve_settings import with_settings
+from zerocfg.source.load import load_as
+from zerocfg.source.text import SourceText, Span
+
+
+def made(name: str, text: str) -> SourceFile:
+    source = SourceText(name, text)
+    return SourceFile(name, "deepspeed", source, load_as(source, "json"))
+
+
+TEXT = '{"train_batch_size": 8, "steps_per_print": 0, "gradient_cliping": 1}'
+
+
+def run_of(text: str = TEXT, **more: Any) -> Run:
+    run = Run("a", consumer="deepspeed", deepspeed_route="engine", deepspeed=made("ds.json", text), **more)
+    return with_settings(run)
+
+
+@rule("ACME001", "one-key", Severity.ERROR, deepspeed_key("steps_per_print"))
+def one_key(key: Key) -> Iterator[Finding]:
+    yield key.finding(f"is {key.value}")
+
+
+@rule("ACME002", "whole-config", Severity.ERROR, DEEPSPEED_CONFIG)
+def whole_config(config: Key) -> Iterator[Finding]:
+    yield config["steps_per_print"].finding(
+        f"is {config['steps_per_print'].value} of {config['train_batch_size'].value}"
+    )
+
+
+@rule("ACME003", "an-issue", Severity.ERROR, each_issue("unknown-ignored", "unknown-crash"))
+def an_issue(key: KeyIssue) -> Iterator[Finding]:
+    yield key.finding(f"{key.name} is {key.issue.kind}")
+
+
+@rule("ACME004", "whole-run", Severity.ERROR)
+def whole_run(run: Run) -> Iterator[Finding]:
+    assert run.deepspeed is not None
+    yield Finding(Location(run.deepspeed, ("steps_per_print",)), "the run")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What these rules alone find: code, key and message."""
+
+    def ask(run: Run, *rules: Rule) -> list[tuple[str, str, str]]:
+        monkeypatch.setattr(registry, "ALL", rules)
+        monkeypatch.setattr(registry, "WITHOUT_RECIPES", rules)
+        return [(one.code, one.span.path, one.message) for one in lint_runs([run]).diagnostics]
+
+    return ask
+
+
+def test_each_rule_is_handed_what_it_looks_at(told: Any) -> None:
+    assert told(run_of(), one_key, whole_config, an_issue, whole_run) == [
+        ("ACME001", "steps_per_print", "is 0"),
+        ("ACME002", "steps_per_print", "is 0 of 8"),
+        ("ACME004", "steps_per_print", "the run"),
+        ("ACME003", "gradient_cliping", "gradient_cliping is unknown-ignored"),
+    ]
+
+
+def test_of_a_config_in_parts_rules_about_one_key_speak(told: Any) -> None:
+    """A dict that the script goes on changing: nothing follows from what is not there."""
+    assert told(run_of(parts=True), one_key, whole_config, an_issue, whole_run) == [
+        ("ACME001", "steps_per_print", "is 0"),
+        ("ACME003", "gradient_cliping", "gradient_cliping is unknown-ignored"),
+    ]
+
+
+def test_a_rule_about_a_key_is_not_asked_where_it_is_not_written(told: Any) -> None:
+    assert told(run_of('{"train_batch_size": 8}'), one_key) == []
+    assert told(replace(run_of(), deepspeed=None), one_key, whole_config) == []
+
+
+def test_calls_lines_and_arguments_are_handed_with_their_run() -> None:
+    handed: list[object] = []
+
+    @rule("ACME005", "a-call", Severity.NOTE, EACH_CALL)
+    def a_call(made: CallOfRun) -> Iterator[Finding]:
+        handed.append(made.call.name)
+        return iter(())
+
+    @rule("ACME006", "a-line", Severity.NOTE, LAUNCH_LINE)
+    def a_line(started: LineOfRun) -> Iterator[Finding]:
+        handed.append(started.line)
+        return iter(())
+
+    @rule("ACME007", "arguments", Severity.NOTE, TRAINING_ARGUMENTS)
+    def arguments(given: ArgumentsOfRun) -> Iterator[Finding]:
+        handed.append(given.value("max_steps", 7))
+        return iter(())
+
+    file = made("train.py", "")
+    calls = tuple(Call(name, {}, file, Span(0, 0)) for name in ("trl.SFTTrainer", "trl.SFTConfig"))
+    line: Any = object()
+    bare, run = Run("a"), Run("b", script=Script(file, calls=calls), launch=line)
+    for one in (bare, run):
+        assert [*a_call.check(one), *a_line.check(one)] == []
+    assert handed == ["trl.SFTTrainer", "trl.SFTConfig", line]
+    written = Run("c", consumer="transformers", arguments={"max_steps": Setting(3, Origin("flag", file=file))})
+    assert [*arguments.check(bare), *arguments.check(written)] == [] and handed[3:] == [7, 3]
+
+
+def test_what_is_declared_can_be_read_from_a_rule() -> None:
+    assert [(one.scope, one.alone) for one in (one_key, whole_config, an_issue, whole_run)] == [
+        ("key", True),
+        ("document", False),
+        ("key", True),
+        ("run", False),
+    ]
+    assert one_key.check.__name__ == "one_key" and one_key.check.__module__ == __name__
+    assert {one.code for one in registry.ALL if one.histories == "arguments"} == {"ZC801", "ZC840", "ZC841"}
