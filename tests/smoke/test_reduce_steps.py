@@ -656,6 +656,7 @@ class TestFind:
         names = [found_run(name) for name in "abcdefghij"]
         shown = ", ".join(f"--run {name}" for name in "abcdefgh")
         assert self.said(find, *names) == f"'{tmp_path}' holds several runs; name one: {shown}"
+        assert self.said(find, *names[:2]).endswith("' holds several runs; name one: --run a, --run b")
         assert self.said(find, *names[:2], name="z") == f"'{tmp_path}' holds no run 'z'; there --run a, --run b"
         assert self.said(find, name="z") == f"'{tmp_path}' holds no run 'z'; there is none"
         framework = next(iter(FRAMEWORKS))
