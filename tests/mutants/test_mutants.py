@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -235,6 +236,37 @@ def test_the_severity_that_a_rule_declares_is_a_fault(root: Path) -> None:
 
     assert {at: answer.value for at, answer in forks.each([0, 1], severity, 2)} == {0: "warning", 1: "note"}
     assert swap.loaded_module(module).stage_auto.severity.value == "error", "here it is what it was"
+
+
+def test_a_fault_ends_no_process_but_its_own() -> None:
+    """Whatever it makes of the function that ends processes: those of others go on."""
+
+    def sent(process: int) -> str:
+        try:
+            os.kill(process, signal.SIGKILL)
+        except OSError as error:
+            return type(error).__name__
+        return "sent"
+
+    def tried(_: int) -> dict[str, str]:
+        own = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        shell = ["sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!"]
+        orphan = int(subprocess.run(shell, capture_output=True, check=True, start_new_session=True).stdout)
+        found = {"other": sent(other.pid), "everybody": sent(-1), "own": sent(own.pid), "orphan": sent(orphan)}
+        return found | {"ended": str(own.wait()), "gone": sent(own.pid)}
+
+    with subprocess.Popen(["sleep", "60"]) as other:
+        ((_, answer),) = forks.each([0], tried, 1)
+        assert other.poll() is None
+        other.kill()
+    assert answer.value == {
+        "other": "PermissionError",
+        "everybody": "PermissionError",
+        "own": "sent",
+        "orphan": "sent",
+        "ended": str(-signal.SIGKILL),
+        "gone": "ProcessLookupError",
+    }, answer.ended
 
 
 def test_every_equivalent_fault_is_one_that_exists(root: Path) -> None:

@@ -25,7 +25,7 @@ from zerocfg.smoke.launch import command, job_folder, leftovers, operator_locks,
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.launch.warm import zygote_process
 from zerocfg.smoke.model.error import SmokeError
-from zerocfg.smoke.model.reduction import Kind, Reduced
+from zerocfg.smoke.model.reduction import Kind, Reduced, Reduction
 from zerocfg.smoke.prepare.device import Device
 from zerocfg.smoke.prepare.folder import read
 from zerocfg.smoke.worker.job import Job
@@ -781,6 +781,14 @@ class TestJobFolder:
             narrow={"a": 1},
         )
         assert words[-3:] == ["-m", "zerocfg_worker", str(place / "job.json")]
+
+    @pytest.mark.parametrize(("left_out", "why"), [(False, None), (True, "a checkpoint needs saved weights")])
+    def test_without_saving_nothing_is_resumed(
+        self, left_out: bool, why: str | None, make_run: MakeRun, tmp_path: Path
+    ) -> None:
+        left = [Reduction(Kind.SAVING, why="it takes too long")] if left_out else []
+        _, job = self.prepared(read(make_run(3)), tmp_path / "s", changes=left)
+        assert (job.saves, job.no_resume) == (not left_out, why)
 
     def test_files_by_hand_are_copied_where_nothing_was_changed(self, make_run: MakeRun, tmp_path: Path) -> None:
         texts = {"deepspeed": b"{ // as it is\n}", "accelerate": b"a: [\n"}

@@ -172,6 +172,15 @@ class TestExpect:
                 assert expect(less, CPU, "transformers") == said
         assert isinstance(expect(less, CPU, "transformers"), Expected)
 
+    def test_another_micro_batch(self, make_run: MakeRun, tmp_path: Path) -> None:
+        less = self.small(make_run, tmp_path)
+        own, other = (expect(less, CPU, "transformers", size) for size in (None, 6))
+        assert isinstance(own, Expected) and isinstance(other, Expected)
+        assert own.setup.workload is not None and other.setup.workload is not None and own.flops
+        assert own.setup.workload.micro_batch == less.plan["train_micro_batch_size_per_gpu"]
+        assert other.setup.workload == replace(own.setup.workload, micro_batch=6)
+        assert other.flops == own.flops * 6 / own.setup.workload.micro_batch
+
     def test_operations_grow_with_the_steps_that_are_accumulated(self, make_run: MakeRun, tmp_path: Path) -> None:
         less = self.small(make_run, tmp_path)
         two = expect(less, CPU, "transformers")

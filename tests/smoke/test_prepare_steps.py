@@ -248,6 +248,12 @@ class TestFolder:
         with pytest.raises(SmokeError, match=r"accelerate\.yaml (does not hold a mapping|cannot be read: while)"):
             folder.read(path)
 
+    def test_a_file_that_is_gone(self, make_run: MakeRun) -> None:
+        path = make_run(3)
+        (path / "launch.sh").unlink()
+        with pytest.raises(SmokeError, match=r"launch\.sh is missing; build the run again$"):
+            folder.read(path)
+
     def test_a_file_that_cannot_be_read(self, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
         path = make_run(3)
         whole = folder.disk.whole

@@ -474,6 +474,18 @@ class TestModel:
         found.size = replace(found.size, host=10 * GIB)
         assert not reducing._in_memory(found, CARD, Path("/s"), 60.0, ("train",)), "no room beside the ranks"
 
+    @pytest.mark.parametrize(("files", "host", "chosen"), [(0, 0, True), (1, 0, False), (0, 1, False)])
+    def test_files_in_memory_of_a_processor(
+        self, files: int, host: int, chosen: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of a model whose size was not asked for: files of 4 bytes a parameter beside two ranks of 20 each."""
+        config = {"model_type": "llama", "hidden_size": 1024, "intermediate_size": 1024, "vocab_size": 1 << 16}
+        config |= {"num_hidden_layers": 1, "num_attention_heads": 16, "tie_word_embeddings": True}
+        parameters = (1 << 26) + 7 * (1 << 20) + 3 * 1024  # embedding, four and three matrices, three norms
+        room = Room(None, 44 * parameters - host, 1, 1.0, memory_files=4 * parameters - files)
+        monkeypatch.setattr(reducing, "room_here", lambda *_: room)
+        assert reducing._in_memory(reduced(model=config), CPU, Path("/s"), 60.0, ("train",)) is chosen
+
     def test_files_of_a_copy_are_those_of_its_model_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         rooms: Log = []
         room = Room(0, GIB, 1, 1.0, memory_files=1 << 28)
@@ -656,6 +668,7 @@ class TestFind:
         names = [found_run(name) for name in "abcdefghij"]
         shown = ", ".join(f"--run {name}" for name in "abcdefgh")
         assert self.said(find, *names) == f"'{tmp_path}' holds several runs; name one: {shown}"
+        assert self.said(find, *names[:2]).endswith("' holds several runs; name one: --run a, --run b")
         assert self.said(find, *names[:2], name="z") == f"'{tmp_path}' holds no run 'z'; there --run a, --run b"
         assert self.said(find, name="z") == f"'{tmp_path}' holds no run 'z'; there is none"
         framework = next(iter(FRAMEWORKS))

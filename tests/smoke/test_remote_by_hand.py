@@ -134,6 +134,8 @@ class TestRequest:
         assert job.cards == 2 and job.nodes == 1
         assert request.job_of([run], Options(device="auto"), request.Wanted(nodes=4), "slurm").cards == 1
         assert json.loads(job.tasks[0].program[1])["device"] == "auto"
+        run.plan["num_processes"] = "auto"
+        assert request.job_of([run], Options(device="auto"), request.Wanted(), "slurm").cards == 1, "not planned"
 
     def test_what_the_spec_says_about_slurm(self, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
         run: Any = SimpleNamespace(

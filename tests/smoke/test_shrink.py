@@ -257,6 +257,8 @@ class TestParts:
     def test_state_space_models_widen_by_a_factor(self) -> None:
         mamba, _ = shrink({"hidden_size": 2048, "expand": 2, "head_dim": 64, "num_heads": 64})
         assert (mamba["num_heads"], mamba["head_dim"]) == (2 * 64 // 16, 16)
+        narrow, _ = shrink({"hidden_size": 2048, "expand": 1, "head_dim": 64, "num_heads": 32})
+        assert (narrow["num_heads"], narrow["head_dim"]) == (64 // 16, 16)
         bamba, _ = shrink(
             {"hidden_size": 2048, "mamba_n_heads": 128, "mamba_d_head": 64, "mamba_expand": 3, "mamba_d_ssm": 9}
         )

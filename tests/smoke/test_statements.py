@@ -14,6 +14,7 @@ from zerocfg.smoke.judge.prediction import expect
 from zerocfg.smoke.launch import command as launched
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.max_batch import with_batch
+from zerocfg.smoke.model import size
 from zerocfg.smoke.model.certificate import STEPS, Check
 from zerocfg.smoke.model.reduction import Kind, Reduced, Reduction
 from zerocfg.smoke.model.size import CUT_SHARE, GIB, LEAST_SHARE, WHOLE_SHARE, Room, Size, Work
@@ -324,6 +325,14 @@ class TestSize:
         assert not Work().needs_copy(limit) and Work().needs_copy(limit + 10)
         assert Work(copied=True).needs_copy(limit + 10)
         assert not Work(resumes=False, compares=False).needs_copy(10**12)
+
+    @pytest.mark.parametrize("work", [Work(), Work(resumes=False), Work(compares=False)])
+    def test_what_takes_just_as_long_needs_none(self, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Saving and training are done in any case."""
+        taken = work.seconds(500_000_000)
+        parts = ("checkpoint and resume", "comparison with ZeRO-0")
+        monkeypatch.setattr(size, "COPIED", sum(taken[name] for name in parts if name in taken))
+        assert not work.needs_copy(500_000_000) and work.needs_copy(500_000_001)
 
     ROOM = Room(device=10 * GIB, host=20 * GIB, disk=100 * GIB, seconds=10**6)
 

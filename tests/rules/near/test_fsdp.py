@@ -200,6 +200,15 @@ ENGINES = (
         {"accelerate.yaml": DEEPSPEED % 2 + "fsdp_config:\n  fsdp_version: 2\n"},
         "accelerate",
     ).finds("error", "accelerate.yaml: fsdp_config", also=("accelerate.yaml: distributed_type: DEEPSPEED",)),
+    of(
+        "ZC604",
+        "of two engines, neither of which the type names",
+        {"accelerate.yaml": DEVICES + "fsdp_config:\n  fsdp_version: 2\ndeepspeed_config:\n  zero_stage: 2\n"},
+        "accelerate",
+    )
+    .finds("error", "accelerate.yaml: fsdp_config", also=("accelerate.yaml: distributed_type: MULTI_GPU",))
+    .finds("error", "accelerate.yaml: deepspeed_config", also=("accelerate.yaml: distributed_type: MULTI_GPU",))
+    .becomes(),
     *(
         of(
             "ZC604",

@@ -157,6 +157,13 @@ PLACES = (
     top("ZC114", "a key that two sections have", '"fp16": {"enabled": false}, "verbose": true'),
     top("ZC114", "a key of nobody", '"zigzag": 7'),
     top("ZC115", "a key of accelerate alone", '"num_machines": 2').finds("warning", 'ds.json: "num_machines"'),
+    top("ZC115", "of an optimizer that the config has", '"learning_rate": 0.1, "optimizer": {"type": "AdamW"}')
+    .finds("error", 'ds.json: "learning_rate"')
+    .becomes('"params": {"lr": 0.1}'),
+    top("ZC115", "of an optimizer that the script makes", '"learning_rate": 0.1')
+    .finds("warning", 'ds.json: "learning_rate"')
+    .says("give `optimizer` a type")
+    .becomes(),
     top("ZC115", "a word for a section", '"mixed_precision": "bf16"')
     .finds("error", 'ds.json: "mixed_precision"')
     .becomes('"bf16": {"enabled": true}'),

@@ -217,9 +217,9 @@ MACHINES = (
     of("ZC704", "fewer processes than machines", {"accelerate.yaml": MEETING.replace("8", "1")}).finds(
         "error", "accelerate.yaml: num_processes: 1", 1, 2, 0, 0
     ),
-    of("ZC704", "on the line", accelerate(MEETING, "--num_processes 9 ")).finds(
-        "error", "train.sh: --num_processes 9", 9, 2, 4, 8
-    ),
+    of("ZC704", "on the line", accelerate(MEETING, "--num_processes 9 "))
+    .finds("error", "train.sh: --num_processes 9", 9, 2, 4, 8)
+    .becomes("--num_processes 10 "),
     of("ZC705", "one machine", accelerate(DEVICES % 8 + "num_machines: 1\n")),
     of("ZC705", "the line names it", accelerate(CLUSTER, "--main_process_ip 10.0.0.1 ")),
     of("ZC705", "no line to look at", {"accelerate.yaml": CLUSTER}).finds(
@@ -818,9 +818,9 @@ RENDEZVOUS = (
         "plain processes do not meet",
         accelerate(PLAIN % 2 + "num_machines: 2\nmain_process_ip: 10.0.0.1\nmain_process_port: 0\n"),
     ),
-    of("ZC725", "on the line", accelerate(MEETING, "--main_process_port 0 --machine_rank 1 ")).finds(
-        "error", "train.sh: --main_process_port 0", 0, 2, 0, 29500
-    ),
+    of("ZC725", "on the line", accelerate(MEETING, "--main_process_port 0 --machine_rank 1 "))
+    .finds("error", "train.sh: --main_process_port 0", 0, 2, 0, 29500)
+    .becomes("--main_process_port 29500 --machine_rank 1"),
     of("ZC726", "one machine", accelerate(DEVICES % 2 + "main_process_ip: 127.0.0.1\n")),
     of(
         "ZC726",

@@ -334,6 +334,17 @@ ARGUMENTS = (
         400,
         also=("recipe.yaml: eval_steps: 200", "recipe.yaml: load_best_model_at_end: true"),
     ),
+    near("ZC805", "saved at every step", ("save_steps: 500", "save_steps: 1"))
+    .finds(
+        "error",
+        "recipe.yaml: save_steps: 1",
+        1,
+        200,
+        200,
+        also=("recipe.yaml: eval_steps: 200", "recipe.yaml: load_best_model_at_end: true"),
+    )
+    .becomes("save_steps: 200\n"),
+    near("ZC805", "evaluated at every step", ("eval_steps: 200", "eval_steps: 1")),
     near("ZC805", "shares of the training", ("save_steps: 500", "save_steps: 0.5")),
     near("ZC805", "evaluated by shares", ("eval_steps: 200", "eval_steps: 0.3")),
     near("ZC805", "saved by epochs", ("save_strategy: steps", "save_strategy: epoch")),
@@ -912,6 +923,19 @@ BATCHES = (
     ).finds("error", "recipe.yaml: log_completions_hub_repo: me/c", also=("recipe.yaml: log_completions: false",)),
 )
 
+CALL = (
+    "from transformers import TrainingArguments\nfrom trl import SFTConfig, SFTTrainer\n\n"
+    'args = %s(output_dir="out", per_device_train_batch_size=1, max_seq_length=512)\n'
+    'SFTTrainer(model="org/name", args=args, train_dataset=data).train()\n'
+)
+CALLS = (
+    at_trl("1.16.0", of("ZC840", "a call of TRL's class", {"train.py": CALL % "SFTConfig"})).finds(
+        "error", "train.py: 512", "0.20.0", "1.16.0"
+    ),
+    at_trl("0.19.1", of("ZC840", "a call while it was there", {"train.py": CALL % "SFTConfig"})),
+    at_trl("1.16.0", of("ZC840", "a call of another class", {"train.py": CALL % "TrainingArguments"})),
+)
+
 ARGS = "train.py:6:45: args"
 CUT = (
     near("ZC873", "made in the call", ("args=args", 'args=TrainingArguments(output_dir="o")')).finds(
@@ -951,7 +975,7 @@ CUT = (
     near("ZC873", "before and after", versions={"trl": ">=0.14"}).finds("warning", ARGS, 1024, "0.15.0", "0.14"),
 )
 
-TABLE = (*CUT, *RELEASES, *VALUES, *ARGUMENTS, *MODEL, *SCHEDULES, *STEPS, *TRL_NAMES, *TRL_OPTIONS, *BATCHES)
+TABLE = (*CALLS, *CUT, *RELEASES, *VALUES, *ARGUMENTS, *MODEL, *SCHEDULES, *STEPS, *TRL_NAMES, *TRL_OPTIONS, *BATCHES)
 
 
 @pytest.mark.parametrize("row", rows(TABLE))
