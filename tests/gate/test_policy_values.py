@@ -128,3 +128,10 @@ def test_names_of_other_runs_are_names(repository: Repository) -> None:
     names += ["optimizer.params.lr", "scheduler", "zero_optimization.offload_param.device", "megatron_lm_config"]
     names += ["zero_optimization.zero_hpz_partition_size", "lr_scheduler_kwargs.num_cycles", "main_process_port"]
     assert _policy(repository, {"properties": dict.fromkeys(names, True)}) == (0, [])
+
+
+def test_a_policy_that_is_no_json_is_called_so_once(repository: Repository) -> None:
+    (repository.folder / "policy.schema.json").write_text('{"properties": }\n')
+    code, (reason,) = repository.gate("--only", "policy")
+    assert code == 2 and reason.startswith("policy.schema.json:1:16: the policy is not JSON: ")
+    assert reason.count("JSON") == 1, reason

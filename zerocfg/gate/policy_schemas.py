@@ -61,7 +61,9 @@ def read_schema(path: Path) -> PolicySchema:
         problem = next(iter(document.problems), None)
         place = document.source.place(problem.span.start) if problem else None
         where = f"{name}:{place.line}:{place.column}" if place and document.source.text else name
-        raise GateError(f"{where}: the policy is not JSON: {problem.message if problem else 'it is empty'}")
+        raise GateError(
+            f"{where}: the policy is not JSON: {(problem.why or problem.message) if problem else 'it is empty'}"
+        )
     schema = document.data()
     if not isinstance(schema, dict):
         raise GateError(f"{name}:1:1: the policy must be a JSON Schema, for example an object with `properties`")

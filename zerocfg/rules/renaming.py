@@ -15,6 +15,8 @@ from zerocfg.source.node import Mapping, Path, dotted, plain
 
 _WORD = pattern(r"[A-Za-z_][\w./-]*")
 _FILE = "deepspeed_config_file"
+_OWN_LOOPS = ("accelerate", "deepspeed")
+"""Readers of scripts that train without a Trainer."""
 
 
 def said_in(key: Key, format: Format) -> Translation:
@@ -76,10 +78,10 @@ def nowhere(key: KeyIssue) -> tuple[str, Fix | None]:
         fix = section.replace(f"{{{_FILE}: {key.name}}}", f"write {_FILE}", safe=False)
         return f"write `{_FILE}: {key.name}`", fix if alone else None
     argument = key.name in load_schema("training-arguments").root.keys
-    return (
-        "it is an argument of the Trainer: say it in the training arguments" if argument else "remove it",
-        key.delete("remove the key", safe=not argument),
-    )
+    help_text = "it is an argument of the Trainer: say it in the training arguments" if argument else "remove it"
+    if argument and key.run.consumer in _OWN_LOOPS:
+        help_text = "give it to the training script, whose own loop has to use it"
+    return help_text, key.delete("remove the key", safe=not argument)
 
 
 def written(file: SourceFile, value: object) -> str | None:

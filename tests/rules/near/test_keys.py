@@ -113,7 +113,7 @@ NAMES = (
     .becomes(),
     yaml("ZC103", "an argument of the Trainer that DeepSpeed has no word for", "  gradient_checkpointing: true\n")
     .finds("error", "accelerate.yaml: gradient_checkpointing")
-    .says("say it in the training arguments")
+    .says("give it to the training script, whose own loop has to use it")
     .becomes(""),
     yaml("ZC103", "a path in the place of a key", "", base=YAML.replace("\n  zero_stage: 2", " {a.json}"))
     .finds("error", "accelerate.yaml: a.json")

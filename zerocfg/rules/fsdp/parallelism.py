@@ -163,9 +163,20 @@ def megatron_context_parallel_by_default(run: Run) -> Iterator[Finding]:
     if "MEGATRON_LM_CONTEXT_PARALLEL_SIZE" not in exported:
         why = f"write {key.name}: 1"
         yield section.finding(
-            "`megatron_lm_config` names no context-parallel size, and accelerate takes 2: pairs of processes share "
-            "their samples",
+            f"`megatron_lm_config` names no context-parallel size, and accelerate takes 2: {_of_pairs(run)}",
             why,
             fix=key.set("1", why, safe=False),
             where="key",
         )
+
+
+def _of_pairs(run: Run) -> str:
+    """What a context-parallel size of 2 makes of the processes."""
+    processes, section = run.effective.value("num_processes"), accelerate(run, "megatron_lm_config")
+    degrees = [section[f"megatron_lm_{name}_degree"] for name in ("tp", "pp")]
+    sizes = [key.value if key else 1 for key in degrees]
+    if isinstance(processes, int) and all(isinstance(size, int) and size > 0 for size in sizes):
+        product = 2 * sizes[0] * sizes[1]
+        if processes % product:
+            return f"{processes} processes cannot be shared out by {sizes[0]} * {sizes[1]} * 2, and Megatron stops"
+    return "pairs of processes train on the same samples, each on half of every sequence"

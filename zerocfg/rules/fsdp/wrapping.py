@@ -50,10 +50,16 @@ def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
     else:
         return
     plain = names.replace(",", "").replace("_", "").isalnum()
+    model = run.model
+    if model is not None and model.layer_class and not model.foreign_classes.isdisjoint(names.split(",")):
+        # ZC618 says that the model has no such class
+        names, why = model.layer_class, f"write {model.layer_class}"
+    else:
+        why = "join the names by commas"
     yield key.finding(
         f"`{key.name}` becomes the text {show(str(key.value))}, which no layer class is called; wrapping stops at it",
         f"write {names}",
-        fix=key.replace(names, "join the names by commas") if plain else None,
+        fix=key.replace(names, why) if plain else None,
     )
 
 

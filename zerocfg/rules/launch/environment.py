@@ -41,13 +41,30 @@ def visible_devices_too_few(run: Run) -> Iterator[Finding]:
     else:
         return
     shown = len(listed(devices))
-    if processes.count is not None and processes.count > shown:
+    if processes.count is None or processes.count <= shown:
+        return
+    if shown == 1 and started_by(run, "accelerate") and _counts_devices(run):
+        yield Finding(
+            at_line(run),
+            f"accelerate launch starts one process, not {processes.count}: CUDA_VISIBLE_DEVICES={devices} shows one "
+            "device, and without a config it starts several only where it sees several",
+            f"name {processes.count} devices, or give --num_processes 1",
+            [processes.at()],
+        )
+    else:
         yield Finding(
             at_line(run),
             f"CUDA_VISIBLE_DEVICES={devices} shows {shown} device{'s' * (shown > 1)} to {processes.count} processes",
             "name as many devices as there are processes, or start fewer",
             [processes.at()],
         )
+
+
+def _counts_devices(run: Run) -> bool:
+    """Whether accelerate's launcher decides by the devices that it sees whether it starts several processes: nothing
+    on its line chooses an engine, and no config does."""
+    chosen = ("multi_gpu", "use_deepspeed", "use_fsdp", "use_megatron_lm", "tpu", "config_file")
+    return run.accelerate is None and all_options_seen(run) and not any(name in run.flags for name in chosen)
 
 
 @rule("ZC744", "port-variable-not-read", Severity.WARNING)

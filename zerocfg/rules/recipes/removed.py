@@ -60,11 +60,20 @@ def _removed(
         finding = Finding(
             held.at(),
             f"{sentence} the argument `{held.name}`; {what_happens(judged, held, lack)}",
-            instead or "leave it out",
+            _instead(judged, held, instead, library) or "leave it out",
             fix=modernized(judged, held, instead, declared),
             severity=severity,
         )
         yield said_for(judged, finding, lack)
+
+
+def _instead(run: Run, held: Argument, instead: str, library: str) -> str:
+    """What to write, with the release that it takes where the project admits older ones, which refuse it."""
+    new = _new_name(run, instead)
+    lack = newer(run, replace(held, name=new)) if new else None
+    if lack is None or lack.edge is None or lack.library != library:
+        return instead
+    return f"{instead}, and require {library}>={lack.edge}: older releases have no `{new}`"
 
 
 _TURNED: dict[str, tuple[str, str]] = {
