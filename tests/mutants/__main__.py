@@ -6,6 +6,7 @@ Ends with 1 when less than `--at-least` percent of a row were noticed or are equ
 from __future__ import annotations
 
 import sys
+from itertools import product
 from pathlib import Path
 
 import click
@@ -54,7 +55,7 @@ LEFT_OUT = {"smoke": ("worker",)}
 
 @click.command(help=__doc__)
 @click.option("--package", "packages", multiple=True, type=click.Choice(list(PACKAGES)), help="All when none is named.")
-@click.option("--family", help="One folder of the package.")
+@click.option("--family", "families", multiple=True, help="A folder of the package; each is sampled by itself.")
 @click.option("--module", "module", type=click.Path(exists=True, path_type=Path), help="One file of the package.")
 @click.option("--tests", "paths", multiple=True, help="Test files or folders instead of the package's own.")
 @click.option("--sample", type=int, default=100, show_default=True, help="Faults drawn a package; 0: every one.")
@@ -66,7 +67,7 @@ LEFT_OUT = {"smoke": ("worker",)}
 @click.option("--write", type=click.Path(path_type=Path), help="Where to write the table, as Markdown.")
 def main(
     packages: tuple[str, ...],
-    family: str | None,
+    families: tuple[str, ...],
     module: Path | None,
     paths: tuple[str, ...],
     sample: int,
@@ -78,17 +79,17 @@ def main(
     write: Path | None,
 ) -> None:
     packages = packages or tuple(PACKAGES)
-    if (family or module) and len(packages) != 1:
+    if (families or module) and len(packages) != 1:
         raise click.UsageError("--family and --module are of one --package")
     groups = {}
-    for package in packages:
-        folder = ROOT / "zerocfg" / package / (family or "")
+    for package, family in product(packages, families or ("",)):
+        folder = ROOT / "zerocfg" / package / family
         name = "/".join(filter(None, (package, family)))
         left_out = [ROOT / "zerocfg" / package / inner for inner in LEFT_OUT.get(package, ())]
         every = [path for path in sorted(folder.rglob("*.py")) if not any(map(path.is_relative_to, left_out))]
         groups[name] = [module.resolve()] if module else every
     tests = paths or tuple(dict.fromkeys(path for package in packages for path in PACKAGES[package]))
-    wanted = Wanted(ROOT, groups, tests, sample or None, kinds, seed, jobs, budget, near=bool(family or module))
+    wanted = Wanted(ROOT, groups, tests, sample or None, kinds, seed, jobs, budget, near=bool(families or module))
 
     def heard(one: Outcome) -> None:
         if (text := report.line(one)) is not None:

@@ -47,8 +47,8 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the tests said to one fault. ``by``: the test that failed, or "time". ``tried`` of ``seen`` tests that run
-    the line were run. ``ended``: why there is no answer."""
+    """What the tests said to one fault. ``by``: the test that failed, the import, or "time". ``tried`` of ``seen``
+    tests that run the line were run. ``ended``: why there is no answer."""
 
     group: str
     fault: Fault
@@ -191,8 +191,11 @@ class _Work:
 
 
 def _judge(one: _Work, items: Sequence[pytest.Item], live: swap.Live, seen: reach.Reach) -> str | None:
-    """The first test that fails with the fault. Runs in a process of its own."""
-    swap.put(one.fault, one.module, live)
+    """The first test that fails with the fault, or the import of its module. Runs in a process of its own."""
+    try:
+        swap.put(one.fault, one.module, live)
+    except swap.UnloadableError:
+        return f"the import of {one.fault.module}"
     for at, item in enumerate(items):
         forks.limit(10 * seen.seconds[item.nodeid] + 2)
         reports: list[Any] = runtestprotocol(item, nextitem=items[at + 1] if at + 1 < len(items) else None, log=False)

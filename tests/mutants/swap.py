@@ -21,6 +21,10 @@ class InvisibleError(Exception):
     """The fault cannot be put into what is running: no live function or constant is made from that text."""
 
 
+class UnloadableError(Exception):
+    """With the fault the module could not even be imported: no test has to look at it."""
+
+
 @dataclass(frozen=True)
 class Live:
     """What runs in this process, looked up before the first fork. ``functions``: by file, first line and name;
@@ -50,7 +54,7 @@ class Live:
 
 
 def put(fault: Fault, module: Module, live: Live) -> None:
-    """Raises InvisibleError. There is no way back: the process is to end with the fault."""
+    """Raises InvisibleError or UnloadableError. There is no way back: the process is to end with the fault."""
     loaded = loaded_module(module)
     if fault.decorator:
         assert isinstance(fault.new, ast.Attribute)
@@ -107,7 +111,11 @@ def _assign(tree: ast.Module, name: str, loaded: types.ModuleType) -> None:
         if isinstance(target, ast.Name) and target.id == name:
             assert isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None
             value = ast.fix_missing_locations(ast.Expression(statement.value))
-            setattr(loaded, name, eval(compile(value, loaded.__file__ or "", "eval"), vars(loaded)))
+            try:
+                made = eval(compile(value, loaded.__file__ or "", "eval"), vars(loaded))
+            except Exception as error:
+                raise UnloadableError(str(error)) from error
+            setattr(loaded, name, made)
     for module, here in importers(loaded.__name__, name):
         if vars(module).get(here) is old:
             setattr(module, here, vars(loaded)[name])

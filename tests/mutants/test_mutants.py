@@ -21,6 +21,18 @@ LIMIT = 3
 WORDS: "dict[str, Unknown]" = {"three": 3}
 
 
+class Step:
+    def __init__(self, *, size: int) -> None:
+        self.size = size
+
+
+STEP = Step(size=2)
+
+
+def stepped(n: int) -> int:
+    return n + STEP.size
+
+
 def many(n: int) -> bool:
     if n < 0:
         return False
@@ -75,13 +87,17 @@ def late(n: int) -> bool:
 """
 
 TESTS = """
-from small.numbers import above, doubled, many, sorted_down, told
+from small.numbers import above, doubled, many, sorted_down, stepped, told
 
 doubled(4)
 
 
 def test_many():
     assert many(4) and not many(3)
+
+
+def test_stepped():
+    assert stepped(1)
 
 
 def test_doubled():
@@ -203,6 +219,11 @@ def test_a_cache_hides_no_fault(seen: dict[str, str]) -> None:
     assert seen["doubled: 2 * n -> 2 / n"] == "checks/test_numbers.py::test_doubled", (
         "filled by the import of the tests"
     )
+
+
+def test_a_constant_that_cannot_be_made_is_noticed_by_the_import(seen: dict[str, str]) -> None:
+    assert seen["STEP: Step(..., size=2) -> none"] == "the import of small/numbers.py"
+    assert seen["STEP: 2 -> 3"] == "-", "the module is imported, and its test does not look at the figure"
 
 
 def test_an_endless_loop_ends(seen: dict[str, str]) -> None:
