@@ -260,3 +260,18 @@ def test_an_environment_in_the_repository_is_the_users_own(repository: Path, mon
         finally:
             sys.modules.pop("acme_rules", None)
     assert packages.loaded
+
+
+def test_the_package_of_the_docs_works_as_it_stands(package: Package, repository: Path) -> None:
+    blocks = (ROOT / "docs" / "rule-packages.md").read_text(encoding="utf-8").split("```")
+    project, module = (block.partition("\n")[2] for block in blocks if block.startswith(("toml\n", "python\n")))
+    assert 'name = "zerocfg-acme"' in project and '"zerocfg.rules"]\nacme = "acme_rules"' in project
+    package.write()
+    (package.folder / "acme_rules.py").write_text(module)
+    (found,) = findings(repository, "ds.json", path=package.folder)
+    assert (found["code"], found["message"], found["severity"]) == (
+        "ACME001",
+        "gradients are clipped at 2.5",
+        "warning",
+    )
+    assert {name: found[name] for name in PLACE} == PLACE
