@@ -635,7 +635,7 @@ def test_a_script_that_makes_its_own_config(zerocfg: Zerocfg) -> None:
 
 ASKING = (
     "import argparse\nimport json\nimport deepspeed\n\nparser = argparse.ArgumentParser()\n"
-    "parser.add_argument('--ds_config')\nargs = parser.parse_args()\n"
+    "parser.add_argument('--ds_config')\nparser.add_argument('--local_rank')\nargs = parser.parse_args()\n"
 )
 
 

@@ -40,6 +40,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _NOWHERE = Span(0, 0)
 _LAUNCHERS = (
     *(b"accelerate", b"deepspeed", b"torchrun", b"torch.distributed"),
+    b"--per_device_train_batch_size",
     *(b"llamafactory-cli", b"lmf train", b"axolotl train", b"swift sft", b"swift pt", b"swift rlhf"),
 )
 

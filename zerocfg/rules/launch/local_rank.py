@@ -20,6 +20,8 @@ def local_rank_refused(run: Run) -> Iterator[Finding]:
     script = run.script
     if script is None or script.strict_parser is None or not all_options_seen(run):
         return
+    if run.spec is not None and run.consumer != "deepspeed":
+        return  # what is built of a spec gives --no_local_rank there
     added = _added(run)
     refused = [word for word in added if not script.strict_parser.takes(word)]
     if not refused:

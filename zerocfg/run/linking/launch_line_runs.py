@@ -12,6 +12,7 @@ from zerocfg.run.linking.entry_point import find_entry_point, find_handed_script
 from zerocfg.run.linking.follow import Paths, with_framework_recipe, with_misplaced
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.reader import reader_of
+from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source import disk
 from zerocfg.source.launch.line import LaunchLine, Option
 
@@ -53,8 +54,17 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
             run = paths.with_accelerate(run, accelerate, bases)
         run = paths.with_deepspeed(run, run.flags.get("deepspeed_config_file"), bases, "accelerate")
     run = _with_script(paths, run, line, bases)
+    if line.launcher == "python" and not _is_known_training(run):
+        return None
     files = run.accelerate or run.deepspeed or run.recipe or run.framework_recipe or run.missing or run.misplaced
     return run if files or line.launcher == "accelerate" or run.consumer is not None else None
+
+
+def _is_known_training(run: Run) -> bool:
+    """Whether a script that plain Python starts is asked for DeepSpeed, or fills training arguments from its line."""
+    if "deepspeed" in run.arguments or "deepspeed_config" in run.arguments:
+        return True
+    return run.script is not None and any(is_arguments(name) for name in run.script.parsed)
 
 
 def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) -> Run:

@@ -16,6 +16,7 @@ from zerocfg.source.text import BOM, SourceText
 
 _MENTIONS = re.compile(
     r"accelerate|deepspeed|torchrun|torch\.distributed|llamafactory-cli|(?:lmf|axolotl) train|swift (?:sft|pt|rlhf)"
+    r"|--per_device_train_batch_size"
     r"|openrlhf\.cli|verl\.trainer|torchtitan|pretrain_\w+\.py|rollout-num-gpus|num-rollout"
 )
 _PAGES = (".md", ".markdown", ".mdx", ".rst")

@@ -42,7 +42,8 @@ _OPENS = frozenset(("if", "for", "while", "until", "case", "select", "{"))
 _CLOSES = frozenset(("fi", "done", "esac", "}"))
 _BRANCHES = frozenset(("elif", "else"))
 _PASSES = frozenset(("then", "do", "!", "function", "coproc"))
-_ASKS = frozenset(("--deepspeed", "--deepspeed_config"))
+_ASKS = frozenset(("--deepspeed", "--deepspeed_config", "--per_device_train_batch_size"))
+"""Options of a script that plain Python starts for which it may be a training that is looked at."""
 _TELLS = frozenset(("-h", "--help", "--version"))
 _OPTION = re.compile(r"--?[A-Za-z]")
 
