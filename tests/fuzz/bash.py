@@ -8,7 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 PROGRAMS = "accelerate deepspeed torchrun python python3 srun nohup env tee".split()
-_STUB = "{name}() {{ printf '%s\\0' {name} \"$@\" $'\\1' >> \"$ZEROCFG_TRACE\"; }}\n"
+_STUB = "{name}() {{ printf '%s\\0' {name} \"$@\" $'\\1' >> \"$ZEROCFG_TRACE/$BASHPID\"; }}\n"
+"""A file for each process: bash writes words with a line break in several pieces, and other processes in between."""
 _END = "\1"
 VALUES = {"NAME": "n  v", "GLOB": "no*ne"}
 """Of variables that scripts use and never assign."""
@@ -31,9 +32,9 @@ def calls(script: str) -> Counter[Call]:
     with tempfile.TemporaryDirectory(prefix="zerocfg-bash-") as folder:
         home, trace = Path(folder), Path(folder) / "trace"
         (home / "work").mkdir()
+        trace.mkdir()
         (home / "stubs").write_text("".join(_STUB.format(name=name) for name in PROGRAMS))
         (home / "script.sh").write_text(script, encoding="utf-8", newline="")
-        trace.touch()
         variables = {"PATH": "/usr/bin:/bin", "BASH_ENV": str(home / "stubs"), "ZEROCFG_TRACE": str(trace)}
         subprocess.run(
             ["bash", str(home / "script.sh"), "first arg", "second"],
@@ -43,10 +44,10 @@ def calls(script: str) -> Counter[Call]:
             capture_output=True,
             timeout=20,
         )
-        words = trace.read_text(encoding="utf-8", errors="surrogateescape").split("\0")
+        traced = [each.read_text(encoding="utf-8", errors="surrogateescape") for each in trace.iterdir()]
     found: Counter[Call] = Counter()
     call: list[str] = []
-    for word in words:
+    for word in "".join(traced).split("\0"):
         if word == _END:
             found[tuple(call)] += 1
             call = []

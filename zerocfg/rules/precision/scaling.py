@@ -1,4 +1,4 @@
-"""ZC315 to ZC319 and ZC331: the loss scale of fp16."""
+"""ZC315 to ZC319, ZC331 and ZC333: the loss scale of fp16."""
 
 from __future__ import annotations
 
@@ -111,3 +111,21 @@ def loss_scale_never_falls(run: Run) -> Iterator[Finding]:
             "write 1 or more",
             fix=key.delete("use the default of 2", safe=False),
         )
+
+
+@rule("ZC333", "fp16-loss-unscaled", Severity.ERROR, versions="deepspeed>=0.18.3")
+def fp16_loss_unscaled(run: Run) -> Iterator[Finding]:
+    """DeepSpeedEngine.scale asks only ZeRO's own optimizers to scale a loss; every optimizer of fp16 divides."""
+    fp16 = deepspeed(run, "fp16")
+    if stage_of(run) != 0 or precision_of(run) != "fp16" or not fp16.section:
+        return
+    scale = fp16["loss_scale"].number if "loss_scale" in fp16 else 0
+    power = fp16["initial_scale_power"].number if "initial_scale_power" in fp16 else _DEFAULT_POWER
+    if scale is None or scale == 1 or (scale == 0 and power is None):
+        return
+    divisor = f"{scale:g}" if scale else f"the loss scale, which starts at 2 to the power of {power:g}"
+    yield fp16["enabled"].finding(
+        f"at ZeRO stage 0 DeepSpeed divides the gradients by {divisor}, and has not multiplied the loss by it: the "
+        "weights hardly move, and no error is shown",
+        "use ZeRO stage 1, or bf16",
+    )
