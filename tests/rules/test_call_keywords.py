@@ -61,6 +61,25 @@ def test_by_release(tmp_path: Path, keyword: str, requirements: str, expected: t
 
 
 @pytest.mark.parametrize(
+    ("keyword", "requirements", "message"),
+    [
+        ("learning_rate=1e-5", "trl==1.16.0", "SFTTrainer() of TRL 1.16.0 does not accept `learning_rate`"),
+        ("packing=True", "trl==0.15.2", "TRL 0.13.0 removed `packing` from SFTTrainer()"),
+        (
+            "processing_class=tok",
+            "trl==0.11.4",
+            "SFTTrainer() accepts `processing_class` from TRL 0.12.0 on, not before",
+        ),
+    ],
+)
+def test_since_when(tmp_path: Path, keyword: str, requirements: str, message: str) -> None:
+    (tmp_path / "train.py").write_text(SFT.format(keyword), encoding="utf-8")
+    (tmp_path / "requirements.txt").write_text(requirements, encoding="utf-8")
+    (found,) = Job([tmp_path], Settings(), Selection(select=("ZC870",)), root=tmp_path).lint().diagnostics
+    assert found.message.startswith(f"{message}: the call is a TypeError")
+
+
+@pytest.mark.parametrize(
     ("keyword", "requirements", "expected"),
     [
         (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,8 +11,11 @@ from zerocfg.linter.fixing import fix_all
 from zerocfg.rulebook.example import Example
 from zerocfg.rules.api import Intent
 from zerocfg.rules.fixes import edited
+from zerocfg.rules.intents import written_at
 from zerocfg.run.discover import Files
+from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
+from zerocfg.source.text import SourceText
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,6 +126,35 @@ def test_no_edit_for_what_is_graver_to_some_readers(tmp_path: Path) -> None:
     assert fixed({"a.yaml": yaml}, tmp_path) == {}
     (tmp_path / "loop").mkdir()
     assert "zero3_save_16bit_model: true" in fixed({"a.yaml": yaml}, tmp_path / "loop", "accelerate")["a.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "text", "means"),
+    [
+        ("deepspeed", "zero_optimization.stage", "2", [("zero_optimization.stage", 2, "setting")]),
+        ("deepspeed", "bf16", '{"enabled": true, "x": null}', [("bf16.enabled", True, "setting")]),
+        ("accelerate", "num_processes", "4", [("num_processes", 4, "option")]),
+        ("accelerate", "deepspeed_config.zero_stage", "2", [("zero_stage", 2, "option")]),
+        ("accelerate", "a.b.c", "2", []),
+        ("recipe", "seed", "7", [("seed", 7, "argument")]),
+        ("recipe", "seed", '"auto"', []),
+        ("recipe", "deepspeed.zero_optimization.stage", "2", [("zero_optimization.stage", 2, "setting")]),
+        ("recipe", "fsdp_config.version", "2", []),
+        ("launch", "x", "2", []),
+    ],
+)
+def test_what_a_written_value_means_to_set(kind: Any, path: str, text: str, means: list[tuple[str, Any, str]]) -> None:
+    file = SourceFile("a.json", kind, SourceText("a.json", "{}"))
+    found = written_at(file, tuple(path.split(".")), text)
+    assert [(one.name, one.value, one.of) for one in found] == means
+
+
+def test_a_word_of_the_line_means_its_argument(tmp_path: Path) -> None:
+    recipe = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
+    line = "torchrun --nproc_per_node 2 train.py --config recipe.yaml --lr_scheduler_type cosin\n"
+    write(Example({"recipe.yaml": recipe, "train.sh": line}), tmp_path)
+    (found,) = [one for one in lint(tmp_path, "transformers").diagnostics if one.code == "ZC811"]
+    assert found.fix is not None and found.fix.gives == (Intent("lr_scheduler_type", "cosine", "argument"),)
 
 
 def test_a_misspelt_key_is_put_right_whoever_reads_it(tmp_path: Path) -> None:

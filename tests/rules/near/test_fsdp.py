@@ -464,9 +464,12 @@ ARGUMENTS = (
     trainer("ZC624", "FSDP 1 is chosen", "fsdp: hybrid_shard\nfsdp_config:\n  version: 1\n"),
     trainer("ZC624", "small letters", "fsdp: shard_grad_op\n"),
     trainer("ZC624", "beside a word that nobody knows", "fsdp: hybrid_shard auto\n"),
-    trainer("ZC624", "beside offloading", "fsdp: no_shard offload\n").finds(
-        "error", "recipe.yaml: no_shard offload", 1, 2, 1
-    ),
+    trainer("ZC624", "beside offloading", "fsdp: no_shard offload\n")
+    .finds("error", "recipe.yaml: no_shard offload", 1, 2, 1)
+    .becomes(),
+    trainer("ZC624", "alone", "fsdp: no_shard\n")
+    .finds("error", "recipe.yaml: no_shard", 1, 2, 1)
+    .becomes("fsdp: true\n"),
     trainer("ZC625", "FSDP 1 is chosen", "fsdp: full_shard\nfsdp_config:\n  version: 1\n"),
     trainer("ZC625", "capitals, which another rule tells", "fsdp: FULL_SHARD\n"),
     trainer("ZC625", "two strategies", "fsdp: full_shard shard_grad_op\n").finds(

@@ -195,7 +195,10 @@ VALUES = (
     yaml("ZC118", "a switch that is read as a word", "use_cpu: 'false'\n"),
     zero("ZC104", "a whole number in quotes", '"reduce_bucket_size": "500000000"'),
     zero("ZC104", "a whole number with an exponent", '"reduce_bucket_size": 5e8'),
-    zero("ZC104", "a fraction", '"reduce_bucket_size": 1.5').finds("error", "ds.json: 1.5", "1.5"),
+    zero("ZC104", "a fraction", '"reduce_bucket_size": 1.5')
+    .finds("error", "ds.json: 1.5", "1.5")
+    .becomes('"reduce_bucket_size": 2}'),
+    zero("ZC104", "a fraction for a switch", '"overlap_comm": 1.5').finds("error", "ds.json: 1.5", "1.5").becomes(),
     yaml("ZC104", "a word for a number", "num_machines: two\n").finds("error", "accelerate.yaml: two"),
     *(
         yaml("ZC104", "YAML 1.1 reads a text", f"{written}\n")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 PAGE = "```bash\ntorchrun --nproc_per_node 2 train.py --deepspeed %s --output_dir out\n```\n"
 ZERO2 = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}\n'
 ENGINE = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
+POINTING = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: %s\n"
 DEVICES = "distributed_type: MULTI_GPU\nnum_processes: %s\n"
 PLAIN = "distributed_type: 'NO'\nnum_processes: %s\n"
 ELSEWHERE = "torchrun --nproc_per_node 2 train/train.py --deepspeed scripts/zero2.json --output_dir out\n"
@@ -397,6 +398,12 @@ CONFIG = (
         "ZC703",
         "a page, in a folder that is not",
         {"README.md": PAGE % "config/zero9.json", "configs/zero2.json": ZERO2},
+    ),
+    of("ZC703", "a number", {"accelerate.yaml": POINTING % 1}, "accelerate").finds(
+        "error", "accelerate.yaml: deepspeed_config_file: 1", 1
+    ),
+    of("ZC703", "the name of a file", {"accelerate.yaml": POINTING % "gone.json"}, "accelerate").finds(
+        "note", "accelerate.yaml: deepspeed_config_file: gone.json"
     ),
     of("ZC703", "a page, beside it", {"README.md": PAGE % "zero9.json", "configs/zero2.json": ZERO2}),
     of(

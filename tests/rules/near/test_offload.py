@@ -233,7 +233,9 @@ NVME_RULES = (
     near("ZC505", "the parameters", ("offload_optimizer", "offload_param")).finds(
         "error", 'ds.json: "offload_param": {"device": "nvme"}'
     ),
-    near("ZC506", "host memory", ("device: nvme", "device: cpu")).finds("note", YAML_PATH),
+    near("ZC506", "host memory", ("device: nvme", "device: cpu"))
+    .finds("note", YAML_PATH)
+    .becomes("offload_optimizer_device: cpu\n", safe=True),
     near("ZC506", "the path that DeepSpeed gets", (PATH_LINE, PATH_LINE.replace("/local_nvme", "none"))).finds(
         "error", "accelerate.yaml: offload_optimizer_device: nvme"
     ),

@@ -524,6 +524,13 @@ STEPS = (
         "error", "recipe.yaml: min_lr"
     ),
     trains("ZC819", "the default schedule with what it takes", "lr_scheduler_kwargs: {last_epoch: -1}\n"),
+    trains("ZC819", "another schedule has it", "lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr: 1.0e-6}\n")
+    .finds("error", "recipe.yaml: min_lr")
+    .becomes("lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr: 1.0e-6}\n"),
+    trains("ZC819", "misspelt", "lr_scheduler_type: cosine\nlr_scheduler_kwargs: {num_cycle: 1.0}\n")
+    .finds("error", "recipe.yaml: num_cycle")
+    .says("write num_cycles")
+    .becomes("lr_scheduler_type: cosine\nlr_scheduler_kwargs: {num_cycles: 1.0}\n"),
     trains("ZC819", "nothing near", "lr_scheduler_type: linear\nlr_scheduler_kwargs: {power: 2}\n").finds(
         "error", "recipe.yaml: power"
     ),
@@ -564,6 +571,20 @@ STEPS = (
     near("ZC822", "another program's recipe", ("max_steps: 1", FOREIGN + "max_steps: 1")),
     near("ZC823", "without DeepSpeed it counts", ("gradient_accumulation_steps: 2\n", "")),
     near("ZC823", "without DeepSpeed, beside 1", ("accumulation_steps: 2", "accumulation_steps: 1")),
+    near("ZC823", "its fix takes one of the two")
+    .finds("error", "recipe.yaml: num_steps: 4", 4, 2)
+    .becomes("gradient_accumulation_steps: 2\n"),
+    near("ZC823", "its fix moves the number", bad=2)
+    .finds("error", "recipe.yaml: num_steps: 4", 4)
+    .becomes("gradient_accumulation_steps: 4\n", safe=True),
+    near(
+        "ZC823",
+        "its fix corrects a number that is written",
+        ("deepspeed: ds.json", "deepspeed: ds.json\ngradient_accumulation_steps: 1"),
+        bad=2,
+    )
+    .finds("error", "recipe.yaml: num_steps: 4", 4)
+    .becomes("gradient_accumulation_steps: 4\n", safe=True),
     near("ZC823", "one step", ("num_steps: 4", "num_steps: 1"), bad=2),
     near("ZC823", "two steps", ("num_steps: 4", "num_steps: 2"), bad=2).finds("error", "recipe.yaml: num_steps: 2", 2),
     near("ZC823", "no steps", ("num_steps: 4", "num_steps: 0")),

@@ -8,6 +8,7 @@ import pytest
 
 from zerocfg.run.facts import HardwareSummary, MemorySummary, ModelSummary
 
+from .files import of
 from .table import Near, judge, near, rows
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def fitting(why: str, memory: MemorySummary, block: int | None = None) -> Near:
 
 
 STAGE_3 = 'ds.json: "stage": 3'
+POINTING = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+BARE = '{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1}\n'
 
 STAGES = (
     near("ZC403", "no reader is known", consumer=None).finds("warning", 'ds.json: "auto"', 2, 0),
@@ -93,6 +96,9 @@ STAGES = (
     near("ZC410", "stage 0", ('"stage": 1', '"stage": 0')),
     near("ZC410", "stage 3", ('"stage": 1', '"stage": 3')),
     near("ZC410", "false", ('"legacy_stage1": true', '"legacy_stage1": false')),
+    of("ZC411", "at the config, not where it is named", {"accelerate.yaml": POINTING, "ds.json": BARE}, "accelerate")
+    .finds("error", "ds.json", 0)
+    .becomes('"zero_optimization": {"stage": 0}'),
     near("ZC411", "a loop of one's own", consumer="deepspeed", files={"recipe.yaml": None}),
     near("ZC412", "stage 2", ('"stage": 3', '"stage": 2')),
     near(
