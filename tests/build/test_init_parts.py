@@ -137,9 +137,11 @@ class TestRepository:
         [
             ("deepspeed.initialize (model)\nTrainer()\nmain()\n", "deepspeed"),
             ("import trl\nTrainer()\nmain()\n", "trl"),
-            ("  from trl import X\nmain()\n", None),  # Python cannot parse it
-            ("try:\n  from trl import X\nfinally:\n  pass\nmain()\n", "trl"),
+            ("  from trl import XTrainer\nmain()\n", None),  # Python cannot parse it
+            ("try:\n  from trl import XTrainer\nfinally:\n  pass\nmain()\n", "trl"),
             ("import trlx\nAccelerator()\nmain()\n", "accelerate"),
+            ("from trl import TrlParser\nAccelerator()\nmain()\n", "accelerate"),
+            ("import trl\ntrl.DPOTrainer(model)\n", "trl"),
             ("Seq2SeqTrainer(model)\n", "transformers"),
             ("MyTrainer(model)\n", None),
             ("Accelerator()\n", "accelerate"),

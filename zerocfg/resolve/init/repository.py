@@ -16,16 +16,16 @@ from zerocfg.source.paths import relative
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# What a script that trains calls, most telling first.
-_CALLS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("deepspeed", re.compile(r"\bdeepspeed\.initialize\s*\(")),
-    ("trl", re.compile(r"^\s*(?:from trl\b|import trl\b)", re.M)),
-    ("transformers", re.compile(r"\b(?:Seq2Seq)?Trainer\s*\(")),
-    ("accelerate", re.compile(r"\bAccelerator\s*\(")),
+# What a script that trains holds, all of it, most telling first. Loops of one's own borrow TRL's parser, and no trainer.
+_CALLS: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...] = (
+    ("deepspeed", (re.compile(r"\bdeepspeed\.initialize\s*\("),)),
+    ("trl", (re.compile(r"^\s*(?:from trl\b|import trl\b)", re.M), re.compile(r"Trainer\b"))),
+    ("transformers", (re.compile(r"\b(?:Seq2Seq)?Trainer\s*\("),)),
+    ("accelerate", (re.compile(r"\bAccelerator\s*\("),)),
 )
 SEEN = {
     "deepspeed": "calls deepspeed.initialize",
-    "trl": "imports trl",
+    "trl": "uses a trainer of TRL",
     "transformers": "calls a Trainer",
     "accelerate": "calls Accelerator",
 }
@@ -55,7 +55,7 @@ def calls_of(path: Path) -> str | None:
         text = disk.whole(path, SCRIPT_BYTES).decode("utf-8", "replace")
     except OSError:
         return None
-    found = next((name for name, pattern in _CALLS if pattern.search(text)), None)
+    found = next((name for name, needed in _CALLS if all(pattern.search(text) for pattern in needed)), None)
     if found is None or not ("__main__" in text or _does_something(text)):
         return None
     return found
