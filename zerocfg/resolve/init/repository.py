@@ -16,7 +16,7 @@ from zerocfg.source.paths import relative
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# What a script that trains holds, all of it, most telling first. Loops of one's own borrow TRL's parser, and no trainer.
+# What a script that trains holds, all of it, most telling first. Loops of their own use TRL's parser, but no trainer.
 _CALLS: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...] = (
     ("deepspeed", (re.compile(r"\bdeepspeed\.initialize\s*\("),)),
     ("trl", (re.compile(r"^\s*(?:from trl\b|import trl\b)", re.M), re.compile(r"Trainer\b"))),
