@@ -950,6 +950,10 @@ CALL = (
     'SFTTrainer(model="org/name", args=args, train_dataset=data).train()\n'
 )
 CALLS = (
+    of("ZC841", "a slip in a call", {"train.py": CALL.replace("max_seq_length=512", "learning_rat=1e-5") % "SFTConfig"})
+    .finds("warning", "train.py: 1e-5")
+    .says("there is no argument `learning_rat`; `learning_rate` is one, and SFTConfig stops", "write learning_rate"),
+    of("ZC841", "nothing near in a call", {"train.py": CALL.replace("max_seq_length", "own_switch") % "SFTConfig"}),
     at_trl("1.16.0", of("ZC840", "a call of TRL's class", {"train.py": CALL % "SFTConfig"})).finds(
         "error", "train.py: 512", "0.20.0", "1.16.0"
     ),

@@ -327,6 +327,15 @@ COMMUNICATION = (
     bucket("one element more", ("100000000", "1073473")).finds(
         "note", 'ds.json: "reduce_bucket_size": 1073473', "1,073,473", "1,073,472", "0.00", 16
     ),
+    bucket("beyond what torch allocates", ("100000000", "9223372036854775808")),
+    bucket("the most that torch counts", ("100000000", "9223372036854775807")).finds(
+        "note",
+        'ds.json: "reduce_bucket_size": 9223372036854775807',
+        "9,223,372,036,854,775,807",
+        "1,073,472",
+        "17179869184.00",
+        16,
+    ),
     bucket("two copies", ('"stage": 2', '"stage": 2, "overlap_comm": true')).finds(
         "note", BUCKET, "100,000,000", "1,073,472", "0.37", 16
     ),
