@@ -200,6 +200,9 @@ VALUES = (
     .becomes('"reduce_bucket_size": 2}'),
     zero("ZC104", "a fraction for a switch", '"overlap_comm": 1.5').finds("error", "ds.json: 1.5", "1.5").becomes(),
     yaml("ZC104", "a word for a number", "num_machines: two\n").finds("error", "accelerate.yaml: two"),
+    yaml("ZC104", "a key that this launch does not look at", "main_training_function: 3\n")
+    .finds("warning", "accelerate.yaml: 3", 3)
+    .says("accelerate does not look at it in this launch"),
     yaml("ZC104", "on the line, which another rule tells", "", "--num_machines two "),
     zero("ZC104", "a placeholder, which another rule tells", '"reduce_bucket_size": "${SIZE}"'),
     top("ZC109", "a placeholder, which another rule tells", '"steps_per_print": "${STEPS}"'),

@@ -219,6 +219,8 @@ STAGE_KEYS = (
     near("ZC420", "stage 0", ('"stage": 2', '"stage": 0')),
     near("ZC420", "stage 3", ('"stage": 2', '"stage": 3')),
     near("ZC420", "a small odd size", ("499999999", "3")).finds("error", "ds.json: 3", 3, 2, 4),
+    near("ZC420", "the smallest", ("499999999", "1")).finds("error", "ds.json:1:98: 1", 1, 2, 2),
+    near("ZC420", "zero", ("499999999", "0")),
     near("ZC420", "another rule tells a negative size", ("499999999", "-1")),
     near("ZC420", "no number", ("499999999", '"many"')),
     near("ZC422", "nothing is fetched ahead anyway", ("200000000", "1")),
