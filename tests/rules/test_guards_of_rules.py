@@ -11,14 +11,22 @@ import pytest
 from tests.build.test_road_limits import run_of, source
 from zerocfg.catalog.admitted import admitted
 from zerocfg.rules import registry
-from zerocfg.rules.fsdp.plugin import fsdp_argument
+from zerocfg.rules.api import Intent
+from zerocfg.rules.arguments import given, type_of
+from zerocfg.rules.effects import compute_environment
+from zerocfg.rules.fsdp.plugin import _other_word, fsdp_argument
+from zerocfg.rules.intents import meant
 from zerocfg.rules.issues import _names, issues
+from zerocfg.rules.launch.config import _counted
 from zerocfg.rules.launch.shell import _alike
-from zerocfg.rules.repairs import strict_json
-from zerocfg.rules.taken import _of, life, named
+from zerocfg.rules.launch.torchrun import _reads_deepspeed
+from zerocfg.rules.memory.capacity import whole_model_trained
+from zerocfg.rules.release_scope import _among
+from zerocfg.rules.repairs import _as_text, as_section, strict_json
+from zerocfg.rules.taken import Lack, _of, _sure, life, named
 from zerocfg.rules.zero.saving import _never_saves, _remedy
-from zerocfg.run.model import Run, SourceFile
-from zerocfg.source.edit import apply_edits
+from zerocfg.run.model import UNKNOWN, Run, SourceFile
+from zerocfg.source.edit import apply_edits, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
@@ -37,6 +45,7 @@ def read(kind: Any, text: str) -> SourceFile:
         ("OUT", "CUT", False),
         ("NODES", "NODEZ", False),
         ("OUTPUT", "OUTPUR", True),
+        ("OUTPUT", "OUTXUT", True),
         ("OUTPUT", "OUTPUTS", True),
         ("OUTPUTS", "OUTPUT", True),
         ("OUTPUT", "XOUTPUT", True),
@@ -186,3 +195,143 @@ def test_the_registry_has_one_name_that_is_made_late() -> None:
     assert registry.ALL[0].code == "ZC001"
     with pytest.raises(AttributeError, match="NONE"):
         _ = registry.NONE
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, '"0"'), ([0, 1], '"0,1"'), ([], None), ([True], None), (True, None), (["a"], None), (1.5, None), (None, None)],
+)
+def test_numbers_as_a_text(value: object, text: str | None) -> None:
+    assert _as_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "keys", "fix"),
+    [
+        (("a",), None, None, ("delete", "remove the empty section")),
+        (("deepspeed_config",), "ds.json", None, ("replace", "{deepspeed_config_file: ds.json}")),
+        (("deepspeed_config",), "ds.yaml", None, None),
+        (("deepspeed_config",), 3, None, None),
+        (("other",), "ds.json", None, None),
+        (("bf16",), True, {"enabled"}, ("replace", '{"enabled": true}')),
+        (("bf16",), 1, {"enabled"}, None),
+        (("bf16",), True, {"other"}, None),
+        (("bf16",), True, None, None),
+    ],
+)
+def test_a_section_in_the_place_of_a_value(path: Any, value: object, keys: set[str] | None, fix: Any) -> None:
+    section = None if keys is None else SimpleNamespace(key=lambda name: name if name in keys else None)
+    key: Any = SimpleNamespace(
+        path=path,
+        value=value,
+        issue=SimpleNamespace(section=section),
+        delete=lambda why, safe: ("delete", why, safe),
+        replace=lambda text, why, safe: ("replace", text, safe),
+    )
+    assert as_section(key) == (None if fix is None else (*fix, False))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "all_trained", "whole"),
+    [
+        ({}, True, True),
+        ({"use_peft": True}, True, False),
+        ({"use_peft": True}, False, True),  # the spec counts what is trained
+        ({"use_peft": False}, True, True),
+        ({"load_in_4bit": True}, None, False),
+    ],
+)
+def test_whether_the_whole_model_is_trained(recipe: dict[str, Any], all_trained: bool | None, whole: bool) -> None:
+    model: Any = None if all_trained is None else SimpleNamespace(all_trained=all_trained)
+    assert whole_model_trained(run_of(recipe={"output_dir": "out", **recipe}, model=model)) is whole
+    zenflow = {"zero_optimization": {"zenflow": {}}}
+    assert whole_model_trained(run_of(recipe=recipe, model=model, deepspeed=zenflow)) is (all_trained is False)
+
+
+def test_where_a_config_lets_a_job_run() -> None:
+    assert compute_environment(run_of(accelerate={"num_processes": 2})) == "LOCAL_MACHINE"
+    assert compute_environment(run_of(accelerate={"compute_environment": "AMAZON_SAGEMAKER"})) == "AMAZON_SAGEMAKER"
+    assert compute_environment(run_of(accelerate=[1])) is None is compute_environment(run_of())
+
+
+def test_what_is_given_for_an_argument() -> None:
+    found = given(run_of(recipe={"seed": 3}), "seed")
+    assert found is not None and found.value == 3
+    assert given(run_of(recipe={"seed": 3}), "max_steps") is None, "the Trainer has a default"
+    for consumer in ("swift", "axolotl"):
+        unknown = given(run_of(consumer), "seed")
+        assert unknown is not None and unknown.value is UNKNOWN, "the framework decides it"
+
+
+@pytest.mark.parametrize(("name", "kind"), [("learning_rate", "float"), ("seed", "int"), ("no_such_argument", None)])
+def test_the_type_of_a_word(name: str, kind: str | None) -> None:
+    for versions in ({}, {"transformers": "5.23.0"}, {"transformers": ">=5.22"}):
+        assert type_of(run_of(recipe={}, versions=versions), name) == kind
+
+
+@pytest.mark.parametrize(("ids", "written"), [("0", "1"), ("0,1", "2"), ("0, 1, 2", "3"), ("all", None), ("", None)])
+def test_processes_are_counted_by_the_devices(ids: str, written: str | None) -> None:
+    fix = _counted(run_of(accelerate={"distributed_type": "MULTI_GPU", "gpu_ids": ids}))
+    assert (fix.description if fix is not None else None) == (
+        None if written is None else f"write num_processes: {written}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "version", "word"),
+    [
+        (False, "1", "SHARD_GRAD_OP"),
+        ("false", "1", "SHARD_GRAD_OP"),
+        (True, "1", None),
+        ("NO_SHARD", "1", "NO_SHARD"),
+        ("FULL_SHARD", "1", None),
+        ("SHARD_GRAD_OP", "2", "false"),
+        (2, "2", "false"),
+        (1, "2", None),
+        (False, "2", None),
+    ],
+)
+def test_a_strategy_in_the_words_of_the_other_version(value: object, version: str, word: str | None) -> None:
+    assert _other_word(value, version) == word
+
+
+@pytest.mark.parametrize(
+    ("declared", "speaks"),
+    [("==1.9.0", ""), ("==1.7.0", None), ("<1.8", None), ("junk", ""), (">=1.8", ""), (">=1.9", "")],
+)
+def test_a_rule_speaks_where_its_releases_are_admitted(declared: str, speaks: str | None) -> None:
+    """None: of none of them; an empty text: of all, or nobody can tell."""
+    assert _among("accelerate", "accelerate>=1.8", declared) == speaks
+    assert "1.8" in (_among("accelerate", "accelerate>=1.8", ">=1.7") or "")
+
+
+@pytest.mark.parametrize(
+    ("files", "route", "reads"),
+    [
+        ({"deepspeed": {}, "recipe": {"seed": 1}}, "trainer", True),
+        ({"deepspeed": {}}, "trainer", False),
+        ({"deepspeed": {}}, "engine", True),
+        ({"deepspeed": {}, "recipe": {"seed": 1}}, None, False),
+        ({"recipe": {"seed": 1}}, "engine", False),
+    ],
+)
+def test_scripts_that_certainly_read_a_deepspeed_config(files: dict[str, Any], route: Any, reads: bool) -> None:
+    assert _reads_deepspeed(run_of(deepspeed_route=route, **files)) is reads
+
+
+def test_a_lack_is_kept_where_no_script_is_named() -> None:
+    lack = Lack("trl", "from TRL 0.20.0 on", "0.20.0")
+    held: Any = SimpleNamespace(on_line=True)
+    for script in (None, SimpleNamespace(value=None)):
+        launch: Any = SimpleNamespace(script=script)
+        assert _sure(run_of(launch=launch), held, lack) is lack
+    assert _sure(run_of(), held, None) is None
+
+
+def test_what_an_edit_means() -> None:
+    file = read("accelerate", '{"num_processes": 2}')
+    four = (Intent("num_processes", 4, "option"),)
+    assert meant(replace_value, file, ("num_processes",), ("4",)) == four
+    assert meant(insert_entry, file, (), ("num_processes", "4")) == four
+    assert meant(delete_entry, file, ("num_processes",), ()) == () == meant(replace_value, file, ("num_processes",), ())
+    assert meant(rename_key, file, ("num_processes",), ("num_machines",)) == (), "another name says the same"
