@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +13,26 @@ import pytest
 
 from tests.build.test_road_limits import run_of, setting
 from tests.cli.conftest import Outcome
-from zerocfg.convert import fsdp1, into_yaml, zero_to_fsdp2
-from zerocfg.convert.conversion import Conversion, ConversionError, Row, counted, place, refused, said, word
+from zerocfg.convert import fsdp1, into_json, into_yaml, precision, zero_to_fsdp2
+from zerocfg.convert.conversion import (
+    Conversion,
+    ConversionError,
+    Row,
+    converted_run,
+    counted,
+    place,
+    refused,
+    said,
+    word,
+)
 from zerocfg.convert.outcome import refusals
-from zerocfg.convert.targets import _near
+from zerocfg.convert.targets import _near, convert
 from zerocfg.convert.yaml_edits import with_section, without_key
 from zerocfg.convert.zero_to_fsdp2 import _fate, _launcher, _of_the_script, _precision, _unsaid, _values
-from zerocfg.run.model import UNKNOWN, Effective, Failure, SourceFile
+from zerocfg.run.discover import Files
+from zerocfg.run.link import run_of_file
+from zerocfg.run.model import UNKNOWN, Effective, Failure, Run, SourceFile
+from zerocfg.run.stages.fsdp import PARALLEL
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
@@ -513,3 +527,96 @@ class TestIntoYaml:
         files: Any = SimpleNamespace()
         with pytest.raises(ConversionError, match="it names no `deepspeed_config_file`: there is no JSON to take in"):
             into_yaml.into_yaml(under(), files)
+
+
+class TestGuards:
+    """What a conversion refuses or passes over, beside the nearest case in which it does not."""
+
+    VALUES = {"fsdp_version": 2, "fsdp_reshard_after_forward": True}  # noqa: RUF012
+    WRITTEN = "fsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n"
+
+    @pytest.mark.parametrize("section", ["", "deepspeed_config:\n", "deepspeed_config: {}\n"])
+    def test_a_section_that_says_nothing_is_replaced(self, section: str) -> None:
+        file = file_of(f"num_processes: 2\n{section}")
+        text = zero_to_fsdp2._sections(Run("a", "accelerate", accelerate=file), file.source.text, self.VALUES)
+        assert text == f"num_processes: 2\n{self.WRITTEN}"
+
+    def test_a_section_with_keys_gets_another_name_and_keeps_its_place(self) -> None:
+        file = file_of("deepspeed_config:\n  zero_stage: 3\nnum_processes: 2\n")
+        run = Run("a", "accelerate", accelerate=file)
+        assert zero_to_fsdp2._sections(run, file.source.text, self.VALUES) == f"{self.WRITTEN}num_processes: 2\n"
+        both = file_of("deepspeed_config:\n  zero_stage: 3\nfsdp_config: {}\n")
+        with pytest.raises(ValueError, match="there is a `fsdp_config` already"):
+            zero_to_fsdp2._sections(Run("a", "accelerate", accelerate=both), both.source.text, self.VALUES)
+
+    @pytest.mark.parametrize(
+        ("config", "effective", "row"),
+        [
+            ({"mixed_precision": "bf16"}, "bf16", "mixed_precision: bf16"),
+            ({"mixed_precision": "no"}, "no", None),
+            ({}, "bf16", None),
+            ({"mixed_precision": "bf16"}, None, None),
+        ],
+    )
+    def test_a_precision_has_a_row_where_the_config_says_it(self, config: Any, effective: Any, row: str | None) -> None:
+        settings = {} if effective is None else {"mixed_precision": effective}
+        rows = precision.precision(under(accelerate={"distributed_type": "FSDP", **config}, **settings), "why")
+        assert [(one.old, one.new, one.match, one.why) for one in rows] == (
+            [] if row is None else [(row, row, "nearly", "why")]
+        )
+
+    def test_two_meshes_are_one_too_many(self) -> None:
+        strategy = {"fsdp_config__fsdp_sharding_strategy": "HYBRID_SHARD", "num_machines": 2, "num_processes": 8}
+        config = {"fsdp_config": {"fsdp_sharding_strategy": "HYBRID_SHARD"}, "parallelism_config": {"a": 1}}
+        assert fsdp1._mesh(under(accelerate=config, **strategy)) == {"dp_replicate_size": 2, "dp_shard_size": 4}
+        other = {f"{PARALLEL}tp_size".replace(".", "__"): 2}
+        with pytest.raises(ConversionError, match="there is another one already"):
+            fsdp1._mesh(under(accelerate=config, **strategy, **other))
+
+    @pytest.mark.parametrize(("target", "more"), [("zero2", {}), ("deepspeed-json", {"deepspeed": {"a": 1}})])
+    def test_a_new_json_where_none_comes_of_it(self, target: str, more: Any) -> None:
+        files: Any = SimpleNamespace()
+        run = run_of("accelerate", accelerate={"distributed_type": "DEEPSPEED"}, **more)
+        with pytest.raises(ConversionError, match=r"no new DeepSpeed JSON comes of it that 'new\.json' could name"):
+            convert(run, files, target, Path("b.yaml"), Path("new.json"))
+
+    def test_the_json_of_a_run(self) -> None:
+        """It keeps its name. One that is no file, or that nobody can edit, gets nothing."""
+        config = {"deepspeed_config": {"deepspeed_config_file": "x/ds.json"}}
+        run = run_of("accelerate", accelerate=config, deepspeed={"bf16": {"enabled": True}})
+        assert into_json._pointer(run, Path("y.json")) == "x/ds.json"
+        assert into_json._pointer(run_of("accelerate", accelerate=config), Path("y.json")) == "y.json"
+        assert list(into_json._moves(run)) == [], "the pointer itself is no setting"
+        files: Any = SimpleNamespace()
+        assert run.deepspeed is not None
+        for path in (None, Path("page.md")):
+            other = replace(run, deepspeed=replace(run.deepspeed, path=path))
+            with pytest.raises(ConversionError, match=r"ds\.json cannot be edited"):
+                into_json.into_json(other, files, Path("y.json"))
+
+    def test_letters_stay_letters(self) -> None:
+        text = into_json._new_json([(SimpleNamespace(), {"tensorboard.job_name": "Größe"})])  # type: ignore[list-item]
+        assert '"job_name": "Größe"' in text and json.loads(text)["zero_optimization"] == {"stage": 2}
+
+    @pytest.mark.parametrize(
+        ("consumer", "settings", "why"),
+        [
+            ("trl", {"fp16.enabled": True}, "a Trainer stops unless its arguments have `fp16: true`, too"),
+            ("accelerate", {"fp16.enabled": True}, ""),
+            ("trl", {}, ""),
+        ],
+    )
+    def test_a_precision_that_moves(self, consumer: str, settings: dict[str, object], why: str) -> None:
+        move = into_json._Move(("mixed_precision",), "fp16", settings, read=True)
+        assert into_json._judged(run_of(consumer), move, ()) == ("nearly" if why else "exactly", why)
+
+    def test_what_came_of_it_has_to_be_a_config(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.yaml"
+        path.write_text("distributed_type: FSDP\nnum_processes: 2\n")
+        files = Files()
+        run = run_of_file(path, files)
+        assert run is not None and run.accelerate is not None
+        with pytest.raises(ConversionError, match="what came of it is no accelerate config"):
+            converted_run(run, files, "- 1\n")
+        after = converted_run(run, files, "distributed_type: FSDP\nnum_processes: 4\n")
+        assert after.effective.value("num_processes") == 4

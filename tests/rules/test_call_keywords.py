@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
 
 from zerocfg.linter.selection import Selection
+from zerocfg.run.script.arguments import OF_SEQ2SEQ
 from zerocfg.workspace.job import Job
 from zerocfg.workspace.settings import Settings
 
@@ -177,6 +179,16 @@ args = {of}(output_dir="out", {keyword})
         ("trl.DPOConfig", "peft_config=None", "", ("error", "None", "give it to DPOTrainer")),
         ("trl.GRPOConfig", "reward_funcs=[f]", "", ("error", "[f]", "give it to GRPOTrainer")),
         ("transformers.TrainingArguments", "zzz=1", "transformers==5.23.0", ("error", "1", "leave it out")),
+        (
+            "transformers.TrainingArguments",
+            "sortish_sampler=True",
+            "transformers==5.23.0",
+            ("error", "True", "leave it out"),
+        ),
+        ("transformers.Seq2SeqTrainingArguments", "zzz=1", "transformers==5.23.0", ("error", "1", "leave it out")),
+        ("transformers.Seq2SeqTrainingArguments", "predict_with_generate=True", "transformers==5.23.0", None),
+        ("transformers.Seq2SeqTrainingArguments", "generation_config=c", "transformers==4.38.2", None),
+        ("transformers.Seq2SeqTrainingArguments", "learning_rate=1e-5", "transformers==5.23.0", None),
         ("trl.GRPOConfig", "zzz=1", "trl==1.16.0\ntransformers==5.23.0", ("error", "1", "leave it out")),
         # a release that is newer than all that are known may have it
         ("transformers.TrainingArguments", "zzz=1", "", None),
@@ -213,3 +225,11 @@ def test_keywords_of_configs(
 def test_configs_that_take_more(tmp_path: Path, before: str) -> None:
     script = MADE.format(library="trl", of="GRPOConfig", keyword="max_new_tokens=3", before=before)
     assert told(tmp_path, script) == []
+
+
+@pytest.mark.libs
+def test_what_seq2seq_adds() -> None:
+    from transformers import Seq2SeqTrainingArguments, TrainingArguments
+
+    of_both = {each.name for each in fields(TrainingArguments)}
+    assert {each.name for each in fields(Seq2SeqTrainingArguments)} - of_both == OF_SEQ2SEQ

@@ -139,6 +139,7 @@ def test_no_edit_for_what_is_graver_to_some_readers(tmp_path: Path) -> None:
         ("recipe", "seed", "7", [("seed", 7, "argument")]),
         ("recipe", "seed", '"auto"', []),
         ("recipe", "deepspeed.zero_optimization.stage", "2", [("zero_optimization.stage", 2, "setting")]),
+        ("recipe", "deepspeed.gradient_clipping", "1", [("gradient_clipping", 1, "setting")]),
         ("recipe", "fsdp_config.version", "2", []),
         ("launch", "x", "2", []),
     ],

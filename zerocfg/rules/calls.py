@@ -13,7 +13,7 @@ from zerocfg.catalog.signatures import parameters, was_ever_accepted
 from zerocfg.record import record
 from zerocfg.rules.api import Finding, Location
 from zerocfg.run.model import Call, Origin, Run
-from zerocfg.run.script.arguments import is_arguments
+from zerocfg.run.script.arguments import OF_SEQ2SEQ, is_arguments
 
 ACCELERATE: Mapping[str, frozenset[str]] = {
     "accelerate.DeepSpeedPlugin": frozenset(
@@ -34,7 +34,8 @@ ACCELERATE: Mapping[str, frozenset[str]] = {
 }
 """The arguments of accelerate's plugins, of release 1.15.0."""
 ACCELERATOR = "accelerate.Accelerator"
-_OF_CLASS = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+_SEQ2SEQ = "transformers.Seq2SeqTrainingArguments"
+_OF_CLASS = ("transformers.TrainingArguments", _SEQ2SEQ)
 
 
 @record(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def taken_by(name: str) -> frozenset[str]:
     own = load_schema("training-arguments").root.names
     known = frozenset(one for one, key in own.items() if "removed" not in key.facts)
     if name in _OF_CLASS:
-        return known
+        return known | OF_SEQ2SEQ if name == _SEQ2SEQ else known
     config = name.rpartition(".")[2]
     inside = {
         one
@@ -92,6 +93,8 @@ def ever_taken(name: str, argument: str) -> bool:
         return was_ever_accepted("accelerate", "Accelerator", argument)
     if name in ACCELERATE:
         return argument in ACCELERATE[name]
+    if name == _SEQ2SEQ and argument in OF_SEQ2SEQ:
+        return True
     return any(argument in load_schema(one).root.names for one in ("training-arguments", "trl"))
 
 

@@ -127,6 +127,7 @@ READING = (
     ),
     yaml("ZC007", "two digits", "main_process_port: 010\n").finds("warning", "accelerate.yaml: 010", "010", 8),
     yaml("ZC007", "base sixty", "main_process_ip: 1:30\n").finds("warning", "accelerate.yaml: 1:30", 1, 30, 90),
+    recipe("ZC007", "words with a colon", "run_name: 1:a\noutput_dir: a:1\nseed: yes\n"),
     recipe("ZC007", "of the Trainer", "seed: 010\n").finds("warning", "recipe.yaml: 010", "010", 8),
     near("ZC008", "nothing", files={"accelerate.yaml": ""}).finds(
         "error", "accelerate.yaml", also=("train.sh: accelerate launch --config_file accelerate.yaml train.py",)

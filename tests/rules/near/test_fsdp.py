@@ -497,6 +497,12 @@ TWICE = "fsdp: true\nfsdp_config:\n  activation_checkpointing: true\n"
 TRAINING = (
     launched("ZC607", "FSDP 1 saves all", FSDP1, ""),
     launched("ZC607", "FSDP 1, sharded", FSDP1 + SHARDED, "").finds("warning", "accelerate.yaml: SHARDED_STATE_DICT"),
+    of(
+        "ZC607",
+        "a page, whose script is not here",
+        {"README.md": "```bash\n" + START % "" + "```\n", "accelerate.yaml": FSDP2 + SHARDED, "recipe.yaml": RECIPE},
+        "transformers",
+    ),
     launched("ZC607", "on the line", FSDP2, "", "--fsdp_state_dict_type FULL_STATE_DICT "),
     launched("ZC607", "the model only, which another rule tells", FSDP2 + SHARDED, ONLY),
     launched("ZC607", "no FSDP", DEVICES, ""),

@@ -210,6 +210,9 @@ VALUES = (
             ("main_process_port: 1e4", "1e4", "10000", ("1e4", "1.1", "1e4", "10000")),
         )
     ),
+    yaml("ZC104", "a key that this launch does not look at", "main_training_function: 3\n")
+    .finds("warning", "accelerate.yaml: 3", 3)
+    .says("accelerate does not look at it in this launch"),
     yaml("ZC104", "on the line, which another rule tells", "", "--num_machines two "),
     zero("ZC104", "a placeholder, which another rule tells", '"reduce_bucket_size": "${SIZE}"'),
     top("ZC109", "a placeholder, which another rule tells", '"steps_per_print": "${STEPS}"'),

@@ -415,7 +415,9 @@ CONFIG = (
         "ZC749",
         "the script is taken for the value",
         {"train.sh": "accelerate launch --num_processes 2 --deepspeed_multinode_launcher \\\n  train.py --lr=1\n"},
-    ).finds("error", "train.sh: --deepspeed_multinode_launcher"),
+    )
+    .finds("error", "train.sh: --deepspeed_multinode_launcher")
+    .says("takes train.py for it: no script is left to start"),
     of(
         "ZC749",
         "a value before the script",

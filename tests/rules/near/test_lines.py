@@ -75,6 +75,7 @@ NAMES = (
     .becomes(),
     line("ZC841", "a slip", "--learning_rtae 1e-5")
     .finds("warning", "train.sh: --learning_rtae 1e-5")
+    .says("`learning_rate` is one, and the parser stops at the other")
     .becomes("--learning_rate 1e-5", safe=True),
     line("ZC841", "a script that nobody can read", "--learning_rtae 1e-5", None),
     line("ZC841", "options that nobody can tell", "--learning_rtae 1e-5", replace(PARSER, options=None)),

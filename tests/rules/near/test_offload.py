@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,6 +39,7 @@ def declared(release: str) -> Near:
     return near("ZC501", f"declared {release}", (', "pin_memory": false', ""), versions={"deepspeed": release})
 
 
+DEVICE = "  offload_optimizer_device: cpu\n"
 RATIO = 'ds.json: "ratio": 0.5'
 REPLACED = "recipe.yaml: optim: sgd"
 DEVICES = (
@@ -49,7 +51,18 @@ DEVICES = (
     near("ZC501", "the host limits what may be locked", hardware=LIMITED),
     near("ZC501", "the limit is not known", hardware=HardwareSummary("node", 1, 8, 80.0)).finds("warning", UNPINNED),
     near("ZC501", "true by default", (', "pin_memory": false', "")),
-    declared("==0.19.4").finds("warning", SECTION, "0.19.5", "0.19.4"),
+    declared("==0.19.4").finds("warning", SECTION, "0.19.5", "0.19.4").becomes('"pin_memory": true'),
+    *(
+        replace(in_yaml("ZC501", f"YAML, {release}", 2, DEVICE), facts={"versions": {"deepspeed": release}})
+        for release in ("==0.19.5", ">=0.19.5")
+    ),
+    replace(in_yaml("ZC501", "YAML, stage 0", 0, DEVICE), facts={"versions": {"deepspeed": "==0.19.4"}}),
+    replace(in_yaml("ZC501", "YAML, before", 2, DEVICE), facts={"versions": {"deepspeed": "==0.19.4"}}).finds(
+        "warning", "accelerate.yaml: offload_optimizer_device: cpu", "0.19.5", "0.19.4"
+    ),
+    replace(in_yaml("ZC501", "YAML, before or after", 2, DEVICE), facts={"versions": {"deepspeed": ">=0.19"}}).finds(
+        "note", "accelerate.yaml: offload_optimizer_device: cpu", "0.19.5", "0.19"
+    ),
     declared("==0.19.5"),
     declared(">=0.19").finds("note", SECTION, "0.19.5", "0.19"),
     declared(">=0.19,<0.19.5").finds("warning", SECTION, "0.19.5", "0.19", "0.19.5"),

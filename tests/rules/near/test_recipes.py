@@ -405,6 +405,11 @@ ARGUMENTS = (
             ("another program's recipe", FOREIGN, ""),
         )
     ),
+    of(
+        "ZC809",
+        "who reads the line is a guess",
+        {"train.sh": "torchrun train.py --output_dir out --per_device_train_batch_size 1 --eval_steps 100\n"},
+    ).finds("note", "train.sh: --eval_steps 100", 100),
     trains("ZC809", "no number", "eval_steps: 0\n"),
     trains("ZC809", "do_eval switches nothing on", "eval_steps: 100\ndo_eval: true\n").finds(
         "warning", "recipe.yaml: eval_steps: 100", 100
@@ -746,9 +751,16 @@ TRL_OPTIONS = (
     trl("ZC852", "a text", "sft", "packing: true\nenv: WANDB_PROJECT=sft\n").finds(
         "error", "recipe.yaml: WANDB_PROJECT=sft"
     ),
-    trl("ZC852", "words that are no variables", "sft", "packing: true\nenv: [my project]\n").finds(
-        "error", "recipe.yaml: [my project]"
-    ),
+    trl("ZC852", "words that are no variables", "sft", "packing: true\nenv: [my project]\n")
+    .finds("error", "recipe.yaml: [my project]")
+    .becomes(),
+    trl("ZC852", "one that is none", "sft", "packing: true\nenv: [A=1, my project]\n")
+    .finds("error", "recipe.yaml: [A=1, my project]")
+    .becomes(),
+    trl("ZC852", "two variables", "sft", "packing: true\nenv: [A=1, B=x]\n")
+    .finds("error", "recipe.yaml: [A=1, B=x]")
+    .becomes('env: {A: "1", B: "x"}\n', safe=True),
+    trl("ZC852", "an empty list", "sft", "packing: true\nenv: []\n").finds("error", "recipe.yaml: []").becomes(),
     trains("ZC852", "a script of your own", "env: [WANDB_PROJECT=sft]\n"),
 )
 
@@ -950,6 +962,10 @@ CALL = (
     'SFTTrainer(model="org/name", args=args, train_dataset=data).train()\n'
 )
 CALLS = (
+    of("ZC841", "a slip in a call", {"train.py": CALL.replace("max_seq_length=512", "learning_rat=1e-5") % "SFTConfig"})
+    .finds("warning", "train.py: 1e-5")
+    .says("there is no argument `learning_rat`; `learning_rate` is one, and SFTConfig stops", "write learning_rate"),
+    of("ZC841", "nothing near in a call", {"train.py": CALL.replace("max_seq_length", "own_switch") % "SFTConfig"}),
     at_trl("1.16.0", of("ZC840", "a call of TRL's class", {"train.py": CALL % "SFTConfig"})).finds(
         "error", "train.py: 512", "0.20.0", "1.16.0"
     ),

@@ -219,6 +219,8 @@ STAGE_KEYS = (
     near("ZC420", "stage 0", ('"stage": 2', '"stage": 0')),
     near("ZC420", "stage 3", ('"stage": 2', '"stage": 3')),
     near("ZC420", "a small odd size", ("499999999", "3")).finds("error", "ds.json: 3", 3, 2, 4),
+    near("ZC420", "the smallest", ("499999999", "1")).finds("error", "ds.json:1:98: 1", 1, 2, 2),
+    near("ZC420", "zero", ("499999999", "0")),
     near("ZC420", "another rule tells a negative size", ("499999999", "-1")),
     near("ZC420", "no number", ("499999999", '"many"')),
     near("ZC422", "nothing is fetched ahead anyway", ("200000000", "1")),
@@ -326,6 +328,15 @@ COMMUNICATION = (
     bucket("as large as the model", ("100000000", "1073472")),
     bucket("one element more", ("100000000", "1073473")).finds(
         "note", 'ds.json: "reduce_bucket_size": 1073473', "1,073,473", "1,073,472", "0.00", 16
+    ),
+    bucket("beyond what torch allocates", ("100000000", "9223372036854775808")),
+    bucket("the most that torch counts", ("100000000", "9223372036854775807")).finds(
+        "note",
+        'ds.json: "reduce_bucket_size": 9223372036854775807',
+        "9,223,372,036,854,775,807",
+        "1,073,472",
+        "17179869184.00",
+        16,
     ),
     bucket("two copies", ('"stage": 2', '"stage": 2, "overlap_comm": true')).finds(
         "note", BUCKET, "100,000,000", "1,073,472", "0.37", 16

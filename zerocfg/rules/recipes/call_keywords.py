@@ -86,6 +86,8 @@ def _of_config(run: Run, call: Call) -> Iterator[Finding]:
     for keyword, setting in call.arguments.items():
         if setting.origin.file is None or keyword in inherited or f"{of}.{keyword}" in own:
             continue
+        if keyword in taken_by(call.name):
+            continue
         if not ever_taken(call.name, keyword) and closest(keyword, sorted(taken_by(call.name))):
             continue
         trainer = f"{of.removesuffix('Config')}Trainer"

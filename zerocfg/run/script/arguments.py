@@ -9,6 +9,10 @@ from zerocfg.record import record, replace
 from zerocfg.run.model import UNKNOWN, Call, FromLine, Origin, Script, Setting
 
 _ARGUMENTS = frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"})
+OF_SEQ2SEQ = frozenset(
+    "sortish_sampler predict_with_generate generation_max_length generation_num_beams generation_config".split()
+)
+"""What Seq2SeqTrainingArguments adds to TrainingArguments, in every release that is known."""
 
 
 def is_arguments(name: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from zerocfg.catalog.schema import load_schema
 from zerocfg.record import field, record
 from zerocfg.run.model import UNKNOWN, Origin, Setting
+from zerocfg.run.script.arguments import OF_SEQ2SEQ
 from zerocfg.run.script.modules import Module, span_of
 from zerocfg.run.script.reachable import Owner, Reach, Reached, Walk
 from zerocfg.run.script.values import Values
@@ -214,7 +215,8 @@ def _fields(name: str) -> frozenset[str]:
     """The options that a library's dataclass makes; empty for one that is not known."""
     library, _, last = name.partition(".")
     if library == "transformers" and last in ("TrainingArguments", "Seq2SeqTrainingArguments"):
-        return frozenset(load_schema("training-arguments").root.names)
+        own = frozenset(load_schema("training-arguments").root.names)
+        return own | OF_SEQ2SEQ if last == "Seq2SeqTrainingArguments" else own
     if library == "trl":
         return frozenset(load_schema("trl").root.names)
     return frozenset()
