@@ -124,9 +124,10 @@ def from_option(run: Run, option: Option | None) -> LineOption:
 def options_without_value(run: Run) -> list[Option]:
     """The launcher's options that take a value and have none: its parser stops at them."""
     line = run.launch
-    if line is None:
+    if line is None or run.launch_file is None:
         return []
-    return [one for one in line.options if one.exact and _needs_value(line, one) and _is_without(one)]
+    text = run.launch_file.source.text
+    return [one for one in line.options if one.exact and _needs_value(line, one) and _is_without(one, text)]
 
 
 def _needs_value(line: LaunchLine, option: Option) -> bool:
@@ -136,12 +137,12 @@ def _needs_value(line: LaunchLine, option: Option) -> bool:
     return line.launcher in ("torchrun", "deepspeed") and bool(GRAMMARS[line.launcher].takes_value(option.name))
 
 
-def _is_without(option: Option) -> bool:
-    """Whether an option is followed by nothing, or by the next option."""
+def _is_without(option: Option, text: str) -> bool:
+    """Whether an option is followed by nothing, or by the next option; ``text``: of the file that both are in."""
     value = option.value
     if value is None:
         return True
-    glued = value.span.start == option.span.start + len(option.name) + 1 and value.text.startswith("=")
+    glued = text.startswith("=", option.span.start + len(option.name))
     return not glued and value.exact and value.text.startswith("--") and option_like(value)
 
 

@@ -71,6 +71,7 @@ VALUES = (
     of("ZC749", "a variable that is empty", trainer(f'FROM=""\n{LINE} --resume_from_checkpoint $FROM --bf16\n')).finds(
         "error", "train.sh: --resume_from_checkpoint"
     ),
+    of("ZC749", "joined with what looks like an option", trainer(f"{LINE} --run_name=--bf16 --tf32 true\n")),
     of("ZC749", "an empty word", trainer(f'{LINE} --resume_from_checkpoint "" --bf16\n')),
     of("ZC749", "a negative number", trainer(f"{LINE} --max_steps -1 --bf16\n")),
     of("ZC749", "words that begin with a dash", trainer(f'{LINE} --run_name "- a run" --bf16\n')),
