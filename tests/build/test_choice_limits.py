@@ -916,7 +916,7 @@ class TestStated:
     def test_page_locked_by_default(self, release: str, device: str, part: str, pinned: bool | None) -> None:
         """Since DeepSpeed 0.19.5; a range is planned for its newest release."""
         effective = Effective(settings={f"{ZERO}{part}.device": setting(device)})
-        run: Any = SimpleNamespace(versions={"deepspeed": release}, memory=None)
+        run: Any = Run("a", "accelerate", versions={"deepspeed": release}, memory=None)
         found = follow_ups.pinned_memory(effective, run, None, [])
         name = f"{ZERO}{part}.pin_memory"
         assert {key: one.value for key, one in found.items()} == ({} if pinned is None else {name: pinned})
@@ -929,7 +929,7 @@ class TestStated:
         """Not page-locked where that alone makes it fit into the 100 GiB of the node."""
         effective = Effective(settings={OPTIMIZER_DEVICE: setting("cpu")})
         memory = SimpleNamespace(host_states_gib=needed, pinned_rounding_gib=lost)
-        run: Any = SimpleNamespace(versions={"deepspeed": "0.19.8"}, memory=memory)
+        run: Any = Run("a", "accelerate", versions={"deepspeed": "0.19.8"}, memory=memory)
         found = follow_ups.pinned_memory(effective, run, profile(host=Host(ram_gib=100.0)), [])
         assert found[f"{ZERO}offload_optimizer.pin_memory"].value is pinned
         notes: list[str] = []
@@ -939,7 +939,7 @@ class TestStated:
     def test_what_a_node_would_need_is_told(self) -> None:
         effective = Effective(settings={OPTIMIZER_DEVICE: setting("cpu")})
         memory = SimpleNamespace(host_states_gib=110.0, pinned_rounding_gib=20.0)
-        run: Any = SimpleNamespace(versions={}, memory=memory)
+        run: Any = Run("a", "accelerate", versions={}, memory=memory)
         (found,) = follow_ups.pinned_memory(effective, run, profile(host=Host(ram_gib=100.0)), []).values()
         assert found.reason == (
             "zerocfg's choice: page-locked blocks are rounded up to powers of two, 110 GiB of a node's 100 GiB; "
@@ -950,7 +950,7 @@ class TestStated:
     def test_what_a_source_says_stays_and_a_limit_is_told(self, written: bool, notes: int) -> None:
         name = f"{ZERO}offload_optimizer.pin_memory"
         effective = Effective(settings={OPTIMIZER_DEVICE: setting("cpu"), name: setting(written)})
-        run: Any = SimpleNamespace(versions={}, memory=None)
+        run: Any = Run("a", "accelerate", versions={}, memory=None)
         told: list[str] = []
         assert follow_ups.pinned_memory(effective, run, profile(host=Host(memlock=1 << 30)), told) == {}
         assert len(told) == notes and all(" 1.00 GiB (ulimit -l)" in text for text in told)

@@ -196,8 +196,8 @@ class TestUnread:
         assert zerocfg("lint", "both.sh").code == 0
 
     def test_hooks_name_whatever_was_changed(self, zerocfg: Cli, tmp_path: Path) -> None:
-        write(tmp_path, package_json='{"name": "x"}', run_sh="echo hello\n", README_md="# x\n", acc_yaml=CLEAN)
-        names = ("package.json", "run.sh", "README.md")
+        write(tmp_path, package_json='{"name": "x"}', run_sh="echo hello\n", notes_md="# x\n", acc_yaml=CLEAN)
+        names = ("package.json", "run.sh", "notes.md")
         assert zerocfg("lint", *names).code == 2
         outcome = zerocfg("lint", "--skip-unknown", *names)
         assert (outcome.code, outcome.out, outcome.err) == (0, "Nothing was checked.\n", "")

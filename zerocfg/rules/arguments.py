@@ -221,7 +221,7 @@ class ArgumentsOfRun:
         return set_argument(self.run, name, text, why, after=after)
 
 
-TRAINING_ARGUMENTS = Subject[ArgumentsOfRun]("arguments", lambda run: (ArgumentsOfRun(run),))
+TRAINING_ARGUMENTS: Subject[ArgumentsOfRun] = Subject("arguments", lambda run: (ArgumentsOfRun(run),))
 """For `rule(CODE, NAME, SEVERITY, TRAINING_ARGUMENTS)`."""
 
 

@@ -78,7 +78,7 @@ def _launch_line(run: Run) -> Iterator[LineOfRun]:
 EACH_CALL = Subject("call", _calls)
 """Each call that the training script reaches from its first line on."""
 LAUNCH_LINE = Subject("line", _launch_line)
-EACH_KEY = Subject[Run]("key", lambda run: (run,))
+EACH_KEY: Subject[Run] = Subject("key", lambda run: (run,))
 """Each key of every config by itself, for rules that find their keys in several ways; they are handed the run."""
-COMMENTS = Subject[Run]("comments", lambda run: (run,))
+COMMENTS: Subject[Run] = Subject("comments", lambda run: (run,))
 """The comments that suppress findings."""
