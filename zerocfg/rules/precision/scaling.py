@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.effects import stage_of
+from zerocfg.rules.effects import stage_of, tuned
 from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.precision.dtypes import precision_of
 from zerocfg.run.model import Run
@@ -117,7 +117,7 @@ def loss_scale_never_falls(run: Run) -> Iterator[Finding]:
 def fp16_loss_unscaled(run: Run) -> Iterator[Finding]:
     """DeepSpeedEngine.scale asks only ZeRO's own optimizers to scale a loss; every optimizer of fp16 divides."""
     fp16 = deepspeed(run, "fp16")
-    if stage_of(run) != 0 or precision_of(run) != "fp16" or not fp16.section:
+    if stage_of(run) != 0 or precision_of(run) != "fp16" or not fp16.section or tuned(run):
         return
     scale = fp16["loss_scale"].number if "loss_scale" in fp16 else 0
     power = fp16["initial_scale_power"].number if "initial_scale_power" in fp16 else _DEFAULT_POWER
