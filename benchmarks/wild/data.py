@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import yaml
 
 HERE = Path(__file__).resolve().parent
-HELD_OUT = ("held_out", "held_out_2", "held_out_3", "held_out_4", "held_out_5", "held_out_6", "held_out_7", "held_out_8")
+HELD_OUT = ("held_out", *(f"held_out_{number}" for number in range(2, 9)))
 """Folders, one for each time that repositories were chosen anew; oldest first."""
 Verdict = Literal["true", "false", "misleading"]
 Format = Literal["yaml", "json", "recipe", "line", "python"]
