@@ -59,8 +59,12 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
 
 
 def reads_recipe(run: Run) -> bool:
-    """Whether a parser of TrainingArguments, or of a framework around them, is known to read the run's recipe."""
-    return run.recipe_reader is not None or run.consumer in ("transformers", "trl", *FRAMEWORKS)
+    """Whether a parser of TrainingArguments, or of a framework around them, reads the run's recipe: by the script, or
+    by its keys where no script is seen."""
+    if run.recipe_reader is not None or run.consumer in ("transformers", "trl", *FRAMEWORKS):
+        return True
+    keys = frozenset(map(str, recipe_data(run)))
+    return run.script is None and keys.isdisjoint(_FOREIGN) and _mostly_arguments(keys)
 
 
 def parsed_argument(run: Run, option: Option) -> Key | None:

@@ -13,6 +13,7 @@ from zerocfg.run.model import Kind, Run, SourceFile, files_of, original
 from zerocfg.run.origins import place_of
 from zerocfg.run.templates import stops_at_placeholder
 from zerocfg.source import disk
+from zerocfg.source.load import OUTSIDE
 from zerocfg.source.node import Problem
 from zerocfg.source.text import Where
 
@@ -83,7 +84,7 @@ def unparsed_files(runs: Iterable[Run]) -> dict[str, str]:
     for run in runs:
         for file in files_of(run):
             fatal = _fatal_problem(file)
-            if fatal is None or file.document is None:
+            if fatal is None or file.document is None or fatal.kind == OUTSIDE:
                 continue
             alone = run.launch is None and run.spec is None
             if not (alone and stops_at_placeholder(file.document, fatal.span.start)):

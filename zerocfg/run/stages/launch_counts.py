@@ -71,7 +71,7 @@ def check_network(arguments: Namespace, fail: Fail) -> None:
         elif not 0 <= port.value < 1 << 16:
             message = f"main_process_port is {port.value}; ports end at 65535"
             fail("main-process-port-type", message, port.origin)
-    elif several and isinstance(port.value, str) and not port.value.isdigit():
+    elif several and port.value == "":
         message = f"main_process_port is {describe(port.value)}, not a number"
         fail("main-process-port-type", message, port.origin)
 
