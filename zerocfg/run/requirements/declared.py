@@ -195,7 +195,9 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
         yield "loose", folder / name
 
 
-_LOOSE = pattern(r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt")
+LOOSE = r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt"
+"""Names of requirements files."""
+_LOOSE = pattern(LOOSE)
 _SETUP = r"(?:install|setup|env)"
 SETTING_UP = pattern(rf"(?:.*[-_])?{_SETUP}(?:[-_].*)?\.(?:ba)?sh|(?:[^.]*[-_])?{_SETUP}(?:[-_][^.]*)?")
 """Scripts that set up an environment. One without a suffix is a shell script if its first line says so: `for_shell`."""

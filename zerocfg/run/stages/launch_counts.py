@@ -64,16 +64,13 @@ def check_network(arguments: Namespace, fail: Fail) -> None:
     if several and rank.value is not UNKNOWN and _int(rank.value) is None:
         fail("machine-rank-type", f"machine_rank is {describe(rank.value)}", rank.origin)
     local = not several or _int(rank.value) == 0 or not arguments.releases.any_from(LOCAL_PORT_SINCE)
-    if local and port.value not in (None, UNKNOWN):
+    if (local and port.value not in (None, UNKNOWN)) or (several and port.value == ""):
         if not isinstance(port.value, int):
             message = f"main_process_port is {describe(port.value)}, not a number"
             fail("main-process-port-type", message, port.origin)
         elif not 0 <= port.value < 1 << 16:
             message = f"main_process_port is {port.value}; ports end at 65535"
             fail("main-process-port-type", message, port.origin)
-    elif several and port.value == "":
-        message = f"main_process_port is {describe(port.value)}, not a number"
-        fail("main-process-port-type", message, port.origin)
 
 
 def check_local_size(arguments: Namespace, fail: Fail) -> None:
