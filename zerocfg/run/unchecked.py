@@ -77,19 +77,24 @@ def understood(file: SourceFile) -> bool:
     return _fatal(file) is None
 
 
-def unparsed_files(runs: Iterable[Run]) -> dict[str, str]:
-    """By name the files of runs that cannot be parsed, with the reason. Not among them is a template that no launch
-    line or spec names: what it is shows when it is filled in."""
-    found: dict[str, str] = {}
+def unparsed_files(runs: Iterable[Run], paths: Iterable[Path]) -> list[UncheckedFile]:
+    """The files of runs that cannot be parsed; ``named``: by ``paths``, a launch line or a spec. Not among them is a
+    template of a run that none starts: what it is shows when it is filled in."""
+    asked_for = {disk.real(path) for path in paths}
+    unparsed: dict[str, UncheckedFile] = {}
     for run in runs:
+        started = run.launch is not None or run.spec is not None
         for file in files_of(run):
             fatal = _fatal_problem(file)
             if fatal is None or file.document is None or fatal.kind == OUTSIDE:
                 continue
-            alone = run.launch is None and run.spec is None
-            if not (alone and stops_at_placeholder(file.document, fatal.span.start)):
-                found.setdefault(file.name, fatal.brief or fatal.message)
-    return found
+            if started or not stops_at_placeholder(file.document, fatal.span.start):
+                known = unparsed.get(file.name)
+                asked = file.path is not None and disk.real(file.path) in asked_for
+                named = started or asked or (known is not None and known.named)
+                reason = fatal.brief or fatal.message
+                unparsed[file.name] = UncheckedFile(file.name, "not-read", reason, named)
+    return list(unparsed.values())
 
 
 def _fatal(file: SourceFile) -> str | None:

@@ -57,8 +57,9 @@ def command(
     and form, or go where they asked for nothing; defaults that changed are written out where the old release is known;
     every other byte stays. What no edit can keep is listed with its place.
 
-    Exit codes: 0 nothing is left to do, 1 something is: a change that --write would make, or a place that needs a
-    manual change; 2 wrong use or an unreadable file.
+    Exit codes: 0 nothing is left to do, 1 something is: a change that --write would make, a place that needs a manual
+    change, or a config that nothing starts and that cannot be parsed; 2 wrong use, or a file that cannot be read
+    although PATHS, a launch line or a spec names it.
     """
     try:
         target, source = parse_releases(new), parse_releases(old) if old else {}
@@ -70,14 +71,15 @@ def command(
         raise click.UsageError(f"there is no file or folder '{missing}'")
     job = Job(targets, SettingsOptions(**given).settings(targets[0]), Selection(), consumer)
     with Working("migrating", job.progress), uncollected():
-        unread = {one.file: one.reason for one in job.lint().unread if one.named}
+        unchecked = [file for file in job.lint().unread if file.named]
         runs, empty = job.included, list(job.empty)
-        unread |= unparsed_files(runs)
+        asked_for = {file.file for file in unchecked}
+        unchecked += [file for file in unparsed_files(runs, targets) if file.file not in asked_for]
         found = migrate(runs, target, source, with_pins=pins)
         job.find(found.texts)
         remaining = rest(found, runs, job.included, target, source)
-    for name, reason in unread.items():
-        click.echo(f"zerocfg: '{name}' was not read: {reason}", err=True)
+    for file in unchecked:
+        click.echo(f"zerocfg: '{file.file}' was not read: {file.reason}", err=True)
     if empty:
         from zerocfg.cli.linting.discovery_help import tell_empty
 
@@ -85,14 +87,14 @@ def command(
     if output_format == "json":
         click.echo(_as_data(job, found, remaining, writes), nl=False)
     else:
-        _show(job, found, remaining, writes, complete=not unread)
+        _show(job, found, remaining, writes, complete=not unchecked)
     if writes:
         write_together(
             Change(Path(path), job.original(path).encode("utf-8"), text.encode("utf-8"))
             for path, text in found.texts.items()
         )
-    to_do = found.left or remaining.errors or remaining.settings or (found.texts and not writes)
-    raise click.exceptions.Exit(2 if unread else int(bool(to_do)))
+    to_do = unchecked or found.left or remaining.errors or remaining.settings or (found.texts and not writes)
+    raise click.exceptions.Exit(2 if any(file.named for file in unchecked) else int(bool(to_do)))
 
 
 def _show(job: Job, found: Migration, remaining: Rest, writes: bool, *, complete: bool) -> None:
