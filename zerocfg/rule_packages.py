@@ -50,7 +50,7 @@ def _below(folders: tuple[str, ...]) -> tuple[RulePackage, ...]:
 
 def _read(folder: str, metadata: str) -> RulePackage | None:
     """The distribution of a folder ``NAME-VERSION.dist-info``; None for zerocfg itself, and without such entry points.
-    In these names a dash only stands before the version, but older tools left those of the name."""
+    In these names a dash only precedes the version, but older tools left those of the name."""
     name, _, version = metadata.removesuffix(_END).rpartition("-")
     if not name or name.lower() == "zerocfg":
         return None

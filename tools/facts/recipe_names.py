@@ -76,7 +76,11 @@ def _nodes(text: str) -> list[ast.AST]:
 
 
 def _fields(node: ast.ClassDef) -> Iterator[str]:
-    return (one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name))
+    return (
+        field.target.id
+        for field in node.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    )
 
 
 def main() -> int:

@@ -26,8 +26,8 @@ def bounded(command: click.Command) -> click.Command:
     if command.name == "lsp":  # what is worked on is said by an editor, not here: see `Session.on_worker`
         return command
     if isinstance(command, click.Group):
-        for one in command.commands.values():
-            bounded(one)
+        for subcommand in command.commands.values():
+            bounded(subcommand)
         return command
     if any(option.name == "allow_outside" for option in command.params) or command.callback is None:
         return command

@@ -12,10 +12,10 @@ from zerocfg.errors import UsageError
 
 
 def shows_usage(command: click.Command) -> click.Command:
-    """The command, with `UsageError` from whatever it calls raised as click's own, which knows the command's usage."""
+    """The command, with `UsageError` from what it calls raised as click's own, which knows the command's usage."""
     if isinstance(command, click.Group):
-        for one in command.commands.values():
-            shows_usage(one)
+        for subcommand in command.commands.values():
+            shows_usage(subcommand)
         return command
     if command.callback is None:
         return command

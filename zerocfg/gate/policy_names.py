@@ -26,7 +26,7 @@ Path = tuple[str | int, ...]
 def check_names(schema: Any, document: Document, known: Collection[str]) -> None:
     """Raises GateError for a name that no run can have. ``known``: names of values that the judged runs do have."""
     for name, path in _asked(schema, "", ()):
-        if name in known or any(one.startswith(f"{name}.") for one in known) or exists(name):
+        if name in known or any(key.startswith(f"{name}.") for key in known) or exists(name):
             continue
         line, column = position(document, path)
         near = closest(name, sorted(_top_names() | set(known)))

@@ -1,5 +1,5 @@
 """Every value of a run that a policy may ask for, by name: what the engine gets, what the emitted files say, and the
-arguments of the training, each with the default that its library gives it where nobody sets it.
+arguments of the training, each with the default that its library gives it where the run does not set it.
 
 Of a name with several values the one counts that decides, in this order; so DeepSpeed's section `bf16` hides the
 argument of that name.
@@ -103,7 +103,7 @@ def _plain(name: str) -> str:
 
 
 def _number(value: Any) -> Any:
-    """A word that nobody is known to convert, as the number that it spells."""
+    """A word that no known reader converts, as the number that it spells."""
     if not isinstance(value, str):
         return value
     if _WHOLE.fullmatch(value) and len(value) < 20:

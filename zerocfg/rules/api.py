@@ -170,7 +170,7 @@ class Rule:
 
     @property
     def by_each_release(self) -> bool:
-        """Whether it compares the admitted releases itself, so that nobody else restricts what it finds."""
+        """Whether it compares the admitted releases itself, so that its findings are not restricted again."""
         return self.histories == "keys" or "versions" in self.needs
 
 

@@ -127,7 +127,9 @@ def options_without_value(run: Run) -> list[Option]:
     if line is None or run.launch_file is None:
         return []
     text = run.launch_file.source.text
-    return [one for one in line.options if one.exact and _needs_value(line, one) and _is_without(one, text)]
+    return [
+        option for option in line.options if option.exact and _needs_value(line, option) and _is_without(option, text)
+    ]
 
 
 def _needs_value(line: LaunchLine, option: Option) -> bool:

@@ -118,12 +118,12 @@ def _rules_in(value: object) -> Iterator[Rule]:
     if isinstance(value, Rule):
         yield value
     elif isinstance(value, ModuleType):
-        yield from (one for one in vars(value).values() if isinstance(one, Rule))
+        yield from (item for item in vars(value).values() if isinstance(item, Rule))
     elif isinstance(value, Iterable):
-        for one in value:
-            if not isinstance(one, Rule):
-                raise RefusedPackageError(f"{type(one).__name__} is no rule")
-            yield one
+        for item in value:
+            if not isinstance(item, Rule):
+                raise RefusedPackageError(f"{type(item).__name__} is no rule")
+            yield item
 
 
 def _require_installed(module: str) -> None:

@@ -63,7 +63,7 @@ def is_launch_file(path: Path) -> bool:
 
 
 def is_container_file(path: Path) -> bool:
-    """Whether a file is a Dockerfile, whatever follows that word in its name, and no script or config about one."""
+    """Whether a file is a Dockerfile, with anything after that word in its name, and no script or config about one."""
     return is_image(path.name) and path.suffix not in (*SCRIPT_SUFFIXES, *CONFIG_SUFFIXES)
 
 

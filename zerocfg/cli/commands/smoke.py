@@ -86,9 +86,9 @@ def run(runs: tuple[Path, ...], attach: str | None, output_format: str, **given:
     cluster = {name: given.pop(name) for name in ("engine", "words", "detach")}
     fail_fast, uncertified, line = given.pop("fail_fast"), given.pop("uncertified"), given.pop("line")
     nodes = given.pop("nodes")
-    beside = {name: given.pop(name) for name in ("share_gpu", "keep", "sign")}
+    settings = {name: given.pop(name) for name in ("share_gpu", "keep", "sign")}
     found, launch = chosen(
-        list(runs), given, command=line, unplanned=line is not None and not runs, nodes=nodes or 1, **beside
+        list(runs), given, command=line, unplanned=line is not None and not runs, nodes=nodes or 1, **settings
     )
     before = certified(found) if uncertified else []
     if uncertified:
@@ -173,7 +173,7 @@ def attach(job: str, output_format: str) -> None:
 
 
 def _measure(path: Path, given: dict[str, Any], share_gpu: bool, output_format: str, **how: Any) -> None:
-    """Several launches of the one run that a path stands for."""
+    """Several launches of the one run that a path names."""
     found, launch = chosen([path], given, share_gpu=share_gpu)
     if len(found) != 1:
         raise click.UsageError(f"{path} holds {len(found)} runs: name one of them")

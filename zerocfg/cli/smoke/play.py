@@ -37,7 +37,7 @@ def play(runs: list[Path], options: Options, as_json: bool, fail_fast: bool = Fa
         click.echo(json.dumps(many.as_data(results), indent=2))
     elif len(runs) > 1:
         click.echo(many.summary(results, columns(sys.stdout)), nl=False)
-    if any(one.interrupted for one in results):
+    if any(result.interrupted for result in results):
         raise click.Abort
     code = many.exit_code(results)
     if code:

@@ -104,7 +104,7 @@ def _is_known(argument: _Argument, known: frozenset[str], parser: _Parser) -> bo
     if name in known or name.removeprefix("no_") in known:
         return True
     spells = parser.abbreviates or not argument.key.path
-    return spells and any(one.startswith(name) for one in known)
+    return spells and any(argument.startswith(name) for argument in known)
 
 
 def _ends_within(run: Run, package: str) -> bool:

@@ -81,7 +81,8 @@ def _of_config(run: Run, call: Call) -> Iterator[Finding]:
     if not _are_known_releases(run, {library, "transformers"}):
         return
     newest_are_known = all(
-        only_below(run.versions.get(one), f"{VERSIONS[one]}.1") for one in dict.fromkeys((library, "transformers"))
+        only_below(run.versions.get(package), f"{VERSIONS[package]}.1")
+        for package in dict.fromkeys((library, "transformers"))
     )
     for keyword, setting in call.arguments.items():
         if setting.origin.file is None or keyword in inherited or f"{of}.{keyword}" in own:

@@ -21,7 +21,7 @@ _MAKES = pattern(
 
 _LAUNCHES = pattern(r"\baccelerate[ \t]+launch\b|\b(?:accelerate-launch|deepspeed|torchrun)\b|\btorch\.distributed\b")
 _READS = r"(?<![\w-])--(?:config_file|deepspeed(?:_config)?)[ \t=]+[\"']?(?:[^\s\"']*/)?"
-"""Options by which a line that trains names the config that it reads, whatever else the line writes."""
+"""Options by which a line that trains names the config that it reads, also where it writes other files."""
 _OUTPUT = r"(?<![\w-])(?:-o|--(?:out|dest|target|save|write)[\w-]*)"
 """Options that name the output of a program."""
 
@@ -86,9 +86,9 @@ def _makes(text: str, base: str) -> bool:
     given = "|".join(map(re.escape, sorted(named)))
     read = re.compile(rf"{_READS}(?:{given})(?![\w.])")
     for line in text.splitlines():
-        if any(one in line for one in named) and _MAKES.search(line):
+        if any(name in line for name in named) and _MAKES.search(line):
             left = read.sub("", line) if _LAUNCHES.search(line) else line
-            if any(one in left for one in named):
+            if any(name in left for name in named):
                 return True
     return re.search(rf"{_OUTPUT}[ \t=]+[\"']?(?:[^\s\"']*/)?(?:{given})(?![\w.])", text) is not None
 

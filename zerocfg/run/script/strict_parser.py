@@ -20,21 +20,21 @@ _OWN_WORDS = pattern(r"\bargv\b")
 
 def strict_options(found: Reach) -> tuple[frozenset[str], Reached] | None:
     """The option strings that the parser takes, and where it is made; None where something else may take others."""
-    makers = [one for one in found.calls if one.name == _MAKES]
-    if len({id(one.call) for one in makers}) != 1 or not found.shallow or found.unread:
+    makers = [reached for reached in found.calls if reached.name == _MAKES]
+    if len({id(reached.call) for reached in makers}) != 1 or not found.shallow or found.unread:
         return None
     maker = makers[0]
     if any(keyword.arg not in _PLAIN for keyword in maker.call.keywords):
         return None
-    if any(one.name in _OTHER_PARSERS for one in found.calls):
+    if any(reached.name in _OTHER_PARSERS for reached in found.calls):
         return None
     if any(_OWN_WORDS.search(module.file.source.text) for module in found.modules):
         return None
     methods = [node for _, node in found.parsing]
     if not any(_asks(node) for node in methods) or _is_handed_on(found):
         return None
-    options = {one for node in methods for one in _option_strings(node)}
-    if any(one.name == _ADDS for one in found.calls):
+    options = {option for node in methods for option in _option_strings(node)}
+    if any(reached.name == _ADDS for reached in found.calls):
         options.update(_DEEPSPEED_OPTIONS)
     return frozenset(options), maker
 
@@ -45,7 +45,7 @@ def _asks(node: ast.Call) -> bool:
 
 
 def _option_strings(node: ast.Call) -> list[str]:
-    texts = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    texts = [word.value for word in node.args if isinstance(word, ast.Constant) and isinstance(word.value, str)]
     return [text for text in texts if text.startswith("-")]
 
 
@@ -66,7 +66,7 @@ def _is_handed_on(found: Reach) -> bool:
 
 
 def _gets(call: ast.Call, holders: set[str]) -> bool:
-    return any(_last(given) in holders for given in (*call.args, *(one.value for one in call.keywords)))
+    return any(_last(given) in holders for given in (*call.args, *(keyword.value for keyword in call.keywords)))
 
 
 def _makes(module: Module, value: ast.expr) -> bool:

@@ -76,7 +76,7 @@ def _finished(stage: _Stage) -> Iterator[Chars]:
 
 
 def _started(stage: _Stage) -> Chars | None:
-    """What the container starts; None where that is nothing, or not told here."""
+    """What the container starts; None where that is nothing, or not in this file."""
     entry, command = stage.entry, stage.command
     if entry is None:
         return None if command is None else _exec_form(command) or _shell_form(command)
@@ -104,7 +104,7 @@ def _exec_form(instruction: _Instruction) -> Chars | None:
     except ValueError:
         return None
     places = list(_ITEM.finditer(body.text))
-    if not isinstance(words, list) or len(words) != len(places) or not all(isinstance(one, str) for one in words):
+    if not isinstance(words, list) or len(words) != len(places) or not all(isinstance(word, str) for word in words):
         return None
     pieces = []
     for word, place in zip(words, places, strict=True):
@@ -121,7 +121,7 @@ def _follow(stage: _Stage, instruction: _Instruction) -> None:
     body, place = instruction.body, instruction.place
     if instruction.name == "ENV":
         stage.pieces += [_put("export ", place), _assignments(body), _put("\n", place)]
-        stage.exported |= {one.partition("=")[0] for one in body.text.split() if "=" in one} or set(
+        stage.exported |= {word.partition("=")[0] for word in body.text.split() if "=" in word} or set(
             body.text.split()[:1]
         )
     elif instruction.name == "ARG":
@@ -218,7 +218,10 @@ def _inside(stage: _Stage, chars: Chars) -> Chars:
     pieces, start = [], 0
     for match in _ABSOLUTE.finditer(chars.text):
         folder = match[0].rstrip("/")
-        found = next((one for one in stage.folders if folder == one or folder.startswith(f"{one.rstrip('/')}/")), None)
+        found = next(
+            (copied for copied in stage.folders if folder == copied or folder.startswith(f"{copied.rstrip('/')}/")),
+            None,
+        )
         context = stage.folders[found] if found is not None else None
         if found is None or context is None:
             continue
@@ -268,4 +271,4 @@ def _put(text: str, place: int) -> Chars:
 
 
 def _together(pieces: Sequence[Chars]) -> Chars:
-    return Chars("".join(one.text for one in pieces), [at for one in pieces for at in one.at])
+    return Chars("".join(piece.text for piece in pieces), [at for piece in pieces for at in piece.at])

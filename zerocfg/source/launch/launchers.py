@@ -163,7 +163,7 @@ RUNNERS = _names(
     """poetry uv pipenv pdm rye pixi hatch conda mamba micromamba singularity apptainer docker podman
         nvidia-docker enroot"""
 )
-# Of those, the ones that run the first word behind their options as a program, whatever it looks like. Played, but for
+# Of those, the ones that run the first word behind their options as a program, even `NAME=value`. Played, but for
 # srun: slurmstepd ends at execve(). `env`, `sudo` and the shell's `time` take an assignment there.
 _EXECUTING = _names("srun nohup nice exec command stdbuf timeout taskset")
 _WITH_ARGUMENT = _names("timeout taskset")
