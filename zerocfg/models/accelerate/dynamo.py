@@ -62,37 +62,37 @@ class DynamoConfig(Section):
     also: ClassVar[str] = "accelerate-launcher"
 
     dynamo_backend: Backend | None = key(
-        "NO",
         'Compiler back end. Write "NO" in quotes: the bare word is False, which breaks the launch.',
+        default="NO",
         reads="raw",
         ignore_case=True,
         cli=option("dynamo_backend", choices=_CHOICES),
         env=_exported("BACKEND", "upper"),
     )
     dynamo_mode: Literal["default", "reduce-overhead", "max-autotune"] = key(
-        "default",
         "torch.compile's mode.",
+        default="default",
         reads="raw",
         cli=option("dynamo_mode", default="default", choices=_MODES),
         env=_exported("MODE"),
     )
     dynamo_use_fullgraph: bool = key(
-        False,
         "Fail instead of breaking the graph.",
+        default=False,
         reads="bool",
         cli=switch("dynamo_use_fullgraph"),
         env=_exported("USE_FULLGRAPH"),
     )
     dynamo_use_dynamic: bool = key(
-        False,
         "Compile for dynamic shapes.",
+        default=False,
         reads="bool",
         cli=switch("dynamo_use_dynamic"),
         env=_exported("USE_DYNAMIC"),
     )
     dynamo_use_regional_compilation: bool = key(
-        False,
         "Compile repeated blocks one by one.",
+        default=False,
         reads="bool",
         cli=switch("dynamo_use_regional_compilation"),
         env=_exported("USE_REGIONAL_COMPILATION"),

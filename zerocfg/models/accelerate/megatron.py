@@ -20,8 +20,8 @@ def _key(
 ) -> Any:
     """One key: ``default`` holds in a job without the variable, ``launcher_default`` in the launcher."""
     return key(
-        default,
         doc,
+        default=default,
         reads=reads,
         cli=option(f"megatron_lm_{name}", type, default=launcher_default),
         env=[

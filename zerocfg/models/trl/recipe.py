@@ -77,7 +77,7 @@ def _field(name: str) -> tuple[Any, Any]:
     types = [entry[0] for entry in entries.values()] + ([ALSO[name]] if name in ALSO else [])
     doc, unit = ABOUT.get(name, (inherited.description or "" if inherited is not None else "", None))
     default = next(iter(defaults.values())) if agreed else None
-    return _annotation(types), key(default, doc, unit=unit, cli=_cli(list(entries.values())), facts=facts)
+    return _annotation(types), key(doc, default=default, unit=unit, cli=_cli(list(entries.values())), facts=facts)
 
 
 def _kept(name: str) -> dict[str, object]:
@@ -119,14 +119,16 @@ class TrlKeys(TrainingArguments):
     library: ClassVar[str] = "trl"
     readers: ClassVar[dict[str, str]] = {"TrlParser": "converted"}
 
-    env: dict[str, object] | None = key(None, "Environment variables that the parser sets before anything else.")
+    env: dict[str, object] | None = key(
+        "Environment variables that the parser sets before anything else.", default=None
+    )
 
 
 def _fields() -> dict[str, Any]:
     names = dict.fromkeys(name for table in KEYS.values() for name in table)
     fields = {name: _field(name) for name in names}
     for name, (text, renamed_to) in REMOVED.items():
-        fields[name] = (object, key(None, removed=text, renamed_to=renamed_to))
+        fields[name] = (object, key(removed=text, renamed_to=renamed_to))
     return fields
 
 
