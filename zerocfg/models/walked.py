@@ -34,3 +34,11 @@ def walked_default(library: str, section: str, name: str) -> Any:
             f"the walk knows no default of {dotted} of {library} ({facts}): write `key(..., default=...)`"
         )
     return default
+
+
+def walked_keys(library: str, section: str) -> dict[str, dict[str, Any]]:
+    """The facts about each key of a section, by its name there. LookupError where the newest release lacks it."""
+    walked(library, section)
+    known, before = histories(library), f"{section}."
+    names = [name for name in known.raw if name.startswith(before) and known.today(name) is not None]
+    return {name.removeprefix(before): walked(library, name) for name in names}
