@@ -48,7 +48,7 @@ class DeepSpeedConfig(Section):
         reads="int",
         auto_raw="error",
         setting="zero_optimization.stage",
-        cli=option("zero_stage", "int"),
+        cli=option("zero_stage"),
         env=_exported("DEEPSPEED_ZERO_STAGE"),
         facts={"conflicts": "deepspeed_config_file"},
     )
@@ -100,7 +100,7 @@ class DeepSpeedConfig(Section):
         auto={"transformers": "gradient_accumulation_steps", "trl": "gradient_accumulation_steps"},
         auto_raw="error",
         setting="gradient_accumulation_steps",
-        cli=option("gradient_accumulation_steps", "int"),
+        cli=option("gradient_accumulation_steps"),
         env=_exported("GRADIENT_ACCUMULATION_STEPS"),
         facts={"conflicts": "deepspeed_config_file"},
     )
@@ -111,7 +111,7 @@ class DeepSpeedConfig(Section):
         reads="float",
         auto={"accelerate": "1.0", "transformers": "max_grad_norm", "trl": "max_grad_norm"},
         setting="gradient_clipping",
-        cli=option("gradient_clipping", "float"),
+        cli=option("gradient_clipping"),
         env=_exported("GRADIENT_CLIPPING", "lower"),
         facts={"conflicts": "deepspeed_config_file"},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from zerocfg.models.accelerate.facts import option, switch, variable
+from zerocfg.models.accelerate.facts import option, variable
 from zerocfg.models.base import Section, key
 
 _NEEDS: dict[str, dict[str, object]] = {"mixed_precision": {"const": "fp8"}}
@@ -43,14 +43,14 @@ class Fp8Config(Section):
         "torchao, Transformer Engine or MS-AMP; upper case in YAML, lower case on the command line.",
         default=None,
         reads="str",
-        cli=option("fp8_backend", choices=("ao", "te", "msamp")),
+        cli=option("fp8_backend"),
         env=[_exported("BACKEND")],
     )
     fp8_use_autocast_during_eval: bool = key(
         "Run evaluation in 8 bit as well.",
         default=False,
         reads="bool",
-        cli=switch("fp8_use_autocast_during_eval"),
+        cli=option("fp8_use_autocast_during_eval"),
         env=[_exported("USE_AUTOCAST_DURING_EVAL")],
         facts={"backends": ["TE"]},
     )
@@ -58,7 +58,7 @@ class Fp8Config(Section):
         "Margin of the scaling factor, as a power of two.",
         default=0,
         reads="int",
-        cli=option("fp8_margin", "int", default=0),
+        cli=option("fp8_margin"),
         env=[_exported("MARGIN")],
         facts={"backends": ["TE"]},
     )
@@ -68,7 +68,7 @@ class Fp8Config(Section):
         unit="steps",
         ge=1,
         reads="int",
-        cli=option("fp8_interval", "int", default=1),
+        cli=option("fp8_interval"),
         env=[_exported("INTERVAL")],
         facts={"backends": ["TE"]},
     )
@@ -77,7 +77,7 @@ class Fp8Config(Section):
         default="HYBRID",
         reads="str",
         ignore_case=True,
-        cli=option("fp8_format", default="HYBRID", choices=("HYBRID", "E4M3", "E5M2")),
+        cli=option("fp8_format"),
         env=[_exported("FORMAT")],
         facts={"backends": ["TE"]},
     )
@@ -87,7 +87,7 @@ class Fp8Config(Section):
         unit="steps",
         ge=1,
         reads="int",
-        cli=option("fp8_amax_history_len", "int", default=1024),
+        cli=option("fp8_amax_history_len"),
         env=[_exported("AMAX_HISTORY_LEN")],
         facts={"backends": ["TE"]},
     )
@@ -96,7 +96,7 @@ class Fp8Config(Section):
         default="most_recent",
         reads="str",
         ignore_case=True,
-        cli=option("fp8_amax_compute_algo", default="most_recent", choices=("max", "most_recent")),
+        cli=option("fp8_amax_compute_algo"),
         env=[_exported("AMAX_COMPUTE_ALGO")],
         facts={"backends": ["TE"]},
     )
@@ -107,7 +107,7 @@ class Fp8Config(Section):
         min_length=3,
         max_length=3,
         reads="raw",
-        cli=option("fp8_override_linear_precision", "bools", default=[False, False, False]),
+        cli=option("fp8_override_linear_precision"),
         env=[_exported(f"OVERRIDE_{name}", item) for item, name in enumerate(("FPROP", "DGRAD", "WGRAD"))],
         facts={"backends": ["TE"]},
     )
@@ -115,7 +115,7 @@ class Fp8Config(Section):
         "How much MS-AMP keeps in 8 bit.",
         default="O2",
         reads="str",
-        cli=option("fp8_opt_level", default="O2", choices=("O1", "O2")),
+        cli=option("fp8_opt_level"),
         env=[_exported("OPT_LEVEL")],
         facts={"backends": ["MSAMP"]},
     )
@@ -123,7 +123,7 @@ class Fp8Config(Section):
         "Gather FSDP 2 parameters in 8 bit.",
         default=True,
         reads="bool",
-        cli=option("fp8_enable_fsdp_float8_all_gather", "bool", default="true"),
+        cli=option("fp8_enable_fsdp_float8_all_gather"),
         env=[_exported("ENABLE_FSDP_FLOAT8_ALL_GATHER")],
         facts={"backends": ["AO"]},
     )
@@ -131,7 +131,7 @@ class Fp8Config(Section):
         "Pad inner dimensions to a multiple of 16.",
         default=True,
         reads="bool",
-        cli=option("fp8_pad_inner_dim", "bool", default="true"),
+        cli=option("fp8_pad_inner_dim"),
         env=[_exported("PAD_INNER_DIM")],
         facts={"backends": ["AO"]},
     )

@@ -34,7 +34,7 @@ class FsdpConfig(Section):
         "Version of FSDP. TrainingArguments.fsdp_config has another default: 2.",
         default=1,
         reads="int",
-        cli=option("fsdp_version", default="1", choices=("1", "2")),
+        cli=option("fsdp_version"),
         env=_exported("VERSION", text="str"),
     )
     fsdp_sharding_strategy: (
@@ -45,7 +45,7 @@ class FsdpConfig(Section):
         default="FULL_SHARD",
         reads="str",
         ignore_case=True,
-        cli=option("fsdp_sharding_strategy", default="FULL_SHARD"),
+        cli=option("fsdp_sharding_strategy"),
         env=_exported("SHARDING_STRATEGY", text="str"),
         facts=_V1,
     )
@@ -58,7 +58,7 @@ class FsdpConfig(Section):
         default=True,
         reads="bool",
         ignore_case=True,
-        cli=option("fsdp_reshard_after_forward", default="true"),
+        cli=option("fsdp_reshard_after_forward"),
         env=_exported("RESHARD_AFTER_FORWARD"),
         facts=_V2,
     )
@@ -66,7 +66,7 @@ class FsdpConfig(Section):
         "Keep parameters, gradients and optimizer state in host memory.",
         default=False,
         reads="bool",
-        cli=option("fsdp_offload_params", default="false"),
+        cli=option("fsdp_offload_params"),
         env=_exported("OFFLOAD_PARAMS"),
     )
     fsdp_min_num_params: int = key(
@@ -75,7 +75,7 @@ class FsdpConfig(Section):
         unit="elements",
         ge=0,
         reads="int",
-        cli=option("fsdp_min_num_params", "int", default=100_000_000),
+        cli=option("fsdp_min_num_params"),
         env=_exported("MIN_NUM_PARAMS", text="str"),
     )
     fsdp_auto_wrap_policy: Literal["TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"] | None = key(
@@ -118,7 +118,7 @@ class FsdpConfig(Section):
         "Gather the next unit during the forward pass.",
         default=False,
         reads="bool",
-        cli=option("fsdp_forward_prefetch", default="false"),
+        cli=option("fsdp_forward_prefetch"),
         env=_exported("FORWARD_PREFETCH"),
         facts=_V1,
     )
@@ -126,7 +126,7 @@ class FsdpConfig(Section):
         "Show the original parameters instead of flat ones; needed when only some are trained. Always so in version 2.",
         default=True,
         reads="bool",
-        cli=option("fsdp_use_orig_params", default="true"),
+        cli=option("fsdp_use_orig_params"),
         env=_exported("USE_ORIG_PARAMS"),
         facts=_V1,
     )
@@ -135,14 +135,14 @@ class FsdpConfig(Section):
         "sync_module_states is falsy, for both versions.",
         default=True,
         reads="bool",
-        cli=option("fsdp_cpu_ram_efficient_loading", default="true"),
+        cli=option("fsdp_cpu_ram_efficient_loading"),
         env=_exported("CPU_RAM_EFFICIENT_LOADING"),
     )
     fsdp_sync_module_states: bool = key(
         "Broadcast the weights of rank 0 when wrapping. Read by version 1 alone.",
         default=True,
         reads="bool",
-        cli=option("fsdp_sync_module_states", default="true"),
+        cli=option("fsdp_sync_module_states"),
         env=_exported("SYNC_MODULE_STATES"),
         facts=_V1,
     )
@@ -150,14 +150,14 @@ class FsdpConfig(Section):
         "Recompute activations in the backward pass; refused together with the Trainer's own checkpointing.",
         default=False,
         reads="bool",
-        cli=option("fsdp_activation_checkpointing", default="false"),
+        cli=option("fsdp_activation_checkpointing"),
         env=_exported("ACTIVATION_CHECKPOINTING"),
     )
     fsdp_activation_checkpointing_offload: bool = key(
         "Keep checkpointed activations in host memory; needs activation_checkpointing and version 2.",
         default=False,
         reads="bool",
-        cli=option("fsdp_activation_checkpointing_offload", default="false"),
+        cli=option("fsdp_activation_checkpointing_offload"),
         env=_exported("ACTIVATION_CHECKPOINTING_OFFLOAD"),
         facts=_V2,
     )

@@ -45,7 +45,7 @@ class ParallelismConfig(Section):
         unit="ranks",
         ge=1,
         reads="int",
-        cli=option("parallelism_config_dp_replicate_size", "int", default=1),
+        cli=option("parallelism_config_dp_replicate_size"),
         env=_exported("DP_REPLICATE_SIZE"),
     )
     parallelism_config_dp_shard_size: int = key(
@@ -54,7 +54,7 @@ class ParallelismConfig(Section):
         unit="ranks",
         ge=1,
         reads="int",
-        cli=option("parallelism_config_dp_shard_size", "int", default=1),
+        cli=option("parallelism_config_dp_shard_size"),
         env=_exported("DP_SHARD_SIZE"),
     )
     parallelism_config_tp_size: int = key(
@@ -63,7 +63,7 @@ class ParallelismConfig(Section):
         unit="ranks",
         ge=1,
         reads="int",
-        cli=option("parallelism_config_tp_size", "int", default=1),
+        cli=option("parallelism_config_tp_size"),
         env=_exported("TP_SIZE"),
     )
     parallelism_config_cp_size: int = key(
@@ -72,21 +72,21 @@ class ParallelismConfig(Section):
         unit="ranks",
         ge=1,
         reads="raw",
-        cli=option("parallelism_config_cp_size", "int", default=1),
+        cli=option("parallelism_config_cp_size"),
         env=_exported("CP_SIZE"),
     )
     parallelism_config_cp_backend: Literal["torch"] = key(
         "Library of context parallelism.",
         default="torch",
         reads="str",
-        cli=option("parallelism_config_cp_backend", default="torch", choices=("torch",)),
+        cli=option("parallelism_config_cp_backend"),
         env=_exported("CP_BACKEND"),
     )
     parallelism_config_cp_comm_strategy: Literal["allgather", "alltoall"] = key(
         "How keys and values travel between the ranks of one sequence.",
         default="allgather",
         reads="str",
-        cli=option("parallelism_config_cp_comm_strategy", default="allgather"),
+        cli=option("parallelism_config_cp_comm_strategy"),
         env=_exported("CP_COMM_STRATEGY", **_CP),
     )
     parallelism_config_sp_size: int = key(
@@ -95,14 +95,14 @@ class ParallelismConfig(Section):
         unit="ranks",
         ge=1,
         reads="raw",
-        cli=option("parallelism_config_sp_size", "int", default=1),
+        cli=option("parallelism_config_sp_size"),
         env=_exported("SP_SIZE"),
     )
     parallelism_config_sp_backend: Literal["deepspeed"] = key(
         "Library of sequence parallelism.",
         default="deepspeed",
         reads="str",
-        cli=option("parallelism_config_sp_backend", default="deepspeed", choices=("deepspeed",)),
+        cli=option("parallelism_config_sp_backend"),
         env=_exported("SP_BACKEND"),
     )
     parallelism_config_sp_seq_length: int | None = key(
@@ -117,7 +117,7 @@ class ParallelismConfig(Section):
         "Sequence lengths differ between batches.",
         default=True,
         reads="true",
-        cli=option("parallelism_config_sp_seq_length_is_variable", "truth", default=True),
+        cli=option("parallelism_config_sp_seq_length_is_variable"),
         env=_exported("SP_SEQ_LENGTH_IS_VARIABLE", **_SP),
     )
     parallelism_config_sp_attn_implementation: str = key(
@@ -126,6 +126,6 @@ class ParallelismConfig(Section):
         default="sdpa",
         reads="str",
         pattern=r"^(sdpa|flash_attention_2|flash_attention_3|.*/.*flash-attn.*|.*flash-attn.*/.*)$",
-        cli=option("parallelism_config_sp_attn_implementation", default="sdpa"),
+        cli=option("parallelism_config_sp_attn_implementation"),
         env=_exported("SP_ATTN_IMPLEMENTATION", **_SP),
     )
