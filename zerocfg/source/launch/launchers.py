@@ -1,7 +1,7 @@
 """The command lines of the launchers: which options stand alone, and where the training script begins.
 
 Data and reading of words only. The tables follow the argparse parsers of accelerate 1.15, torch 2.13 and
-DeepSpeed 0.19; a test compares them with the installed ones.
+DeepSpeed 0.19; tests compare them with the installed ones, and accelerate's with each release that was walked.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ GRAMMARS: dict[Launcher, Grammar] = {
         --no_tpu_cluster --tpu_use_sudo --downcast_bf16 --fp8_use_autocast_during_eval --debug"""
         )
         # Flags of earlier releases.
-        | {"--fp16", "--ipex", "--use_xpu", "--mps", "--use_mps_device"}
+        | {"--fp16", "--ipex", "--use_xpu", "--use_tp", "--mps", "--use_mps_device"}
     ),
     "torchrun": Grammar(
         # --use_env: torch.distributed.launch only.
