@@ -255,7 +255,7 @@ class Files:
         if above is None:
             above = self._real[folder] = disk.real(folder)
         whole = os.path.join(above, last)  # noqa: PTH118
-        return disk.real(whole) if os.path.islink(whole) else whole  # noqa: PTH114
+        return disk.real(whole) if disk.is_link(whole) else whole
 
     def _pass_over(self, path: Path, key: str, problem: Problem) -> None:
         self._others.add(key)
