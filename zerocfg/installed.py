@@ -28,11 +28,15 @@ def linted() -> Iterator[None]:
 
 def installed(group: str) -> tuple[Plugin, ...]:
     """The packages with entry points of a group that are installed for what is linted."""
-    return _installed(plugins(group), boundary.places())
+    found = plugins(group)
+    return _installed(found, boundary.places(), _site_folders()) if found else ()
 
 
 @lru_cache(maxsize=32)
-def _installed(packages: tuple[Plugin, ...], places: tuple[str, ...] | None) -> tuple[Plugin, ...]:
+def _installed(
+    packages: tuple[Plugin, ...], places: tuple[str, ...] | None, folders: tuple[str, ...]
+) -> tuple[Plugin, ...]:
+    """``places`` and ``folders``: what the answer rests on."""
     return tuple(package for package in packages if _is_installed(package.folder))
 
 
@@ -66,11 +70,11 @@ def _lies_below(real: str, folder: str) -> bool:
     return real == folder or real.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def _site_folders() -> list[str]:
+def _site_folders() -> tuple[str, ...]:
     """Where installers put packages. A virtual environment in a repository is the user's own: it runs zerocfg."""
     import site
 
-    return [*site.getsitepackages(), site.getusersitepackages()]
+    return (*site.getsitepackages(), site.getusersitepackages())
 
 
 def _require_installed(module: str) -> None:
