@@ -84,13 +84,15 @@ class Intent:
 class Fix:
     """Edits that remove the finding. ``edits`` by file; safe keeps what the author meant, unsafe makes a choice.
 
-    ``gives``: what must have come of it afterwards in every run that reads the file.
+    ``gives``: what must have come of it afterwards in every run that reads the file. ``renames``: it gives a key
+    another name, so that a value may count that did not, and which other values that suits is not known to the rule.
     """
 
     description: str
     edits: tuple[tuple[SourceFile, Edit], ...]
     safe: bool = True
     gives: tuple[Intent, ...] = ()
+    renames: bool = False
 
 
 @record(slots=True)
