@@ -159,7 +159,7 @@ def test_a_session_that_is_called_by_another_language() -> None:
 
 
 def test_a_variable_that_differs_between_branches_is_unknown() -> None:
-    text = "if x; then B=1; C=5; else B=2; C=5; fi\nfor i in 1; do deepspeed t.py --b $B --c $C --i $i; done"
+    text = "if x; then B=1; C=5; else B=2; C=5; fi\nfor i in 1 2; do deepspeed t.py --b $B --c $C --i $i; done"
     assert script_options(one(text)) == {"--b": None, "--c": "5", "--i": None}
     assert script_options(one("B=1\nif x; then B=2; fi\ndeepspeed t.py --b $B"))["--b"] is None
     assert script_options(one("B=1\n(B=2)\ndeepspeed t.py --b $B"))["--b"] == "1"

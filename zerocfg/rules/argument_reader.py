@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
@@ -54,8 +55,12 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
         return None
     if run.consumer is None and not _mostly_arguments(frozenset(map(str, keys))):
         return None
+    stated = parsed(run)
+    if stated and not any(name.startswith("trl.") for name in stated):
+        return "transformers"  # by a class of the project that has TRL's names
     own = run.recipe_reader != "hf" and any(_trainers_with(str(name)) for name in keys)
-    return "trl" if own else "transformers"
+    # a project may read its recipes with a trainer of its own, which has words and arguments that TRL's has not
+    return "trl" if own and run.trainers_elsewhere.isdisjoint(_configs_with(keys)) else "transformers"
 
 
 def reads_recipe(run: Run) -> bool:
@@ -104,6 +109,14 @@ def _trainers_with(name: str) -> frozenset[str]:
     return frozenset(key.facts.get("in", ()) if key is not None else ()) & _CONFIGS
 
 
+def _configs_with(names: Iterable[object]) -> frozenset[str]:
+    """TRL's trainer configs that all of these arguments can be for."""
+    found = _CONFIGS
+    for name in names:
+        found &= _trainers_with(str(name)) or found
+    return found
+
+
 def trainer_configs() -> frozenset[str]:
     """The TRL configs that belong to a trainer; others are for the script or the model, whichever trainer it is."""
     return _CONFIGS
@@ -117,8 +130,7 @@ def methods(run: Run) -> frozenset[str]:
     stated = {f"trl.{name}" for name in found} & parsed(run)
     if stated:
         return frozenset(name.removeprefix("trl.") for name in stated)
-    for name in (*recipe_data(run), *run.arguments):
-        found &= _trainers_with(str(name)) or found
+    found = _configs_with((*recipe_data(run), *run.arguments))
     script = run.launch.script.value if run.launch is not None and run.launch.script is not None else None
     match = re.search(_SCRIPT, script) if script else None
     if match and _METHODS[match[1]] in found:

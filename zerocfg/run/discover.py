@@ -48,10 +48,14 @@ _LAUNCHERS = (
 _IN_SCRIPTS = (
     *(b"TrainingArguments(", b"Accelerator(", b"DeepSpeedPlugin(", b"FullyShardedDataParallelPlugin("),
     *(b"SFTConfig(", b"DPOConfig(", b"GRPOConfig(", b"KTOConfig(", b"RLOOConfig(", b"RewardConfig("),
+    *(b"SFTTrainer(", b"DPOTrainer(", b"GRPOTrainer(", b"KTOTrainer(", b"RLOOTrainer(", b"RewardTrainer("),
     *(b"deepspeed.initialize(", b"DeepSpeedStrategy(", b"zero_optimi"),
 )
-"""What a Python file holds that states a config of its own; parsing the others would take most of the time."""
-_MAY_STATE = (b"Arguments(", b"Accelerator(", b"Plugin(", b"Strategy(", b"Config(", b"deepspeed", b"zero_optimi")
+"""What a Python file holds that states a config of its own, or has a trainer of its own with the name of one of TRL's;
+parsing the others would take most of the time."""
+_MAY_STATE = (
+    *(b"Arguments(", b"Accelerator(", b"Plugin(", b"Strategy(", b"Config(", b"Trainer(", b"deepspeed", b"zero_optimi"),
+)
 """One of these is in each of them; fewer words to look for in files that hold none."""
 _STARTS = (b"subprocess.", b"os.system(")
 _STARTED = (b'"accelerate"', b"'accelerate'", b'"deepspeed"', b"'deepspeed'", b"torchrun", b"accelerate launch")
@@ -255,7 +259,7 @@ class Files:
         if above is None:
             above = self._real[folder] = disk.real(folder)
         whole = os.path.join(above, last)  # noqa: PTH118
-        return disk.real(whole) if os.path.islink(whole) else whole  # noqa: PTH114
+        return disk.real(whole) if disk.is_link(whole) else whole
 
     def _pass_over(self, path: Path, key: str, problem: Problem) -> None:
         self._others.add(key)

@@ -377,6 +377,8 @@ class Run:
     ``script``             what the code of the training script says
     ``options_elsewhere``  of configs by themselves: the options that scripts of the project have, which may read them
     ``size_elsewhere``     of configs by themselves: whether code of the project gives a DeepSpeed config its batch size
+    ``trainers_elsewhere`` of recipes by themselves: the configs of TRL for which the project has a class of its own, by
+                           that name or as the config of a trainer by that name
     ``flags``              options of the launcher
     ``arguments``          options of the training script by name without dashes, UNKNOWN where the value is not known;
                            literal arguments of its TrainingArguments are among them, with their place in the code
@@ -385,6 +387,7 @@ class Run:
     ``versions``           releases that the project admits, by library, as clauses of PEP 440
     ``version_places``     where those are stated, for versions read from the project's own files
     ``undetermined``       libraries installed from a commit, a path or a variable: which release that is, is open
+    ``forked``             libraries in whose place the project, or a part of it, installs a fork with another name
     ``misplaced``          files given where a file of another kind is read
     ``unreadable``         files that the launch line names and that cannot be read
     ``undeclared``         the libraries that `declared` was asked for in vain
@@ -410,6 +413,7 @@ class Run:
     script: Script | None = None
     options_elsewhere: frozenset[str] = frozenset()
     size_elsewhere: bool = False
+    trainers_elsewhere: frozenset[str] = frozenset()
     flags: Mapping[str, Setting] = field(default_factory=dict)
     arguments: Mapping[str, Setting] = field(default_factory=dict)
     arguments_whole: bool | None = None
@@ -420,6 +424,7 @@ class Run:
     versions: Mapping[str, str] = field(default_factory=dict)
     version_places: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     undetermined: frozenset[str] = frozenset()
+    forked: frozenset[str] = frozenset()
     missing: tuple[Origin, ...] = ()
     misplaced: tuple[MisplacedFile, ...] = ()
     unreadable: tuple[SourceFile, ...] = ()

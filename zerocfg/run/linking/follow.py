@@ -80,9 +80,14 @@ class Paths:
 
     def bases(self, file: SourceFile, line: LaunchLine) -> list[Path]:
         around = self.around(file)
-        if line.directory:
-            around = [base / line.directory for base in around] + around
-        return around
+        if not line.directory:
+            return around
+        if line.directory.startswith("/"):
+            from zerocfg.run.linking.entry_point import same_folder_here
+
+            here = same_folder_here(line, around)
+            return [Path(line.directory), *([here] if here is not None else []), *around]
+        return [base / line.directory for base in around] + around
 
     def around(self, file: SourceFile) -> list[Path]:
         if file.path is None:

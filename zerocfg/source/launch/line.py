@@ -22,12 +22,14 @@ class Word:
 
     ``text`` is the word as written (quotes kept), ``value`` the word as the program receives it. ``exact``: ``span``
     holds all of the word, with its quotes, and nothing else; otherwise it only shows where the word comes from.
+    ``parts``: of a word without a value, the known texts before, between and behind what is not known.
     """
 
     text: str
     value: str | None
     span: Span
     exact: bool = True
+    parts: tuple[str, ...] = ()
 
 
 @record(slots=True, frozen=True)
