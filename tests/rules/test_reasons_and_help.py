@@ -134,21 +134,6 @@ def test_the_release_that_the_new_name_needs(admits: str, help: str, found: Foun
     assert (one["file"], one["start"]["line"], one["help"]) == ("recipe.yaml", 2, help)
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("gradient_clipping: 1e3", "ZC005"),
-        ("reduce_bucket_size: 5e8", ""),  # ZC103: accelerate ignores the key, whatever is written
-        ("gradient_clip: 1e3", ""),
-    ],
-)
-def test_a_number_of_a_key_that_is_ignored(line: str, said: str, found: Found) -> None:
-    config = f"distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n  {line}\n"
-    codes = {one["code"] for one in found("ZC005,ZC103,ZC109,ZC105,ZC104", {"a.yaml": config})}
-    assert ("ZC005" in codes) is bool(said) or "ZC104" in codes, codes
-    assert ("ZC103" in codes) is not bool(said), codes
-
-
 BUCKETS = '{"zero_optimization": {"stage": 2, "overlap_comm": true, "reduce_bucket_size": 5e8}%s}\n'
 ENGINE = "import deepspeed\n\nengine, *_ = deepspeed.initialize(model=model, config='ds.json')\n"
 OPENED = (

@@ -37,7 +37,7 @@ def number_read_as_string(run: Run) -> Iterator[Finding]:
     for file, path, node in _unquoted(run.accelerate, recipe):
         if scientific_text(file, node) is None:
             continue
-        if file is run.accelerate and (len(path) > _DEEPEST_READ or _judged_elsewhere(run, file, path)):
+        if file is run.accelerate and (len(path) > _DEEPEST_READ or path in _judged(run, file)):
             continue
         severity, certain = None, True
         if file is run.recipe:
@@ -54,14 +54,11 @@ def number_read_as_string(run: Run) -> Iterator[Finding]:
         )
 
 
-def _judged_elsewhere(run: Run, file: SourceFile, path: Path) -> bool:
-    """Whether ZC104, ZC105, ZC106 or ZC109 say what comes of the value and what to write, or ZC101, ZC103 or ZC110 that
-    nobody takes its key: one mistake, one finding."""
-    judged = ("type", "raw-type", "choice", "range", "unknown-crash", "unknown-ignored", "removed")
-    found = {key.path for key in issues(run, *judged) if key.file is file}
+def _judged(run: Run, file: SourceFile) -> set[Path]:
+    """Where ZC104, ZC105, ZC106 or ZC109 say what comes of the value, and what to write: one mistake, one finding."""
+    found = {key.path for key in issues(run, "type", "raw-type", "choice", "range") if key.file is file}
     every = [*failures(run, "ZC104"), *failures(run, "ZC106")]
-    found |= {place.path for failure in every for place in failure.places if place.file is file}
-    return any(path[:length] in found for length in range(1, len(path) + 1))
+    return found | {place.path for failure in every for place in failure.places if place.file is file}
 
 
 def _with_dot(raw: str) -> str:
