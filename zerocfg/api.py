@@ -161,10 +161,10 @@ def build(
 
 
 def _build(spec: AnyPath, out: Path, run: str | None, hardware: str | None, force: bool) -> list[Path]:
-    from zerocfg.emit.compile_runs import compile_runs
     from zerocfg.emit.exclusive import BusyError
     from zerocfg.emit.lock import LockError
     from zerocfg.emit.write import RefusedError, write
+    from zerocfg.workspace.compile_runs import compile_runs
 
     read, built = _resolved(spec, run, hardware)
     selection = selection_of(find_settings(read.folder), "", "", False)
