@@ -15,6 +15,7 @@ from zerocfg.rules import arguments as read
 from zerocfg.rules.keys.names import _meant
 from zerocfg.rules.recipes.slips import consequence
 from zerocfg.rules.taken import Lack, _sure
+from zerocfg.run.facts import ModelSummary
 from zerocfg.run.model import UNKNOWN, Call, Origin, ReaderEvidence, Script, Setting, SourceFile
 from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.text import SourceText, Span
@@ -178,3 +179,58 @@ def test_what_comes_of_a_slip() -> None:
     assert consequence(lenient, on_line) == "the script's parser lets the other through"
     dropping = run_of("trl", recipe_reader="trl", versions={"trl": "==0.15.0"})
     assert consequence(dropping, in_file).startswith("TrlParser drops the other without a word (")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "size", "parameters", "ranks", "tells"),
+    [
+        (0.5, 1000, 999, 1, True),  # one group
+        (0.5, 1000, 1000, 1, False),  # two
+        (0.4, 1000, 999, 1, True),
+        (0, 1000, 999, 1, False),
+        (0.875, 1000, 6999, 1, True),
+        (0.875, 1000, 7000, 1, False),  # one group of eight stays
+        (0.875, 1000, 55999, 8, True),
+        (0.875, 1000, 56000, 8, False),
+        (1, 1000, 999, 1, False),
+        (-0.5, 1000, 999, 1, False),
+        (0.999, 1, 5, 1, True),
+        (0.5, 0, 999, 1, False),
+    ],
+)
+def test_a_ratio_that_leaves_no_group(ratio: float, size: int, parameters: int, ranks: int, tells: bool) -> None:
+    config = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": ratio}}}
+    settings: dict[str, Any] = {
+        "zero_optimization.sub_group_size": size,
+        "zero_optimization.stage": 3,
+        "zero_optimization.offload_optimizer.device": "cpu",
+    }
+    run = replace(run_of("deepspeed", deepspeed=config), model=ModelSummary("m", parameters=parameters))
+    every = found("ZC515", effective(run, num_processes=ranks, **settings))
+    assert bool(every) is tells
+    for one in every:
+        mended = json.loads(after(one.fix))["zero_optimization"]["sub_group_size"]
+        assert mended == max(1, parameters // ranks // 10)
+    assert not found("ZC515", effective(run, num_processes=ranks, **{**settings, "zero_optimization.stage": 2}))
+
+
+@pytest.mark.parametrize(
+    ("text", "consumer", "line", "tells"),
+    [
+        ("python train.py --deepspeed ds.json --output_dir o", "transformers", True, True),
+        ("python train.py --deepspeed ds.json --output_dir o", "axolotl", True, False),
+        ("torchrun train.py --deepspeed ds.json --output_dir o", "transformers", True, False),
+        ("RANK=0 python train.py --deepspeed ds.json --output_dir o", "transformers", True, True),
+    ],
+)
+def test_deepspeed_without_a_launcher(text: str, consumer: Any, line: bool, tells: bool) -> None:
+    made = started(text, consumer=consumer, deepspeed_route="trainer")
+    assert made.launch is not None
+    given = {"output_dir": Setting("o", Origin("flag", "--output_dir"))}
+    run = replace(made, arguments=given, deepspeed=run_of(deepspeed={}).deepspeed)
+    every = found("ZC741", run)
+    assert bool(every) is tells
+    known = {"RANK": Setting("0", Origin("environment"))}
+    assert not found("ZC741", replace(run, environment=known)) and not found("ZC741", replace(run, deepspeed=None))
+    for one in every:
+        assert shown(one) == "train.py" and "torchrun --nproc_per_node 1 train.py" in after(one.fix)
