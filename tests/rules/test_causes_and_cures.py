@@ -24,7 +24,6 @@ from zerocfg.rules.launch.options import listed, machines_of
 from zerocfg.rules.memory.limits import _mount, _remedy
 from zerocfg.rules.recipes.call_keywords import _advice, _history
 from zerocfg.rules.recipes.slips import certainly_unknown
-from zerocfg.rules.repairs import strict_json
 from zerocfg.rules.taken import Lack, _sure
 from zerocfg.rules.zero import saving
 from zerocfg.run.facts import MemorySummary
@@ -401,7 +400,7 @@ def test_a_key_is_moved_to_its_section() -> None:
     (one,) = every
     assert one.help == "move it in `zero_optimization`"
     assert json.loads(after(one.fix)) == {"bf16": {"enabled": True}, "zero_optimization": {"overlap_comm": True}}
-    assert one.fix is not None and not one.fix.safe and strict_json is not None
+    assert one.fix is not None and not one.fix.safe
 
 
 @pytest.mark.parametrize(
@@ -420,3 +419,50 @@ def test_two_spellings_of_a_key(zero: dict[str, Any], safe: bool | None) -> None
     for one in every:
         assert shown(one) == '"gather_16bit_weights_on_model_save"' and one.help == "remove one of the two"
         assert [place.at for place in one.related] == ["key"]
+
+
+@pytest.mark.parametrize(
+    ("consumer", "text", "strict", "near"),
+    [
+        ("trl", "packing: true\npacking_strategi: x\n", False, "packing_strategy"),
+        ("transformers", "packing_strategi: x\n", False, None),  # an argument of TRL's
+        ("transformers", "evaluation_strategi: x\n", False, None),  # today's release has no such name
+        ("transformers", "evaluation_strategi: x\n", True, "evaluation_strategy"),
+        ("transformers", "save_total_limi: 1\n", False, "save_total_limit"),
+        ("transformers", "save_total_lim: 1\n", False, "save_total_limit"),
+        ("transformers", "save_total_li: 1\n", False, None),
+        ("transformers", "own_argumen: 1\n", True, "own_argument"),
+        ("transformers", "own_argumen: 1\n", False, None),
+    ],
+)
+def test_the_arguments_that_a_slip_may_mean(consumer: Any, text: str, strict: bool, near: str | None) -> None:
+    """``strict``: the parser is known, with all that it takes."""
+    recipe = yaml_file("recipe", f"output_dir: out\n{text}")
+    known = frozenset({"transformers.TrainingArguments"})
+    script = Script(TRAIN, options=frozenset({"own_argument"}), parsed=known) if strict else None
+    run = Run("a", consumer, recipe=recipe, recipe_reader="hf" if consumer == "transformers" else "trl", script=script)
+    every = found("ZC841", run)
+    assert [one.help for one in every] == ([] if near is None else [f"write {near}"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("save_strategy: true\n", "write one of 'no', steps, epoch"),
+        ("save_strategy: 3\n", "`save_strategy` is 3, which is no word"),
+        ("save_strategy: no\n", None),  # YAML's false, which ZC006 tells
+        ("save_strategy: stps\n", "write steps"),
+        ("save_strategy: xyzzy\n", "write one of no, steps, epoch"),
+        ("save_strategy: steps\n", None),
+        ("report_to: wandbb\n", "write wandb"),
+        ("report_to: [wandb, tensorbord]\n", "write tensorboard"),
+        ("report_to: [wandb]\n", None),
+    ],
+)
+def test_words_that_no_release_knows(text: str, words: str | None) -> None:
+    recipe = yaml_file("recipe", f"output_dir: out\n{text}")
+    every = found("ZC811", Run("a", "transformers", recipe=recipe, recipe_reader="hf"))
+    assert len(every) == (words is not None)
+    for one in every:
+        assert words is not None and words in f"{one.message} {one.help}"
+        assert (one.fix is not None) is (one.help.startswith("write ") and "one of" not in one.help and "[" not in text)
