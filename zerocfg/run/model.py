@@ -371,6 +371,7 @@ class Run:
     ``version_places``     where those are stated, for versions read from the project's own files
     ``undetermined``       libraries installed from a commit, a path or a variable: which release that is, is open
     ``forked``             libraries in whose place the project, or a part of it, installs a fork with another name
+    ``folders``            those of the missing files where a folder lies in their place
     ``misplaced``          files given where a file of another kind is read
     ``unreadable``         files that the launch line names and that cannot be read
     ``undeclared``         the libraries that `declared` was asked for in vain
@@ -410,6 +411,7 @@ class Run:
     undetermined: frozenset[str] = frozenset()
     forked: frozenset[str] = frozenset()
     missing: tuple[Origin, ...] = ()
+    folders: tuple[Origin, ...] = ()
     misplaced: tuple[MisplacedFile, ...] = ()
     unreadable: tuple[SourceFile, ...] = ()
     troubles: tuple[tuple[Origin, str, str], ...] = ()

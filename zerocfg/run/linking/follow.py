@@ -113,6 +113,9 @@ class Paths:
             or ships_config(run.consumer, setting.value)
         ):
             return run, file
+        if any(_is_folder(base, setting.value) for base in bases):
+            run = with_missing(run, setting)
+            return replace(run, folders=(*run.folders, run.missing[-1])), None
         return self.lacking(run, setting), None
 
     def lacking(self, run: Run, setting: Setting) -> Run:
@@ -181,6 +184,13 @@ def _holds_package(recipe: SourceFile, framework: Consumer) -> bool:
     """Whether a folder above a recipe holds the source of its framework: a checkout, or a fork with keys of its own."""
     above = disk.resolved(recipe.path).parents[:6] if recipe.path is not None else ()
     return any(disk.is_dir(folder / "src" / framework) for folder in above)
+
+
+def _is_folder(base: Path, value: str) -> bool:
+    try:
+        return disk.is_dir(base / value)
+    except (OSError, ValueError):
+        return False
 
 
 def _is_path(value: object) -> bool:

@@ -57,7 +57,15 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
     run = _with_script(paths, run, line, bases)
     if line.launcher == "python" and not _is_known_training(run):
         return None
-    files = run.accelerate or run.deepspeed or run.recipe or run.framework_recipe or run.missing or run.misplaced
+    files = (
+        run.accelerate
+        or run.deepspeed
+        or run.recipe
+        or run.framework_recipe
+        or run.missing
+        or run.folders
+        or run.misplaced
+    )
     return run if files or line.launcher == "accelerate" or run.consumer is not None else None
 
 
