@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from zerocfg.frontends.registry import recognise, ships_config
 from zerocfg.record import replace
 from zerocfg.run.discover import Files, display_name
-from zerocfg.run.frameworks import recognise, ships_config, with_framework
 from zerocfg.run.kinds import named_recipe
+from zerocfg.run.lowered import with_front_end
 from zerocfg.run.model import Consumer, MisplacedFile, Origin, Route, Run, Setting, SourceFile
 from zerocfg.run.reader import TRL_KEYS
 from zerocfg.run.templates import CODE
@@ -176,7 +177,7 @@ def with_framework_recipe(run: Run, starts: Consumer | None, recipe: SourceFile)
     consumer = starts or (recognise(data) if isinstance(data, dict) else None)
     if consumer is None:
         return run
-    return replace(with_framework(run, consumer, recipe), own_framework=_holds_package(recipe, consumer))
+    return replace(with_front_end(run, consumer, recipe), own_framework=_holds_package(recipe, consumer))
 
 
 def _holds_package(recipe: SourceFile, framework: Consumer) -> bool:
