@@ -41,12 +41,18 @@ CASES: dict[str, tuple[dict[str, str], set[str], set[str]]] = {
     # TRL is not named, and what is named admits no newest TRL
     "TRL beside an old transformers": ({"requirements.txt": "transformers==4.38.2\n"}, {"trl"}, set()),
     "TRL beside a new transformers": ({"requirements.txt": "transformers==5.23.0\n"}, set(), set()),
-    "TRL beside an old accelerate": ({"requirements.txt": "accelerate==1.9.0\n"}, {"trl"}, set()),
-    "TRL beside an old accelerate or a new one": ({"requirements.txt": "accelerate>=1.9.0\n"}, set(), set()),
+    "TRL beside an old accelerate": ({"requirements.txt": "accelerate==1.3.0\n"}, {"trl"}, set()),
+    "TRL of today's major release": ({"requirements.txt": "accelerate==1.9.0\n"}, set(), set()),
+    "TRL beside an old accelerate or a new one": ({"requirements.txt": "accelerate>=1.3.0\n"}, set(), set()),
     "TRL that is stated": ({"requirements.txt": "transformers==4.38.2\ntrl>=0.9\n"}, set(), set()),
     "all with an old Python": (
         {"requirements.txt": "deepspeed==0.16.4\n", ".python-version": "3.9\n"},
-        {"transformers", "accelerate", "trl"},
+        {"transformers", "trl"},
+        set(),
+    ),
+    "with a Python that takes today's major release": (
+        {"requirements.txt": "deepspeed==0.16.4\n", ".python-version": "3.10\n"},
+        set(),
         set(),
     ),
     # forks

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from zerocfg.catalog.versions import admits, exact, only_below
+from zerocfg.catalog.versions import admits, exact, only_below, release
+from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Origin
 from zerocfg.run.requirements.declared import HELD_BACK, LIBRARIES, WANTED, Declared
 
@@ -47,8 +48,8 @@ def limited_releases(
 def unreachable_newest(
     found: Mapping[str, Declared], python: Callable[[Declared], Declared | None]
 ) -> Iterator[tuple[str, Declared]]:
-    """The libraries that no file names and whose newest release does not go with what the files do state, or with the
-    Python that the project asks for: nobody knows which one is installed then."""
+    """The libraries that no file names, and of which only releases before today's major one go with what the files do
+    state, or with the Python that the project asks for: nobody knows which one is installed then."""
     if not any(one.clauses for one in found.values()):
         return
     from zerocfg.catalog.install_limits import install_limits
@@ -58,7 +59,9 @@ def unreachable_newest(
             continue
         for package, edges in packages.items():
             stated = python(Declared("")) if package == PYTHON else found.get(package)
-            if stated is not None and stated.clauses and any(only_below(stated.clauses, below) for below in edges):
+            clauses = stated.clauses if stated is not None else None
+            newest = next((newest for below, newest in edges.items() if clauses and only_below(clauses, below)), None)
+            if stated is not None and newest is not None and release(newest)[0] < release(VERSIONS[library])[0]:
                 yield library, Declared(None, stated.places)
                 break
 
