@@ -235,9 +235,7 @@ def wanted(codes: Sequence[str], until: str, *, good: bool) -> list[Work]:
         for side in (SIDES if good else SIDES[:1])
         for number in range(len(page_of(rule).good if side == "good" else page_of(rule).bad))
     ]
-    return sorted(
-        (one for one in work if one.effort[0] <= PHASES.index(until)), key=lambda one: (one.side, one.effort)
-    )
+    return sorted((one for one in work if one.effort[0] <= PHASES.index(until)), key=lambda one: (one.side, one.effort))
 
 
 def played_on(on: Set, name: str, work: Sequence[Work], options: argparse.Namespace) -> Iterator[tuple[Work, Outcome]]:

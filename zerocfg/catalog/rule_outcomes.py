@@ -40,9 +40,7 @@ class RuleOutcomes:
     rules: Mapping[str, Mapping[str, Mapping[str, Outcome]]]
     good: Mapping[str, Mapping[str, Mapping[str, Outcome]]] = field(default_factory=dict)
 
-    def outcomes(
-        self, code: str, examples: Sequence[str], name: str, side: Side = "bad"
-    ) -> tuple[Outcome | None, ...]:
+    def outcomes(self, code: str, examples: Sequence[str], name: str, side: Side = "bad") -> tuple[Outcome | None, ...]:
         """What these examples of a rule showed on a set."""
         known = (self.good if side == "good" else self.rules).get(code, {})
         return tuple(known.get(example, {}).get(name) for example in examples)
