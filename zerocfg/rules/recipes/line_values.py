@@ -92,7 +92,9 @@ def argument_given_twice(run: Run) -> Iterator[Finding]:
 @rule("ZC755", "comma-kept-in-a-list", Severity.ERROR)
 def comma_kept_in_a_list(run: Run) -> Iterator[Finding]:
     line = run.launch
-    for option in line.script_options if line is not None else ():
+    if line is None:
+        return
+    for option in line.script_options:
         key = parsed_argument(run, option) if option.plain == "lora_target_modules" else None
         if key is None or key.facts["cli"].get("nargs") not in ("+", "*"):
             continue
