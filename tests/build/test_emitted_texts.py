@@ -15,7 +15,6 @@ import pytest
 
 from zerocfg.emit import (
     accelerate_yaml,
-    compile_runs,
     deepspeed_json,
     exclusive,
     jobset,
@@ -39,6 +38,7 @@ from zerocfg.rules.api import Location, Severity
 from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Where
+from zerocfg.workspace import compile_runs
 
 
 def plan(**facts: Any) -> Plan:
@@ -873,7 +873,7 @@ def test_which_runs_get_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
     stubs = {
         "lint_runs": lint_runs,
-        "_unlike": unlike,
+        "unlike": unlike,
         "emit_problems": lambda one: [problem] * (one.name == "planned"),
         "locate_problems": lambda problems, read, run: problems,
         "with_newest_releases": lambda run: run,

@@ -171,7 +171,7 @@ def test_a_clipping_of_zero_that_counts_as_not_set(environment: Any, json: Any, 
         ([((0, 1), "error")], "error", "refuses it"),
         ([((0, 1), "ignore")], "error", "passes over it in silence"),
         ([((0, 1), "ignore"), ((0, 2), "error")], "error", "passes over it in silence or refuses it"),
-        ([((0, 1), "error"), ((9, 9), "ignore")], "ignore", "refuses it"),  # later than the key
+        ([((0, 1), "error"), ((0, 9), "ignore")], "ignore", "refuses it"),  # as late as the key
         ([], "error", "refuses it"),
         ([], "ignore", "passes over it in silence"),
     ],

@@ -16,7 +16,6 @@ from tests.recorded_calls import Log, logged
 from zerocfg.memory.options import TorchOptions
 from zerocfg.models.hardware import Accelerator
 from zerocfg.resolve.plan import Decision
-from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import UNKNOWN
 from zerocfg.smoke.model.reduction import Cut, Kind, Reduced, Reduction
 from zerocfg.smoke.model.size import ALL, Room, Size, Work
@@ -709,7 +708,7 @@ class TestFind:
         assert self.said(find, *names[:2]).endswith("' holds several runs; name one: --run a, --run b")
         assert self.said(find, *names[:2], name="z") == f"'{tmp_path}' holds no run 'z'; there --run a, --run b"
         assert self.said(find, name="z") == f"'{tmp_path}' holds no run 'z'; there is none"
-        framework = next(iter(FRAMEWORKS))
+        framework = names()[0]
         words = f"a is started by {framework}, which trains in a way of its own: try that"
         assert self.said(find, found_run(consumer=framework)) == words
         unread = self.said(find, found_run(consumer=None))

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zerocfg.catalog.history import histories
 from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.launch.launchers import GRAMMARS, spelled
 from zerocfg.source.launch.line import LaunchLine
@@ -337,6 +338,18 @@ def table(parser: argparse.ArgumentParser) -> tuple[set[str], set[str]]:
     return flags, valued
 
 
+def test_flags_of_accelerate_are_those_of_all_walked_releases() -> None:
+    """This package may not read the facts, so the names are written there a second time."""
+    walked = {"-h", "--help"}
+    for key, history in histories("accelerate").raw.items():
+        for _, state in history:
+            if key.startswith("option.") and state is not None and state.get("action") in ("StoreTrue", "StoreConst"):
+                walked |= {key.replace("option.", "--"), *map(spelled, state.get("aliases", ()))}
+    walked -= {"--tpu_use_cluster"}  # the name under which --tpu_cluster and its opposite are kept
+    before = {"--fp16", "--mps", "--use_mps_device"}
+    assert GRAMMARS["accelerate"].flags == walked | before
+
+
 @pytest.mark.libs
 def test_tables_agree_with_the_installed_launchers(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("deepspeed")
@@ -345,7 +358,7 @@ def test_tables_agree_with_the_installed_launchers(monkeypatch: pytest.MonkeyPat
 
     flags, _ = table(launch_command_parser())
     grammar = GRAMMARS["accelerate"]
-    older = {"--fp16", "--ipex", "--use_xpu", "--mps", "--use_mps_device"}
+    older = {"--fp16", "--ipex", "--use_xpu", "--use_tp", "--mps", "--use_mps_device"}
     assert grammar.flags - older == flags
     flags, valued = table(get_args_parser())
     assert (GRAMMARS["torchrun"].flags - {"--use_env"}, GRAMMARS["torchrun"].valued) == (flags, valued)

@@ -31,8 +31,8 @@ from tests.proofs.harness import PHASES, Failed, HarnessError, Observation
 from tests.proofs.judging import what_is_played
 from tools.facts.environment import CACHE, ROOT
 from tools.facts.outcome import RUNS, SAME, judged, judged_good, lacks_an_operator
-from tools.facts.played import FILE, together, written
-from tools.facts.said import bound_codes
+from tools.facts.played import FILE, good_beside, together, written
+from tools.facts.release_bound import bounds
 from tools.facts.set_zygote import COMPILE, NOT_COMPILED, OPERATORS
 from tools.facts.sets import SETS, ReleaseSet, alone, installed, versions
 from zerocfg.catalog.rule_outcomes import SIDES, Outcome, Side, read_outcomes, rule_outcomes
@@ -133,7 +133,7 @@ class Set:
             return Outcome("unplayable", seen)
         if not claim.objections(seen):
             return judged(claim, seen, None)
-        good = _good_beside(rule, claim)
+        good = _good_beside(rule, number, claim)
         found = self.play(good)
         if isinstance(found, str):
             return Outcome("unplayable", found)
@@ -180,11 +180,8 @@ def _claim(rule: Rule, number: int, side: str, like: Claim | None = None) -> Cla
     return Claim(name, "good" if side == "good" else "bad", proof, example.files, example.consumer)
 
 
-def _good_beside(rule: Rule, claim: Claim) -> Claim:
-    """The good example that an example is held against: the first with the same proof, else the first."""
-    page = page_of(rule)
-    near = [number for number, example in enumerate(page.good) if (example.proof or page.proof) == claim.proof] or [0]
-    return _claim(rule, near[0], "good", like=claim)
+def _good_beside(rule: Rule, number: int, claim: Claim) -> Claim:
+    return _claim(rule, good_beside(rule, number), "good", like=claim)
 
 
 def _until_decided(claim: Claim) -> Claim:
@@ -217,13 +214,23 @@ class Work:
     def name(self) -> str:
         return f"{self.rule.code}-{self.number + 1} {self.side}"
 
-    def outcome(self, on: Set) -> Outcome:
-        return (on.good_outcome if self.side == "good" else on.outcome)(self.rule, self.number)
+    def outcome(self, on: Set, known: Outcome | None) -> Outcome:
+        """``known``: what needs no playing again."""
+        if self.side == "good":
+            return on.good_outcome(self.rule, self.number)
+        if known == RUNS:
+            claim = _claim(self.rule, self.number, "bad")
+            return on.later(claim, _good_beside(self.rule, self.number, claim))
+        return on.outcome(self.rule, self.number)
 
-    def decided(self, name: str) -> bool:
-        """Whether the data set has an outcome of it on a set, of one that was not refused up to a training step."""
+    def known(self, name: str) -> Outcome | None:
+        """What the data set has of it on a set."""
         (outcome,) = rule_outcomes().outcomes(self.rule.code, [key_of(self.rule, self.example)], name, self.side)
-        return outcome is not None and (outcome != RUNS or self.effort[0] >= PHASES.index(DECIDING))
+        return outcome
+
+    def decided(self, known: Outcome | None) -> bool:
+        """Whether it was played as far as its outcome can change."""
+        return known is not None and (known != RUNS or self.effort[0] >= PHASES.index(DECIDING))
 
 
 def wanted(codes: Sequence[str], until: str, *, good: bool) -> list[Work]:
@@ -242,10 +249,11 @@ def played_on(on: Set, name: str, work: Sequence[Work], options: argparse.Namesp
     """What was played of it, with its outcomes."""
     left = 0
     for one in work:
-        if options.missing and one.decided(name):
+        known = one.known(name) if options.missing else None
+        if one.decided(known):
             continue
         try:
-            outcome = one.outcome(on)
+            outcome = one.outcome(on, known)
         except NotPlayedError:
             left += 1
             continue
@@ -276,7 +284,7 @@ def main() -> int:
     instead = [tuple(one.split("==")) for one in options.instead]
     codes = [code for code in options.rules.split(",") if code]
     if options.bound:
-        codes = [code for code in sorted(bound_codes()) if not codes or code in codes]
+        codes = [code for code in (bound.rule.code for bound in bounds()) if not codes or code in codes]
     work = wanted(codes, options.until, good=options.good)
     found: dict[Side, dict[str, dict[str, dict[str, Outcome]]]] = {side: {} for side in SIDES}
     known = {}

@@ -15,11 +15,21 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from tools.facts.environment import ROOT
 from tools.facts.sets import SETS
 from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes, Side
+from zerocfg.rulebook.pages import page_of
+from zerocfg.rules.api import Rule
 
 FILE = ROOT / "schemas" / "releases" / "rules.json"
 Sets = Mapping[str, Mapping[str, str]]
 Found = Mapping[str, Mapping[str, Mapping[str, Outcome]]]
 """By code, example and set."""
+
+
+def good_beside(rule: Rule, number: int) -> int:
+    """Which good example a bad one is held against where it does not show its claim: the first with the same proof,
+    else the first."""
+    page = page_of(rule)
+    proof = page.bad[number].proof or page.proof
+    return next((at for at, example in enumerate(page.good) if (example.proof or page.proof) == proof), 0)
 
 
 def together(

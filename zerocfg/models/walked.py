@@ -37,8 +37,14 @@ def walked_default(library: str, section: str, name: str) -> Any:
 
 
 def walked_keys(library: str, section: str) -> dict[str, dict[str, Any]]:
-    """The facts about each key of a section, by its name there. LookupError where the newest release lacks it."""
-    walked(library, section)
-    known, before = histories(library), f"{section}."
-    names = [name for name in known.raw if name.startswith(before) and known.today(name) is not None]
-    return {name.removeprefix(before): walked(library, name) for name in names}
+    """The facts about each key of a section, by its name there; "" is the outermost section.
+
+    LookupError where the newest release has none.
+    """
+    known, before = histories(library), f"{section}." if section else ""
+    inner = [name.removeprefix(before) for name in known.raw if name.startswith(before)]
+    direct = [name for name in inner if "." not in name and name != "*"]
+    found = {name: facts for name in direct if (facts := known.today(before + name)) is not None}
+    if not found:
+        raise LookupError(f"{library} {known.names[-1]} has no keys of {section} (schemas/releases/{library}.json)")
+    return found

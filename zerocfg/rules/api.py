@@ -7,6 +7,7 @@ from enum import Enum
 from functools import wraps
 from typing import Any, Generic, Literal, TypeVar
 
+from zerocfg.frontends.registry import OWN_NAMES, front_end
 from zerocfg.record import field, record
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.source.edit import Edit
@@ -169,6 +170,13 @@ class Rule:
     def alone(self) -> bool:
         """Whether it holds where other keys of the config are not known."""
         return self.scope in ALONE
+
+    def concerns(self, consumer: str | None) -> bool:
+        """Whether it is about what this one reads. A rule for every front end of zerocfg's own is for those of other
+        packages, too."""
+        if not self.consumers or consumer in self.consumers:
+            return True
+        return self.consumers.issuperset(OWN_NAMES) and front_end(consumer) is not None
 
     @property
     def by_each_release(self) -> bool:

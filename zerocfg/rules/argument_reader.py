@@ -8,18 +8,11 @@ from functools import lru_cache
 from typing import Literal
 
 from zerocfg.catalog.schema import Key, load_schema
+from zerocfg.frontends.registry import foreign_keys, front_end
 from zerocfg.rules.effects import recipe_data
-from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Run
 from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.launch.line import Option
-
-_FOREIGN = frozenset(
-    "base_model micro_batch_size sequence_len num_epochs tuner_type train_type split_dataset_ratio rlhf_type "
-    "max_train_steps lr_warmup_steps checkpointing_steps actor_rollout_ref tensor_model_parallel_size".split()
-)
-"""Keys of programs (axolotl, ms-swift, diffusers, verl, Megatron) that give the names of TrainingArguments a meaning or
-a default of their own."""
 
 _OF_OTHERS = frozenset("batch_size epochs lr lr_scheduler n_epochs num_workers per_device_batch_size".split())
 """Keys by which programs with a parser of their own call what TrainingArguments call otherwise."""
@@ -47,7 +40,8 @@ def guessed(run: Run) -> bool:
 def reader(run: Run) -> Literal["transformers", "trl"] | None:
     """Whose arguments the run has: TrainingArguments, one of TRL's configs, or nobody's that is known."""
     keys = set(recipe_data(run))
-    if keys & _FOREIGN or (run.script is None and not _FOREIGN.isdisjoint(run.arguments)):
+    foreign = foreign_keys()
+    if keys & foreign or (run.script is None and not foreign.isdisjoint(run.arguments)):
         return None
     if run.consumer == "trl":
         return "trl"
@@ -66,10 +60,10 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
 def reads_recipe(run: Run) -> bool:
     """Whether a parser of TrainingArguments, or of a framework around them, reads the run's recipe: by the script, or
     by its keys where no script is seen."""
-    if run.recipe_reader is not None or run.consumer in ("transformers", "trl", *FRAMEWORKS):
+    if run.recipe_reader is not None or run.consumer in ("transformers", "trl") or front_end(run.consumer) is not None:
         return True
     keys = frozenset(map(str, recipe_data(run)))
-    return run.script is None and keys.isdisjoint(_FOREIGN) and _mostly_arguments(keys)
+    return run.script is None and keys.isdisjoint(foreign_keys()) and _mostly_arguments(keys)
 
 
 def parsed_argument(run: Run, option: Option) -> Key | None:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from zerocfg.catalog.versions import OLDEST, both, bounds, release
+from zerocfg.frontends.registry import front_end
 from zerocfg.record import record, replace
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.linking.entry_point import starts_elsewhere
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED
@@ -64,7 +64,7 @@ def outside_known_releases(run: Run) -> list[OutsideKnownReleases]:
 
 def training_libraries(run: Run) -> list[str]:
     """The libraries whose releases make a difference to a run, in the order of the reports."""
-    trainer = run.consumer in ("transformers", "trl") or run.consumer in FRAMEWORKS
+    trainer = run.consumer in ("transformers", "trl") or front_end(run.consumer) is not None
     uses = {
         "accelerate": run.accelerate is not None or run.consumer not in (None, "deepspeed"),
         "transformers": trainer,
@@ -237,15 +237,16 @@ def _required(run: Run) -> dict[str, Declared]:
 
 def _framework(run: Run, found: Mapping[str, Declared]) -> dict[str, Declared]:
     """What the framework that starts the training allows, at the release of it that the project states."""
-    if run.consumer not in FRAMEWORKS:
+    reader = front_end(run.consumer)
+    facts = reader.facts if reader is not None else None
+    if facts is None or not facts.requires:
         return {}
-    from zerocfg.run.requirements.ceilings import PACKAGES, allowed
+    from zerocfg.run.requirements.ceilings import allowed
 
-    package = PACKAGES[run.consumer]
-    stated = found.get(package)
+    stated = found.get(facts.package)
     if stated is not None and stated.clauses is None:  # a copy of it, or a commit: nobody knows the release
         return {}
-    allows = {name: allowed(package, stated.clauses if stated is not None else None, name) for name in LIBRARIES}
+    allows = {name: allowed(facts, stated.clauses if stated is not None else None, name) for name in LIBRARIES}
     return {name: Declared(one[0], (Origin("computed", one[1]),)) for name, one in allows.items() if one is not None}
 
 

@@ -46,6 +46,8 @@ class ClusterConfig(Section):
     library: ClassVar[str] = "accelerate"
     known_as: ClassVar[str | None] = "cluster"
 
+    # A default that is written here is what the launcher makes of a file without the key: the class that was walked
+    # requires the key, or says None.
     compute_environment: Literal["LOCAL_MACHINE"] = key(
         "Any other value makes it a SageMaker file, whose keys differ.", default="LOCAL_MACHINE"
     )

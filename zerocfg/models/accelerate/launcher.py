@@ -42,6 +42,7 @@ class Launcher(
     prefix_optional: ClassVar[bool] = False
     also: ClassVar[str] = ""
 
+    # The parser's default is walked; one that is written here is what the launcher puts in the place of None later.
     config_file: str | None = key("The accelerate file.", cli=option("config_file"))
     quiet: bool | None = key("Exit without a traceback when the job fails.", cli=option("quiet"))
     module: bool | None = key("The script is a module name.", cli=option("module"))
@@ -136,6 +137,7 @@ class Launcher(
     max_restarts: int = key("Restarts of the workers.", unit="restarts", cli=option("max_restarts"))
     monitor_interval: float = key("Time between looks at the workers.", unit="seconds", cli=option("monitor_interval"))
 
+    # Two options set it, of which the walk keeps one.
     tpu_use_cluster: bool = key(
         "Launch on a TPU pod.",
         default=False,

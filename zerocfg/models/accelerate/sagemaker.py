@@ -20,6 +20,7 @@ class SageMakerConfig(Section):
     distributed_type: Literal["NO", "DATA_PARALLEL", "MODEL_PARALLEL", False] = key(
         "SageMaker's own kinds of parallelism."
     )
+    # What the launcher makes of a file without the key: the class that was walked requires these three.
     mixed_precision: Literal["no", "fp16", "bf16", "fp8"] | None = key(
         "Precision of forward and backward.", default=None, reads="raw", ignore_case=True
     )

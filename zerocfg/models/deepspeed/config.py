@@ -79,6 +79,7 @@ class DeepSpeedConfig(Loose):
     disable_python_gc: bool = key("Turn Python's cyclic garbage collector off.")
     vocabulary_size: int | None = key("Only checked: warns when it is not a multiple of 8.", auto_raw="error")
     log_level: LogLevel | None = key("Level of DeepSpeed's logger.", ignore_case=True)
+    # No part of the config object, which is what was walked: deepspeed.initialize and the old ZeRO format read them.
     sequence_parallel_size: Positive = key(
         "Ranks of a sequence-parallel group; needs data_parallel_size beside it.",
         default=None,

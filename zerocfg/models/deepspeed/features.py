@@ -55,6 +55,7 @@ class CheckpointWriter(Loose):
     source = "deepspeed/runtime/model_checkpointing/config.py"
     known_as = "checkpoint.writer"
 
+    # DeepSpeed compares in upper case; here a word is in the case in which its documents have it.
     type: Annotated[Literal["mock", "python", "fast"], any_case("mock", "python", "fast")] = key(
         "Kind of writer.", default="fast", ignore_case=True, auto_raw="error"
     )
@@ -74,6 +75,7 @@ class Checkpoint(Loose):
     source = "deepspeed/runtime/model_checkpointing/config.py"
     known_as = "checkpoint"
 
+    # As CheckpointWriter.type.
     tag_validation: Annotated[Literal["Ignore", "Warn", "Fail"], any_case("Ignore", "Warn", "Fail")] = key(
         "What happens when ranks save under different tags.", default="Warn", ignore_case=True, auto_raw="error"
     )
@@ -150,6 +152,7 @@ class Pipeline(Loose):
 
     source = "deepspeed/runtime/config.py"
 
+    # The walk stops at the section: it is a dict with these defaults.
     stages: int | Auto = key(
         "Number of stages; not used by the engine.", default="auto", inert="set but read by nobody"
     )

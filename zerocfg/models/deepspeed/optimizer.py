@@ -50,6 +50,9 @@ class SgdParams(OptimizerParams):
     weight_decay: float | Auto = _weight_decay(0.0)
 
 
+# Of the constructors behind a type, `known_as` names one that was walked; keys of the others have their defaults here.
+
+
 class AdamParams(OptimizerParams):
     """Adam and AdamW: FusedAdam, DeepSpeedCPUAdam with offload, torch.optim with torch_adam."""
 

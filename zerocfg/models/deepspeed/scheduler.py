@@ -35,7 +35,7 @@ class _Schedule(Loose):
     unknown = "error"
     source = "deepspeed/runtime/lr_schedules.py"
 
-    last_batch_iteration: int = key("Step to resume from.", default=-1, unit="steps")
+    last_batch_iteration: int = key("Step to resume from.", unit="steps")
 
 
 class WarmupLRParams(_Schedule):

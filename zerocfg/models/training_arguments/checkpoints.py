@@ -44,6 +44,7 @@ class Evaluation(Section):
     eval_do_concat_batches: bool = switch("Join the batches of predictions.")
     eval_use_gather_object: bool = switch("Gather nested objects.")
     eval_accumulation_steps: int | None = integer("Steps after which predictions move to the host.", unit="steps")
+    # A list is made anew for each object, so that the walk knows no default.
     include_for_metrics: list[str] = items("Further inputs of compute_metrics.", default=[])
     batch_eval_metrics: bool = switch("Compute metrics batch by batch.")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from zerocfg.record import replace
-from zerocfg.run.model import Run
+from zerocfg.run.model import RecipeReader, Run
 from zerocfg.source import disk
 from zerocfg.source.launch.line import Word
 
@@ -32,7 +32,7 @@ def with_script_of_lines(run: Run, known: Sequence[Run]) -> Run:
     return replace(run, consumer=line.consumer, recipe_reader=reader, script=line.script)
 
 
-def _words(run: Run) -> Iterator[tuple[Word, str | None]]:
+def _words(run: Run) -> Iterator[tuple[Word, RecipeReader | None]]:
     """The words of a line that may name its recipe, with the parser that reads it then."""
     line = run.launch
     if line is None or run.recipe is not None or run.script is None:

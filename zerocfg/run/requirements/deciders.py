@@ -28,8 +28,8 @@ FORKS: Mapping[str, tuple[str, ...]] = {
 }
 """Distributions that install a fork as the package of a library, by what they hold: accelerate-kt 1.14.0.post4 the
 package ``accelerate``; transformers-kt 5.6.0.post6, transformers-openpi 4.53.3, transformers-qwenomni 4.52.0.3 and
-transformers-usf 4.56.0.post13 ``transformers``; trl-fpo 0.0.15 ``trl``. ktransformers 0.7.2 asks for the first two in its extra ``sft``. Others with a
-library's name in theirs hold packages of their own, as deepspeed-vacc 0.16.3 does."""
+transformers-usf 4.56.0.post13 ``transformers``; trl-fpo 0.0.15 ``trl``. ktransformers 0.7.2 asks for the first two in
+its extra ``sft``. Others with a library's name in theirs hold packages of their own, as deepspeed-vacc 0.16.3 does."""
 DECIDERS = frozenset((*HOLDS, *FORKS))
 
 

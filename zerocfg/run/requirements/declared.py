@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.budgets import SETUP_BYTES
 from zerocfg.catalog.versions import both, either
+from zerocfg.frontends.registry import OWN_PACKAGES
 from zerocfg.patterns import pattern
 from zerocfg.record import record, replace
 from zerocfg.run.discover import display_name
@@ -40,7 +41,7 @@ _BESIDE = frozenset(("tokenizers", "huggingface-hub", "datasets", _WITH_TORCH))
 installation always takes them, and nowhere else."""
 LIGER = "liger-kernel"
 """A package that a Trainer uses where it is told to; that a project names it is enough, in whatever release."""
-WANTED = frozenset((*LIBRARIES, *_BESIDE, LIGER, "llamafactory", "axolotl", "ms-swift"))
+WANTED = frozenset((*LIBRARIES, *_BESIDE, LIGER, *OWN_PACKAGES))
 _NAMED_IS_ENOUGH = DECIDERS | {LIGER}
 HELD_BACK = frozenset(("transformers", "accelerate", "trl", _WITH_TORCH))
 """Libraries that may be named without a release and are held back all the same, by a package or a Python beside them:

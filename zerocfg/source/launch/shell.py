@@ -14,9 +14,8 @@ from typing import NamedTuple
 from zerocfg.source.launch.allowance import Allowance
 from zerocfg.source.launch.heredocs import Heredocs
 from zerocfg.source.launch.launchers import (
+    GRAMMARS,
     OF_MACHINES,
-    OTHER_PROGRAMS,
-    OWN_PROGRAMS,
     RUNNERS,
     SHELLS,
     WRAPPERS,
@@ -28,6 +27,7 @@ from zerocfg.source.launch.launchers import (
     split_launcher,
 )
 from zerocfg.source.launch.line import LaunchLine, Option, OtherStart, Word
+from zerocfg.source.launch.programs import NONE, Programs
 from zerocfg.source.launch.shell_expand import Expander, Value
 from zerocfg.source.launch.shell_functions import FUNCTION, Functions, with_functions
 from zerocfg.source.launch.shell_loops import any_of
@@ -50,11 +50,13 @@ _TELLS = frozenset(("-h", "--help", "--version"))
 _OPTION = re.compile(r"--?[A-Za-z]")
 
 
-def read_words(source: SourceText, words: list[Word], allowance: Allowance | None = None) -> list[LaunchLine]:
+def read_words(
+    source: SourceText, words: list[Word], allowance: Allowance | None = None, programs: Programs = NONE
+) -> list[LaunchLine]:
     """The launch line that is a list of words, which no shell reads."""
     if not words:
         return []
-    shell = _Shell(source, {}, allowance=allowance)
+    shell = _Shell(source, {}, allowance=allowance, programs=programs)
     shell._start(words, {}, Span(words[0].span.start, words[-1].span.end), 0)
     return shell.lines
 
@@ -68,11 +70,12 @@ def read_shell(
     script: bool = False,
     allowance: Allowance | None = None,
     others: list[OtherStart] | None = None,
+    programs: Programs = NONE,
 ) -> list[LaunchLine]:
     """The launch lines of one shell text, a part of the source. ``heredocs``: what other parts have written before;
     ``script``: the text is all of it, with a name of its own; ``allowance``: what other parts left of the budgets;
-    ``others`` gets the commands that start other training programs."""
-    shell = _Shell(source, environment or {}, heredocs, allowance)
+    ``others`` gets the commands that start other training programs; ``programs``: those that start a training."""
+    shell = _Shell(source, environment or {}, heredocs, allowance, programs)
     if script:
         shell.scope.lies_at(source.name, source.text)
     shell.read(chars, Span(0, len(source.text)))
@@ -95,9 +98,9 @@ class Started(NamedTuple):
     launch: Span | None
 
 
-def read_started(source: SourceText, chars: Chars) -> list[Started]:
+def read_started(source: SourceText, chars: Chars, programs: Programs = NONE) -> list[Started]:
     """The same, with those in the texts of other shells (`srun bash -c "..."`), and which of them are launch lines."""
-    shell = _Started(source, {})
+    shell = _Started(source, {}, programs)
     shell.read(chars, Span(0, len(source.text)))
     return shell.started
 
@@ -109,8 +112,10 @@ class _Shell:
         environment: dict[str, str | None],
         heredocs: Heredocs | None = None,
         allowance: Allowance | None = None,
+        programs: Programs = NONE,
     ) -> None:
         self.source = source
+        self.programs = programs
         self.scope = Scope(environment)
         self.allowance = allowance or Allowance()
         scope = self.scope
@@ -346,7 +351,7 @@ class _Shell:
         wrapped = False
         for at, word in enumerate(words):
             name = program(word)
-            found = head(words, at)
+            found = head(words, at, self.programs)
             if found:
                 launcher, begin = found
                 options, script, module, arguments = split_launcher(launcher, words[begin:])
@@ -358,7 +363,7 @@ class _Shell:
                         return
                     if script is None or not any(option.name in _ASKS for option in script_options):
                         return
-                elif launcher in OWN_PROGRAMS:
+                elif launcher not in GRAMMARS:
                     pass
                 elif script is None and (not options or any(option.name in _TELLS for option in options)):
                     return
@@ -400,7 +405,7 @@ class _Shell:
     def _submitted(self, words: list[Word], span: Span) -> None:
         """`ray job submit ... -- python3 train.py`: where it runs, and in which environment, only the cluster knows."""
         command = words[next((at + 1 for at, word in enumerate(words) if word.value == "--"), len(words)) :]
-        found = head(command, 0) if command else None
+        found = head(command, 0, self.programs) if command else None
         if found is not None:
             options, script, module, arguments = split_launcher(found[0], command[found[1] :])
             self._note_other(script, module or any(one.name == "-m" for one in options), read_options(arguments), span)
@@ -409,7 +414,7 @@ class _Shell:
         name = script.value if script is not None else None
         if name is None:
             return
-        found = next((one for one in OTHER_PROGRAMS if one.is_started(name, module, options)), None)
+        found = next((one for one in self.programs.unread if one.is_started(name, module, options)), None)
         if found is not None:
             self.others.append(OtherStart(found.name, name, span))
 
@@ -470,8 +475,8 @@ class _Commands(_Shell):
 class _Started(_Shell):
     """Keeps every command, those that start a training marked."""
 
-    def __init__(self, source: SourceText, environment: dict[str, str | None]) -> None:
-        super().__init__(source, environment)
+    def __init__(self, source: SourceText, environment: dict[str, str | None], programs: Programs) -> None:
+        super().__init__(source, environment, programs=programs)
         self.started: list[Started] = []
 
     def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
