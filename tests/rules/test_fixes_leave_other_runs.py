@@ -275,7 +275,9 @@ def test_a_key_that_begins_to_count(
 def test_a_safe_fix_of_an_example_takes_nothing_from_others(code: str, tmp_path: Path) -> None:
     """What a line, a variable or a file that is not edited says stays so in every run, and no error comes."""
     for at in (number for of, number in FIXABLE if of == code):
-        example, folder = page_of(find(code)).bad[at], tmp_path / str(at)
+        rule, folder = find(code), tmp_path / str(at)
+        assert rule is not None
+        example = page_of(rule).bad[at]
         folder.mkdir()
         write(example, folder)
         result = lint(folder, example.consumer)

@@ -305,7 +305,8 @@ class Script:
     ``required``: the requirements without which it stops, each with its place. ``loading``: None where it is not
     certain how and when the model of the Trainer is loaded. ``comparisons``: decisions by its own options.
     ``resumes``: it gives `train` a checkpoint to go on from.
-    ``saves_sharded``: where it calls `save_pretrained` of a model that an Accelerator prepared, with nothing gathered.
+    ``saves_sharded``: where it calls `save_pretrained` of a model that an Accelerator prepared or a Trainer trained,
+    with nothing gathered.
     ``default_dtypes``: the models that it loads without saying in which dtype.
     ``strict_parser``: None where it is not certain that a parser of argparse, all of whose options are known, stops at
     others.

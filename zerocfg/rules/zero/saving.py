@@ -144,18 +144,22 @@ def _way_to_save(run: Run) -> str:
     return ", and call save_pretrained(..., state_dict=accelerator.get_state_dict(model)): it gathers nothing by itself"
 
 
-@rule("ZC468", "saved-without-gathering", Severity.ERROR, consumers={"accelerate"})
+@rule("ZC468", "saved-without-gathering", Severity.ERROR, consumers={"accelerate", "transformers"})
 def saved_without_gathering(run: Run) -> Iterator[Finding]:
     saved = run.script.saves_sharded if run.script is not None else None
     gather = effective_value(run, GATHER)
     if saved is None or stage_of(run) != 3 or gather is UNKNOWN or effective_value(run, "engine") != "deepspeed":
         return
+    trainer = run.consumer == "transformers"
+    if trainer and not truth(gather):
+        return  # ZC401 says that nothing at all is saved
     needed = "" if truth(gather) else f", and {_remedy(run)}, which get_state_dict needs"
+    instead = f"give it state_dict=accelerator.get_state_dict(model), called on every process{needed}"
     chosen = setting(run, "zero_optimization.stage")
     yield from_origin(run, saved).finding(
         "at ZeRO stage 3 every process holds a part of the model, and `save_pretrained` gathers nothing: it writes "
         "tensors without elements, and says nothing",
-        f"give it state_dict=accelerator.get_state_dict(model), called on every process{needed}",
+        "call save_model of the Trainer instead, on every process" if trainer else instead,
         [chosen.at(label="stage 3 is chosen here")] if chosen.origin.file is not None else [],
     )
 

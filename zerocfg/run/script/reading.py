@@ -109,7 +109,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
             DefaultDtype(ast.unparse(one.call.func), _origin(one)) for one in found.calls if leaves_dtype(one)
         ),
         strict_parser=_strict_parser(found) if parser.options is not None and not parser.lenient else None,
-        saves_sharded=_saves_sharded(found) if reader == "accelerate" and "save_pretrained" in found.methods else None,
+        saves_sharded=_saves_sharded(found) if reader in _SHARDING and "save_pretrained" in found.methods else None,
     )
 
 
@@ -130,6 +130,10 @@ def _strict_parser(found: Reach) -> StrictParser | None:
 
     strict = strict_options(found)
     return StrictParser(strict[0], _origin(strict[1])) if strict is not None else None
+
+
+_SHARDING = ("accelerate", "transformers")
+"""Readers of whose scripts it is known how they save what ZeRO-3 shards."""
 
 
 def _saves_sharded(found: Reach) -> Origin | None:
