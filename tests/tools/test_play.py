@@ -216,7 +216,8 @@ def test_an_operator_that_was_not_there_is_asked_for_again() -> None:
     lacking = stopped("init", "RuntimeError", f"{NOT_COMPILED}: cpu_adam")
     assert lacks_an_operator(lacking)
     assert judged(claim(STOPS), lacking, None).kind == "unplayable"
-    assert not any(map(lacks_an_operator, (REFUSED, ran("parse"), "the job left no report")))
+    others: list[Observation | str] = [REFUSED, ran("parse"), "the job left no report"]
+    assert not any(map(lacks_an_operator, others))
 
 
 def test_operators_stand_in_where_they_offer_every_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
