@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Literal, overload
 from zerocfg.errors import Error, ValidationError
 from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.linter.kept import Kept
+from zerocfg.run.consumers import consumers
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import CONSUMERS, UNKNOWN, Origin, Run, Setting
+from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.source import boundary
 from zerocfg.workspace.baseline import read_baseline_file
 from zerocfg.workspace.job import Job
@@ -64,8 +65,8 @@ def lint(
     lines, `Result.unread` are files that could not be checked. Raises Error for a path that is not there, an unknown
     code, or settings that make no sense.
     """
-    if consumer is not None and consumer not in CONSUMERS:
-        raise Error(f"consumer is one of {', '.join(CONSUMERS)}, not {consumer!r}")
+    if consumer is not None and consumer not in consumers():
+        raise Error(f"consumer is one of {', '.join(consumers())}, not {consumer!r}")
     with boundary.reading(paths):
         return _lint(_existing(paths), select, ignore, preview, notes, consumer)
 
@@ -160,10 +161,10 @@ def build(
 
 
 def _build(spec: AnyPath, out: Path, run: str | None, hardware: str | None, force: bool) -> list[Path]:
-    from zerocfg.emit.compile_runs import compile_runs
     from zerocfg.emit.exclusive import BusyError
     from zerocfg.emit.lock import LockError
     from zerocfg.emit.write import RefusedError, write
+    from zerocfg.workspace.compile_runs import compile_runs
 
     read, built = _resolved(spec, run, hardware)
     selection = selection_of(find_settings(read.folder), "", "", False)

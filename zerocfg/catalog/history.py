@@ -86,7 +86,7 @@ def name_in(library: str, path: Sequence[str]) -> str:
 
 @cache
 def histories(library: str) -> Histories:
-    """The histories of "deepspeed", "accelerate", "transformers", "trl", "axolotl", "llamafactory" or "ms-swift". Of
+    """The histories of "deepspeed", "accelerate", "transformers", "trl", or a framework that has such a file. Of
     accelerate these are its config file, its options and its variables: half of what is known of it."""
     return Histories(_read(library))
 

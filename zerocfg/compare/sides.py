@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from zerocfg.catalog.schema import load_schema
 from zerocfg.compare.lock_table import rows
 from zerocfg.emit.lock import NAME, Lock, LockError, load, without_secrets
+from zerocfg.frontends.registry import has_defaults
 from zerocfg.run.config import AUTO, Config
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name, is_launch_file
-from zerocfg.run.frameworks import has_defaults
 from zerocfg.run.link import find_runs, run_of_file, runs_from_spec
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.origins import origin_label, place_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.compare.check_outputs import FileState, OutputCheck, check_run, differences, gone_runs
 from zerocfg.emit import lock as lockfile
-from zerocfg.emit.compile_runs import emit_run
+from zerocfg.emit.emit_run import emit_run
 from zerocfg.emit.problems import problems as emit_problems
 from zerocfg.gate.model import Reason, Target
 from zerocfg.gate.outputs import unreadable

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from zerocfg.budgets import FINDINGS
+from zerocfg.frontends import registry as front_ends
 from zerocfg.internal_errors import Containment, InternalError, contain, in_a_line
 from zerocfg.linter.applicability import UNUSED_BY, holds, within
 from zerocfg.linter.concerned import rules_for
@@ -301,9 +302,9 @@ class _Lint:
             self.say_in_part(message, "report it to those who made the package; all other rules were asked", run)
 
     def not_loaded(self, runs: Sequence[Run]) -> None:
-        """Say which rules of other packages could not be taken."""
+        """Say which rules and front ends of other packages could not be taken, and which front ends failed."""
         with_files = [run for run in runs if run.files]
-        for problem in registry.problems() if with_files else ():
+        for problem in (*registry.problems(), *front_ends.problems()) if with_files else ():
             self.say_in_part(problem, "update or uninstall the package", with_files[0])
 
     def say_in_part(self, message: str, help_text: str, run: Run) -> None:
@@ -373,7 +374,7 @@ class _Lint:
 
 def _concerns(rule: Rule, consumer: Consumer | None, in_parts: bool) -> bool:
     """Whether a rule is about runs of this consumer. ``in_parts``: nobody knows the other keys of the config."""
-    return (not rule.consumers or consumer in rule.consumers) and (not in_parts or rule.alone)
+    return rule.concerns(consumer) and (not in_parts or rule.alone)
 
 
 def _failures(run: Run) -> frozenset[tuple[str, str]]:

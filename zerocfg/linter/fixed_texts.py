@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zerocfg.frontends.registry import programs
 from zerocfg.linter.engine import Diagnostic, real_name
 from zerocfg.linter.ignores import OWN
 from zerocfg.linter.independent import Offer, offers
@@ -66,7 +67,7 @@ def _about_comments(offer: Offer, file: SourceFile) -> bool:
     if file.kind != "launch" or not any(finding.code in OWN for finding in offer.findings):
         return True
     edits = [edit for edited_file, edit in offer.edits if real_name(edited_file) == real_name(file)]
-    return only_comments(file.source, edits)
+    return only_comments(file.source, edits, programs())
 
 
 def _lines(file: SourceFile, of: Sequence[Offer], runs: Sequence[Run]) -> frozenset[Span] | None:
@@ -81,6 +82,6 @@ def _text_after(file: SourceFile, edits: Sequence[Edit], lines: frozenset[Span] 
     """The text of a file after edits; None where they overlap, or would change other words of a shell text."""
     try:
         text = apply_edits(file.source.text, edits)
-        return text if file.kind != "launch" or intact(file.source, edits, lines) else None
+        return text if file.kind != "launch" or intact(file.source, edits, lines, programs=programs()) else None
     except ValueError:
         return None

@@ -83,13 +83,14 @@ def fix_all(
 
 
 def without_spoiling(result: Result, relint: Relint) -> Result:
-    """The result without the fixes that `fix_all` would drop because they change another run.
+    """The result without the fixes that `fix_all` would drop because they change another run, or because a key that
+    counts under its new name gets in the way of what else a run says.
 
-    Only those are tried that edit a file of a run in which their finding was not met: all together, and those that fail
-    once more by themselves, if they are few; each try is a lint.
+    Only those are tried that edit a file of a run in which their finding was not met, and the safe ones that rename:
+    all together, and those that fail once more by themselves, if they are few; each try is a lint.
     """
     readers = Readers(result)
-    doubtful = [found for found in result.diagnostics if _is_read_elsewhere(found, result, readers)]
+    doubtful = [found for found in result.diagnostics if _renames(found) or _is_read_elsewhere(found, result, readers)]
     if not doubtful:
         return result
     reach = Reach(result)
@@ -101,6 +102,10 @@ def without_spoiling(result: Result, relint: Relint) -> Result:
     spoiling = {id(found) for one in failing for found in one.offer.findings}
     found = [replace(one, fix=None) if id(one) in spoiling else one for one in result.diagnostics]
     return replace(result, diagnostics=found)
+
+
+def _renames(found: Diagnostic) -> bool:
+    return found.fix is not None and found.fix.safe and found.fix.renames
 
 
 def _is_read_elsewhere(found: Diagnostic, result: Result, readers: Readers) -> bool:

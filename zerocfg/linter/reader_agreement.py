@@ -83,7 +83,7 @@ class Readers:
 def _offers(rule: Rule, run: Run) -> Offers:
     offers: Offers = {}
     releases = holds(rule, run)
-    if (rule.consumers and run.consumer not in rule.consumers) or releases is None:
+    if not rule.concerns(run.consumer) or releases is None:
         return offers
     for finding in islice(rule.check(run), FINDINGS):  # of the others nothing is told
         told = within(run, rule, finding, releases)

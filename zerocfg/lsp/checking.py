@@ -87,6 +87,12 @@ class Snapshot:
                 found.setdefault((*_place(one), one.span.start, one.message), one)
         return list(found.values())
 
+    @cached_property
+    def real_names(self) -> dict[Path, str]:
+        """The real paths of the files that the findings speak of."""
+        files = (span.file for one in self.diagnostics for span in (one.span, *one.related))
+        return {file.path: real_name(file) for file in files if file.path is not None}
+
     def others_after(self, diagnostic: Diagnostic) -> list[Diagnostic] | None:
         """The findings that come up once its fix is applied, empty where it simply helps; tried once.
 
@@ -136,7 +142,7 @@ class Project:
                 self.kept.clear()
                 self.notes.clear()
             snapshot = self._check(documents)
-            _ = snapshot.runs_of, snapshot.roles  # while the real paths are known
+            _ = snapshot.runs_of, snapshot.roles, snapshot.real_names  # while the real paths are known
         whole = not self.notes
         for question, answers in notes.items():
             self.notes.setdefault(question, {}).update(answers)

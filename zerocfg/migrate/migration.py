@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from zerocfg.frontends.registry import programs
 from zerocfg.linter.engine import FileSpan, file_span, real_name
 from zerocfg.migrate import arguments, code, configs, kept, pins
 from zerocfg.migrate.dicts import dict_edits, dropped
@@ -142,7 +143,7 @@ def _fits(file: SourceFile, edits: Sequence[Edit], lines: frozenset[Span]) -> bo
     """Whether edits do not overlap, and change no other words of a shell text, nor any of other lines."""
     try:
         apply_edits(file.source.text, edits)
-        return file.kind != "launch" or intact(file.source, edits, lines)
+        return file.kind != "launch" or intact(file.source, edits, lines, programs=programs())
     except ValueError:
         return False
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from zerocfg.budgets import CACHE_BYTES, CACHED_BYTES
-from zerocfg.rule_packages import rule_packages
+from zerocfg.plugins import FRONT_ENDS, RULES, plugins
 from zerocfg.source import disk
 from zerocfg.source.boundary import VARIABLE
 from zerocfg.source.foreign import harmless
@@ -83,7 +83,7 @@ def kept_outcome(words: Sequence[str]) -> tuple[str, bool, int] | None:
         asked, folder = _asked(words), _folder()
     except OSError:  # the current folder is gone
         return None
-    if folder is None or rule_packages():  # what rules of others rest on is not known
+    if folder is None or plugins(RULES) or plugins(FRONT_ENDS):  # what those rest on is not known
         return None
     name = disk.digest("\0".join(asked).encode("utf-8", "surrogateescape"))
     _of_this_process = os.path.join(folder, f"{name}.json")  # noqa: PTH118

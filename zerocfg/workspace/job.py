@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 MOST_RUNS = 200
-"""Among which a lint tries fixes that bear on other runs than those of their findings."""
+"""Among which a lint tries fixes that bear on other runs than those of their findings, or on other values."""
 
 
 @record(frozen=True)
@@ -139,9 +139,10 @@ class Job:
         return [run for run in self.runs if not all(map(self.excluded, run.files))]
 
     def with_sound_fixes(self, result: Result) -> Result:
-        """The result with only those fixes that `--fix` would apply, as far as other runs are concerned. Among very
-        many runs none is tried: it would take as long as the lint, and `--fix` tries them in any case."""
-        if not 1 < len(result.runs) <= MOST_RUNS or not any(found.fix for found in result.diagnostics):
+        """The result with only those fixes that `--fix` would apply, as far as other values and other runs are
+        concerned. Among very many runs none is tried: it would take as long as the lint, and `--fix` tries them in any
+        case."""
+        if len(result.runs) > MOST_RUNS or not any(found.fix for found in result.diagnostics):
             return result
         from zerocfg.linter.fixing import without_spoiling
 

@@ -13,8 +13,8 @@ from zerocfg.cli.settings_options import options
 from zerocfg.convert.conversion import Conversion, ConversionError, Row
 from zerocfg.convert.targets import TARGETS, convert, opened
 from zerocfg.linter.selection import Selection
+from zerocfg.run.consumers import consumers
 from zerocfg.run.discover import Files, display_name
-from zerocfg.run.model import CONSUMERS
 from zerocfg.run.releases import with_versions
 from zerocfg.source.edit import unified_diff
 from zerocfg.source.write import Change, write_together
@@ -45,7 +45,9 @@ class NotConvertedError(click.ClickException):
     help="The new DeepSpeed JSON. Default: beside the accelerate config, with its name.",
 )
 @click.option("--allow-loss", is_flag=True, help="Write even where a key has no counterpart.")
-@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, overriding what the files say.")
+@click.option(
+    "--consumer", type=click.Choice(consumers()), help="Who reads the configs, overriding what the files say."
+)
 @options
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(

@@ -17,8 +17,8 @@ from zerocfg.linter.selection import Selection
 from zerocfg.migrate.migration import Done, Migration, migrate
 from zerocfg.migrate.outcome import Changed, Rest, rest
 from zerocfg.migrate.releases import ReleasesError, parse_releases
+from zerocfg.run.consumers import consumers
 from zerocfg.run.discover import display_name
-from zerocfg.run.model import CONSUMERS
 from zerocfg.run.unchecked import unparsed_files
 from zerocfg.run.uncollected import uncollected
 from zerocfg.source.edit import unified_diff
@@ -38,7 +38,9 @@ from zerocfg.workspace.settings import SettingsOptions
 )
 @click.option("--write", "writes", is_flag=True, help="Change the files; without it the changes are shown as a diff.")
 @click.option("--pins", is_flag=True, help="Also set the requirements of these libraries to the new releases.")
-@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, overriding what the files say.")
+@click.option(
+    "--consumer", type=click.Choice(consumers()), help="Who reads the configs, overriding what the files say."
+)
 @options
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(

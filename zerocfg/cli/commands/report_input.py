@@ -13,7 +13,6 @@ from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.compare.check_outputs import OutputCheck, check_run
 from zerocfg.compare.lock_diff import changes, sources
 from zerocfg.emit import lock as lockfile
-from zerocfg.emit.compile_runs import compile_runs
 from zerocfg.emit.files import emit
 from zerocfg.emit.values import InvalidConfigError
 from zerocfg.linter.engine import Result, lint_runs
@@ -27,6 +26,7 @@ from zerocfg.run.discover import SPEC_NAMES, Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions
 from zerocfg.workspace.baseline import read_baseline_file
+from zerocfg.workspace.compile_runs import compile_runs
 from zerocfg.workspace.job import Job
 from zerocfg.workspace.selection import selection_of
 from zerocfg.workspace.settings import find_settings

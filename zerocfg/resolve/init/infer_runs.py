@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.budgets import DRAFTED_RUNS
+from zerocfg.frontends.registry import front_end
 from zerocfg.hardware.catalogue import CPU, LARGEST_COUNT
 from zerocfg.resolve.engine.engine_selection import reaches_the_job
 from zerocfg.resolve.init.draft import Draft, How, run_name, with_unique_names, without_duplicates
@@ -14,7 +15,6 @@ from zerocfg.resolve.init.hardware_words import asked_hardware
 from zerocfg.resolve.init.repository import SEEN, calls_of, model_configs, nearest, scripts
 from zerocfg.resolve.line_arguments import lacking_configs, line_arguments
 from zerocfg.run.discover import Files
-from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.hub import CONFIG, find_config, is_hub_name
 from zerocfg.run.kinds import sniff
 from zerocfg.run.link import find_runs
@@ -79,7 +79,7 @@ class _Guesser:
     def _from_line(self, run: Run) -> Draft | None:
         line, file = run.launch, run.launch_file
         assert line is not None and file is not None
-        if line.script is None or line.script.value is None or run.consumer in FRAMEWORKS:
+        if line.script is None or line.script.value is None or front_end(run.consumer) is not None:
             return None  # a framework with recipes of its own is started by its own program
         where = f"{_short_name(file, self.folder)}:{file.source.place(line.span.start).line}"
         names = script_names(line)
@@ -260,7 +260,7 @@ class _Guesser:
         trl = isinstance(recipe, dict) and bool(TRL_KEYS & set(recipe))
         if calls is not None and script is not None:
             draft.add("consumer", calls, "found", f"{script.name} {SEEN[calls]}")
-        elif run.consumer is not None and run.consumer not in FRAMEWORKS:
+        elif run.consumer is not None and front_end(run.consumer) is None:
             draft.add("consumer", run.consumer, "found", where or "its files")
         elif recipe is not None:
             draft.add("consumer", "trl" if trl else "transformers", "guessed", "by the keys of the recipe")

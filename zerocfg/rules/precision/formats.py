@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.sizes import disagreement, mismatches
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value, under_trainer
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import deepspeed, finding_at, from_origin, recipe, setting
 from zerocfg.rules.line import all_arguments_seen, started_by
@@ -108,7 +108,7 @@ def precision_lost(run: Run) -> Iterator[Finding]:
     kind = str(asked.value)
     key, here = deepspeed(run, kind, "enabled"), from_origin(run, enabled.origin)
     if key.value == "auto":
-        if run.consumer not in TRAINERS or (run.recipe is None and not run.arguments):
+        if not under_trainer(run) or (run.recipe is None and not run.arguments):
             return
         yield from_origin(run, asked.origin).finding(
             f"{kind} is asked for {describe_origin(asked.origin)} but not in the training arguments, from which the "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import word
-from zerocfg.rules.effects import TRAINERS, changed_before, effective_value, stage_of
+from zerocfg.rules.effects import changed_before, effective_value, stage_of, under_trainer
 from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.stages.engine import truth
@@ -65,7 +65,7 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
         [chosen.at(label="stage 3 is chosen here")] if key and chosen.origin.file is not None else [],
         fix,
         severity=None
-        if lost or run.consumer in TRAINERS
+        if lost or under_trainer(run)
         else Severity.NOTE
         if run.consumer == "deepspeed"
         else Severity.WARNING,
@@ -80,7 +80,7 @@ def _never_saves(run: Run) -> bool:
         return True
     if script is not None and script.whole and script.methods:
         saves = any(name.startswith("save") or name == "push_to_hub" for name in script.methods)
-        if run.consumer in TRAINERS and word(run, "save_strategy") == "no":
+        if under_trainer(run) and word(run, "save_strategy") == "no":
             return not saves
         if not saves and not any(name in _TRAINING for name in script.methods):
             return True
@@ -118,7 +118,7 @@ def _cause(place: Key, lost: Key | None) -> str:
 
 
 def _consequence(run: Run) -> str:
-    if run.consumer in TRAINERS:
+    if under_trainer(run):
         return "the Trainer writes sharded states but no model weights, not even at the end"
     if run.consumer == "accelerate":
         return "accelerator.get_state_dict() and save_model() raise, save_pretrained() alone writes empty tensors"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from zerocfg.record import replace
 from zerocfg.run.model import UNKNOWN, Origin, ReaderEvidence, Run, Script, SourceFile, original
+from zerocfg.run.remembered import remembered
 from zerocfg.run.stages.batches import MICRO, TRAIN
 from zerocfg.source import disk
 
@@ -18,6 +19,10 @@ _SIZE = re.compile(rf"""["'](?:{TRAIN}|{MICRO})["']\s*(?::|\]\s*=(?!=))\s*(?!["'
 """A batch size that code gives a dict. A look at the text: such code is reached by no line that is known."""
 
 
+_OWN_TRAINER = re.compile(
+    r"^class[ \t]+\w*?(SFT|DPO|KTO|GRPO|RLOO|Reward|Distillation)(?:Config|Trainer)\b", re.MULTILINE
+)
+"""A class of the project that is called as one of TRL is: a copy of it, or one that derives from it."""
 _LIGHTNING = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:pytorch_lightning|lightning|lightning_fabric)\b", re.MULTILINE)
 _STRATEGY = re.compile(r"\bDeepSpeed(?:Plugin|Strategy)\(")
 """Its strategy takes the micro batch of the data loader where the config has none."""
@@ -66,12 +71,24 @@ def with_address_of_siblings(run: Run, known: Sequence[Run]) -> Run:
 def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -> list[Run]:
     """The runs, those of configs by themselves with what may come from any script of the project: the options that the
     scripts of the ``runs`` declare, and a batch size, other than "auto", that the text of ``scripts`` puts in, or
-    Lightning does."""
+    Lightning does; those of recipes with the trainers that ``scripts`` define themselves."""
     if not any(map(_by_itself, runs)):
         return list(runs)
     options = frozenset[str]().union(*(run.script.own for run in runs if run.script is not None))
     size = any(_SIZE.search(file.source.text) or _by_lightning(file.source.text) for file in scripts)
-    return [replace(run, options_elsewhere=options, size_elsewhere=size) if _by_itself(run) else run for run in runs]
+    recipes = any(run.recipe is not None and _by_itself(run) for run in runs)
+    trainers = frozenset(name for file in scripts for name in _own_trainers(file)) if recipes else frozenset[str]()
+    return [
+        replace(run, options_elsewhere=options, size_elsewhere=size, trainers_elsewhere=trainers)
+        if _by_itself(run)
+        else run
+        for run in runs
+    ]
+
+
+@remembered
+def _own_trainers(file: SourceFile) -> frozenset[str]:
+    return frozenset(f"{name}Config" for name in _OWN_TRAINER.findall(file.source.text))
 
 
 def _by_lightning(text: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from zerocfg.budgets import DIGITS
 from zerocfg.catalog.values import yaml_number
+from zerocfg.run.consumers import consumer_of
 from zerocfg.run.discover import launch_lines
 from zerocfg.run.expand import ExpandedRun, expand
 from zerocfg.run.facts import ModelSummary
@@ -22,7 +23,6 @@ from zerocfg.run.model import (
     Run,
     Setting,
     SourceFile,
-    consumer_of,
     original,
 )
 from zerocfg.run.model_source import open_model

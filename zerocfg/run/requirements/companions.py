@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.catalog.versions import admits, exact, only_below
 from zerocfg.run.model import Origin
-from zerocfg.run.requirements.declared import HELD_BACK, WANTED, Declared
+from zerocfg.run.requirements.declared import HELD_BACK, LIBRARIES, WANTED, Declared
 
 if TYPE_CHECKING:
     from zerocfg.catalog.install_limits import Edges
@@ -42,6 +42,25 @@ def limited_releases(
             newest = next((newest for below, newest in edges.items() if only_below(stated.clauses, below)), None)
             if newest is not None:
                 yield library.partition("[")[0], Declared(f"<={newest}", stated.places)
+
+
+def unreachable_newest(
+    found: Mapping[str, Declared], python: Callable[[Declared], Declared | None]
+) -> Iterator[tuple[str, Declared]]:
+    """The libraries that no file names and whose newest release does not go with what the files do state, or with the
+    Python that the project asks for: nobody knows which one is installed then."""
+    if not any(one.clauses for one in found.values()):
+        return
+    from zerocfg.catalog.install_limits import install_limits
+
+    for library, packages in install_limits().items():
+        if library in found or library not in LIBRARIES:
+            continue
+        for package, edges in packages.items():
+            stated = python(Declared("")) if package == PYTHON else found.get(package)
+            if stated is not None and stated.clauses and any(only_below(stated.clauses, below) for below in edges):
+                yield library, Declared(None, stated.places)
+                break
 
 
 _PACKAGES = frozenset((*WANTED, PYTHON))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zerocfg.budgets import SCRIPT_BYTES
+from zerocfg.frontends import registry
 from zerocfg.record import field, record
 from zerocfg.run.model import SourceFile
 from zerocfg.run.remembered import remembered
@@ -24,9 +25,14 @@ from zerocfg.source.text import BOM, Span
 
 LIBRARIES = frozenset(
     "transformers trl accelerate deepspeed lightning pytorch_lightning lightning_fabric optimum torch peft argparse "
-    "fire click tyro jsonargparse hydra omegaconf trlx sat swift".split()
+    "fire click tyro jsonargparse hydra omegaconf trlx sat".split()
 )
 """Packages whose names are never looked for in the repository, which may be a copy of one."""
+
+
+def is_library(package: str) -> bool:
+    return package in LIBRARIES or package in registry.modules()
+
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Open = Callable[[Path], SourceFile]
@@ -144,7 +150,7 @@ class Module:
         if found is None or found.level:
             return ""
         parts = [*found.module.split("."), *([found.name] if found.name else []), *reversed(names)]
-        return f"{parts[0]}.{parts[-1]}" if parts[0] in LIBRARIES and len(parts) > 1 else ""
+        return f"{parts[0]}.{parts[-1]}" if is_library(parts[0]) and len(parts) > 1 else ""
 
     def _replaces_import(self, name: str) -> bool:
         """Whether the module defines a class that derives from an imported class of its own name."""
@@ -226,7 +232,7 @@ def _located(module: Module, imported: Imported, root: Path) -> Iterator[tuple[P
     head, *inner = imported.module.split(".")
     if imported.level:
         bases: tuple[str, ...] = (disk.real(module.path.parent.joinpath(*[".."] * (imported.level - 1))),)
-    elif head in LIBRARIES:
+    elif is_library(head):
         return
     else:
         bases = module.holding(head, root)

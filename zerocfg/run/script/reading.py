@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from zerocfg.frontends.registry import calls
 from zerocfg.patterns import pattern
 from zerocfg.run.model import (
     UNKNOWN,
@@ -39,7 +40,6 @@ _LOOPS: dict[str, Consumer | str] = {
     "accelerate.Accelerator": "accelerate",
     "deepspeed.initialize": "deepspeed",
     "trlx.train": "accelerate",  # whose trainers make an Accelerator, but for those of NeMo
-    **dict.fromkeys(("swift.sft_main", "swift.pt_main", "swift.rlhf_main"), "swift"),
     "sat.training_main": _SAT,  # puts its own options into the DeepSpeed config
 }
 _OLD_PPO = frozenset("model_name ppo_epochs log_with optimize_cuda_cache early_stopping adap_kl_ctrl".split())
@@ -184,7 +184,7 @@ def _loop(name: str) -> Consumer | str | None:
         return library if last.endswith("Trainer") else None
     if library in _FOREIGN:
         return _FOREIGN[library] if last.endswith("Trainer") or last in ("Fabric", "LightningCLI") else None
-    return _LOOPS.get(name)
+    return _LOOPS.get(name) or calls().get(name)
 
 
 def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached | None]:
@@ -201,8 +201,9 @@ def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached
     if any(one.name == "trl.PPOConfig" and _given(one) & _OLD_PPO for one in found.calls):
         return None, "", None
     trainers = [loop for loop in ours if loop in ("trl", "transformers")]
-    if "swift" in shown:
-        return (None, "", None) if ours else ("swift", "", shown["swift"])
+    framework = next((loop for loop in shown if loop in calls().values()), None)
+    if framework is not None:
+        return (None, "", None) if ours else (framework, "", shown[framework])
     for foreign in (*_FOREIGN.values(), _SAT):
         if foreign in shown:
             return (None, "", None) if trainers else (None, foreign, shown[foreign])

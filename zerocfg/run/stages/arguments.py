@@ -16,9 +16,9 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, argument
 from zerocfg.catalog.versions import OLDEST, only_from, text
+from zerocfg.frontends.registry import front_end, has_defaults
 from zerocfg.record import field, record, replace
 from zerocfg.run.config import VERSIONS, default_of, describe, words
-from zerocfg.run.frameworks import FRAMEWORKS, has_defaults
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
 
 DECISIVE = words(
@@ -205,7 +205,7 @@ def _share_of_steps(run: Run, found: Arguments, written: Mapping[str, Setting], 
 def _class_known(run: Run) -> bool:
     """Whether more than options of a launch line says which class holds the arguments. They show a Trainer and not
     whose, and the configs of TRL's trainers have defaults of their own."""
-    if run.reader_evidence is not None or run.recipe is not None or run.consumer in FRAMEWORKS:
+    if run.reader_evidence is not None or run.recipe is not None or front_end(run.consumer) is not None:
         return True
     return run.script is not None and run.script.reader is not None
 

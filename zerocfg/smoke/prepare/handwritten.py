@@ -17,10 +17,10 @@ import yaml
 from zerocfg.budgets import FILE_BYTES
 from zerocfg.catalog.schema import load_schema
 from zerocfg.emit.lock import Lock
+from zerocfg.frontends.registry import front_end
 from zerocfg.models.model_facts import from_config
 from zerocfg.resolve.plan import Decision
 from zerocfg.run.discover import Files
-from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.hub import find_config
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
@@ -148,7 +148,7 @@ def find(path: Path, consumer: str | None = None, name: str | None = None) -> Ru
         # The script's own reader would stop at it; there is nothing to start then.
         said = recipe.problems[0].message if recipe.problems else "no mapping"
         raise NotFoundError(f"{run.recipe.name} cannot be read: {said}")
-    if run.consumer in FRAMEWORKS:
+    if front_end(run.consumer) is not None:
         raise NotFoundError(f"{run.name} is started by {run.consumer}, which trains in a way of its own: try that")
     if run.consumer is None and consumer is None:
         raise NotFoundError(

@@ -308,16 +308,19 @@ def _offload(reduced: Reduced, scratch: Path) -> None:
         section = zero.get(name)
         if not isinstance(section, dict) or section.get("device") != "nvme":
             continue
+        path = section.get("nvme_path")
+        if path is None and zero.get("stage") == 3:
+            continue  # it stops there, wherever it is started
         if ctypes.util.find_library("aio") is None:
             section["device"] = "cpu"
             section.pop("nvme_path", None)
             reduced.plan[f"zero_optimization.{name}.device"] = "cpu"
             reduced.changes.append(Reduction(kind, "nvme", "cpu", (f"zero_optimization.{name}.device",)))
-        elif not Path(str(section.get("nvme_path") or "")).is_dir():
+        elif path is not None and not (Path(str(path)).is_absolute() and Path(str(path)).is_dir()):
             folder = scratch / "nvme"
             folder.mkdir(exist_ok=True)
             keys = (f"zero_optimization.{name}.nvme_path",)
-            reduced.changes.append(Reduction(drive, section.get("nvme_path"), str(folder), keys))
+            reduced.changes.append(Reduction(drive, path, str(folder), keys))
             section["nvme_path"] = str(folder)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.launch.files import shell_texts
 from zerocfg.source.launch.launchers import program
+from zerocfg.source.launch.programs import NONE, Programs
 from zerocfg.source.launch.shell import Started, read_started
 from zerocfg.source.launch.shell_places import words_in_text
 from zerocfg.source.launch.shell_words import Chars, tokens
@@ -29,14 +30,22 @@ _PRINTS = frozenset(("echo", "printf", ":", "true"))
 """Programs that only show the words that they are given."""
 
 
-def only_comments(source: SourceText, edits: Sequence[Edit]) -> bool:
+def only_comments(source: SourceText, edits: Sequence[Edit], programs: Programs = NONE) -> bool:
     """Whether edits of a file with launch lines change comments and nothing else, so no text that looks like one."""
-    return intact(source, edits, frozenset(), words=False)
+    return intact(source, edits, frozenset(), words=False, programs=programs)
 
 
-def intact(source: SourceText, edits: Sequence[Edit], lines: Set[Span] | None = None, *, words: bool = True) -> bool:
+def intact(
+    source: SourceText,
+    edits: Sequence[Edit],
+    lines: Set[Span] | None = None,
+    *,
+    words: bool = True,
+    programs: Programs = NONE,
+) -> bool:
     """Whether edits of a file with launch lines change nothing but the words that they replace, take out or put in.
 
+    ``programs``: those that start a training beside the launchers.
     ``lines``: the launch lines that may get other words, by their places; None: any. Commands that only print what they
     are given may, too. ``words``: whether the edits are of words at all.
     """
@@ -52,7 +61,7 @@ def intact(source: SourceText, edits: Sequence[Edit], lines: Set[Span] | None = 
         return False
     return all(
         _same_pieces(list(_pieces(one, changes.old)), list(_pieces(other, changes.new)), changes, words)
-        and _same_commands(read_started(source, one), read_started(after, other), changes, lines)
+        and _same_commands(read_started(source, one, programs), read_started(after, other, programs), changes, lines)
         for one, other in zip(old, new, strict=True)
     )
 

@@ -44,8 +44,9 @@ def words_of(
             span = place or (span_of(field.at, whole) if field.at else whole)
         if UNKNOWN in field.text:
             field = named(field)
-        value = None if UNKNOWN in field.text else told(field.text)
-        word = Placed(text[span.start : span.end], value, span, place is not None)
+        parts = tuple(field.text.split(UNKNOWN)) if UNKNOWN in field.text else ()
+        value = None if parts else told(field.text)
+        word = Placed(text[span.start : span.end], value, span, place is not None, parts)
         object.__setattr__(word, "chars", field)
         words.append(word)
     return words

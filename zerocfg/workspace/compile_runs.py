@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocfg.emit.files import Emitted, emit
+from zerocfg.emit.emit_run import emit_run, unlike
 from zerocfg.emit.problems import problems as emit_problems
-from zerocfg.emit.values import InvalidConfigError
-from zerocfg.emit.verify import OWN, REPORT, differences, emitted_run, unexplained
+from zerocfg.emit.verify import emitted_run
 from zerocfg.linter.engine import Diagnostic, Result, lint_runs
 from zerocfg.resolve.explain.refused_values import refused_value
-from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.rules.api import Severity
 from zerocfg.run.config import AUTO
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Set
     from pathlib import Path
 
+    from zerocfg.emit.files import Emitted
     from zerocfg.linter.selection import Selection
     from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.spec.spec_file import SpecFile
@@ -75,7 +74,7 @@ def compile_runs(
     runs = {one.name: emitted_run(made[one.name], one.run) for one in rest if one.name in made}
     for one in rest:
         if one.name in made:
-            one.problems += locate_problems(_unlike(made[one.name], runs[one.name], one.source), read, one.source)
+            one.problems += locate_problems(unlike(made[one.name], runs[one.name], one.source), read, one.source)
     found.broken = any(one.problems for one in rest)
     good = [one.name for one in rest if not one.problems]
     again = _read_back([runs[name] for name in good], linted, selection)
@@ -116,22 +115,6 @@ def _path(diagnostic: Diagnostic) -> KeyPath:
     if document is None or document.root is None:
         return ()
     return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.span.path), ())
-
-
-def emit_run(one: BuildResult, out: Path) -> Emitted | None:
-    """The files of a run; None, and a problem, where its library would refuse a value of them."""
-    if one.plan is None:
-        return None
-    try:
-        return emit(one.plan, out)
-    except InvalidConfigError as error:
-        one.problems.append(Problem(one.name, f"{OWN}: {error}", REPORT))
-        return None
-
-
-def _unlike(emitted: Emitted, run: Run, source: Run) -> list[Problem]:
-    """Where the files mean something else than what was planned, or, without a reason, than the sources."""
-    return [*differences(emitted, run), *unexplained(emitted, source, run)]
 
 
 def _read_back(runs: list[Run], sources: Result, selection: Selection | None) -> Result | None:
