@@ -41,11 +41,12 @@ from zerocfg.rulebook.older_releases import good_keys_of, key_of, keys_of
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Rule
 from zerocfg.rules.registry import ALL
+from zerocfg.run.model import Phase
 
 PLAYED = CACHE / "played"
 LIMIT = 120.0
 """Seconds for an example; other work may go on beside it."""
-DECIDING = "step"
+DECIDING: Phase = "step"
 """The phase up to which an example is played that is not refused where its claim says."""
 
 

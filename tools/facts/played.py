@@ -44,10 +44,10 @@ def together(
     order = [one.deepspeed for one in SETS if one.deepspeed in known]
     known = {name: known[name] for name in [*order, *(name for name in known if name not in order)]}
     stale = {name for name, libraries in kept.sets.items() if known[name] != libraries}
-    bad, good = (
-        _merged(old, found.get(side, {}), {code: keys[at] for code, keys in examples.items()}, known, stale)
-        for at, (side, old) in enumerate((("bad", kept.rules), ("good", kept.good)))
-    )
+    bad_examples = {code: bad for code, (bad, _) in examples.items()}
+    good_examples = {code: good for code, (_, good) in examples.items()}
+    bad = _merged(kept.rules, found.get("bad", {}), bad_examples, known, stale)
+    good = _merged(kept.good, found.get("good", {}), good_examples, known, stale)
     return RuleOutcomes(known, bad, good)
 
 

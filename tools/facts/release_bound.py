@@ -48,11 +48,12 @@ def bounds() -> tuple[Bound, ...]:
 
 def _bound(rule: Rule) -> Bound:
     page = page_of(rule)
-    asks, named = False, []
+    asks = False
+    named: list[str] = []
     for example in (*page.bad, *page.good):
-        asked, releases = _while_checking(rule, example)
+        asked, found = _while_checking(rule, example)
         asks = asks or asked
-        named += releases
+        named += found
     of_examples = [example.releases for example in (*page.bad, *page.good) if example.releases]
     holds: dict[Reason, bool] = {
         "declared": bool(rule.versions) or "versions" in rule.needs,
@@ -68,7 +69,8 @@ def _bound(rule: Rule) -> Bound:
 
 def _while_checking(rule: Rule, example: Example) -> tuple[bool, list[str]]:
     """Whether the check asks for the releases of a run that states none, and those that its findings name."""
-    asks, named = False, []
+    asks = False
+    named: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for stated in lint_example(example, Path(folder), Selection(select=(rule.code,))).runs:
             run = replace(stated, undeclared=set())
