@@ -425,7 +425,7 @@ def deepspeed(count: int = 2, processes: int = 8, **keys: Any) -> dict[str, Any]
     return machines(count, processes, "DEEPSPEED", deepspeed_config={"zero_stage": 2, **keys})
 
 
-MET = {"main_process_ip": "10.0.0.1", "main_process_port": 5}
+MET: dict[str, Any] = {"main_process_ip": "10.0.0.1", "main_process_port": 5}
 CONFIGS: list[tuple[str, dict[str, Any], str | None, str, Any]] = [
     # code, accelerate's config, place that is told (None: silence), words, what the fix leaves
     ("ZC704", machines(2, 7, **MET), '"num_processes": 7', "each starts 3, 6 in all", {"num_processes": 8}),
