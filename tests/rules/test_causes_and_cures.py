@@ -17,6 +17,7 @@ from zerocfg.rules import arguments as read
 from zerocfg.rules.api import Finding, Intent, Severity
 from zerocfg.rules.arguments import type_of
 from zerocfg.rules.batch.sizes import _without_total, positive
+from zerocfg.rules.fsdp.parallelism import _of_pairs
 from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.launch.config import _certain, _is_number, _looks_local
 from zerocfg.rules.launch.machines import _single_machine
@@ -26,8 +27,9 @@ from zerocfg.rules.recipes.call_keywords import _advice, _history
 from zerocfg.rules.recipes.slips import certainly_unknown
 from zerocfg.rules.taken import Lack, _sure
 from zerocfg.rules.zero import saving
-from zerocfg.run.facts import MemorySummary
-from zerocfg.run.model import UNKNOWN, Call, Origin, Run, Script, Setting, SourceFile
+from zerocfg.rules.zero.stages import _gain
+from zerocfg.run.facts import HardwareSummary, MemorySummary, ModelSummary
+from zerocfg.run.model import UNKNOWN, Call, Failure, Origin, Run, Script, Setting, SourceFile
 from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.text import SourceText, Span
 
@@ -284,6 +286,7 @@ def test_where_a_refused_keyword_belongs(name: str, keyword: str, said: str) -> 
     ("library", "of", "keyword", "at", "said"),
     [
         ("transformers", "Trainer", "tokenizer", "5.23.0", "removed `tokenizer` from Trainer()"),
+        ("transformers", "Trainer", "tokenizer", "5.0.0", "transformers 5.0.0 removed `tokenizer` from Trainer()"),
         (
             "transformers",
             "Trainer",
@@ -466,3 +469,85 @@ def test_words_that_no_release_knows(text: str, words: str | None) -> None:
     for one in every:
         assert words is not None and words in f"{one.message} {one.help}"
         assert (one.fix is not None) is (one.help.startswith("write ") and "one of" not in one.help and "[" not in text)
+
+
+@pytest.mark.parametrize(
+    ("processes", "degrees", "said"),
+    [
+        (8, {"tp": 2, "pp": 2}, "pairs of processes"),
+        (6, {"tp": 2, "pp": 1}, "6 processes cannot be shared out by 2 * 1 * 2"),
+        (3, {}, "3 processes cannot be shared out by 1 * 1 * 2"),
+        (UNKNOWN, {"tp": 2}, "pairs of processes"),
+        (6, {"tp": "x"}, "pairs of processes"),
+        (6, {"tp": 0}, "pairs of processes"),
+    ],
+)
+def test_what_two_parts_of_a_context_make_of_the_processes(processes: Any, degrees: dict[str, Any], said: str) -> None:
+    section = {f"megatron_lm_{name}_degree": value for name, value in degrees.items()}
+    run = run_of("accelerate", accelerate={"megatron_lm_config": section})
+    assert _of_pairs(effective(run, num_processes=processes)).startswith(said)
+
+
+def test_a_failure_without_a_place_stands_at_the_nearest_file() -> None:
+    run = effective(run_of("deepspeed", deepspeed={"a": 1}))
+    told = replace(run, effective=replace(run.effective, failures=(Failure("batch-type", "init", "m"),)))
+    (one,) = found("ZC104", told)
+    assert (one.message, one.location.file, one.fix, one.severity) == ("m", run.deepspeed, None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "value", "tells"),
+    [
+        ("fsdp_sharding_strategy", 1, "None", True),
+        ("fsdp_sharding_strategy", 2, "None", False),
+        ("fsdp_version", None, "None", True),
+        ("fsdp_state_dict_type", 1, "None", False),
+        ("fsdp_sharding_strategy", 1, "FULL_SHARD", False),
+    ],
+)
+def test_null_that_reaches_the_processes_as_a_text(name: str, version: int | None, value: str, tells: bool) -> None:
+    run = run_of("accelerate", accelerate={"fsdp_config": {name: None}})
+    place = Origin("file", file=run.accelerate, path=("fsdp_config", name))
+    settings: dict[str, Any] = {"fsdp_config.fsdp_version": version}
+    every = found("ZC107", effective(run, {name.upper(): Setting(value, place)}, **settings))
+    assert len(every) == tells
+    for one in every:
+        assert shown(one) == "null" and one.fix is not None and not one.fix.safe
+        assert json.loads(after(one.fix)) == {"fsdp_config": {}}
+
+
+@pytest.mark.parametrize(
+    ("states", "block", "said"),
+    [({2: 8.0, 3: 2.0}, 5, False), ({2: 8.0, 3: 8.0}, 5, True), ({2: 8.0, 3: 9.0}, None, False), ({2: 0.5}, 5, False)],
+)
+def test_sharding_that_takes_no_less(states: dict[int, float], block: int | None, said: bool) -> None:
+    run = replace(
+        run_of("deepspeed", deepspeed={"zero_optimization": {"stage": 3}}),
+        hardware=HardwareSummary("8xA", 1, 8, 80.0),
+        memory=MemorySummary(states_gib=states),
+        model=ModelSummary("m", parameters=5, largest_block=block),
+    )
+    settings: dict[str, Any] = {"zero_optimization.stage": 3}
+    (one,) = found("ZC405", effective(run, **settings))
+    assert (", and at stage 3 " in one.message) is said and one.help.startswith("stage 2 sends ")
+    off: dict[str, Any] = {**settings, "zero_optimization.offload_param.device": "cpu"}
+    assert not found("ZC405", effective(run, **off)) and not found(
+        "ZC405", effective(replace(run, model=None), **settings)
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "parameters", "said"),
+    [
+        (1, 5, "stage 2 sends as many bytes in far fewer messages"),
+        (4, 5, "stage 2 sends 38% fewer bytes with 4 accumulation steps"),
+        (1, 2_000_000_000, "stage 2 sends 33% fewer bytes"),
+        (2, 2_000_000_000, "stage 2 sends 50% fewer bytes with 2 accumulation steps"),
+        ("auto", 5, "stage 2 sends as many bytes in far fewer messages"),
+        (0, 5, "stage 2 sends as many bytes in far fewer messages"),
+    ],
+)
+def test_bytes_that_stage_2_saves(steps: Any, parameters: int, said: str) -> None:
+    """Stage 2 sends the gradients of each micro batch and the parameters once: steps + 1 times the model."""
+    run = replace(run_of(), model=ModelSummary("m", parameters=parameters))
+    assert _gain(effective(run, gradient_accumulation_steps=steps)) == said

@@ -28,6 +28,7 @@ from zerocfg.rules.recipes.trainer_types import _plain_number, _refused, _signed
 from zerocfg.rules.registry import find
 from zerocfg.rules.zero.communication import _CLAIM, _right
 from zerocfg.run.model import (
+    UNKNOWN,
     Call,
     Comparison,
     Effective,
@@ -224,6 +225,7 @@ def test_numbers_that_a_machine_can_hold(value: object, number: float | None) ->
     [
         ("seed: 'four'", "trl", "trl", "'four' is no int"),
         ("seed: 'four'", None, "trl", None),
+        ("seed: '4'", None, "hf", None),
         ("seed: 'four'", "transformers", "hf", "HfArgumentParser does not convert it"),
         ("seed: '4'", "transformers", "hf", "HfArgumentParser does not convert it"),
         ("seed: '4'", "trl", "trl", None),
@@ -508,3 +510,21 @@ def test_checkpointing_by_fsdp_instead(config: str, mended: str | None) -> None:
             assert left["gradient_checkpointing"] is False
             assert left["fsdp_config"] == yaml.safe_load(mended)["fsdp_config"]
     assert every
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("learning_rate", "1e-5", True),
+        ("seed", "3", True),
+        ("learning_rate", 1e-5, False),
+        ("optim", "sgd", False),
+        ("bf16", "true", False),
+        ("learning_rate", UNKNOWN, False),
+    ],
+)
+def test_texts_in_a_call(name: str, value: object, told: bool) -> None:
+    given = {name: Setting(value, Origin("file", file=TRAIN, span=Span(10, 25)))}
+    script = Script(TRAIN, calls=(Call("transformers.TrainingArguments", given, TRAIN, Span(0, 9)),))
+    every = found("ZC802", Run("a", "accelerate", script=script))
+    assert [(shown(one), one.fix) for one in every] == ([("learning_rate=1", None)] if told else [])
