@@ -301,6 +301,7 @@ def test_since_when_a_keyword_is_refused(library: str, of: str, keyword: str, at
     assert said in _history(library, of, keyword, release(at))
 
 
+@pytest.mark.parametrize("code", ["ZC873"])
 @pytest.mark.parametrize(
     ("name", "keywords", "args", "tells"),
     [
@@ -310,11 +311,11 @@ def test_since_when_a_keyword_is_refused(library: str, of: str, keyword: str, at
         ("trl.DPOTrainer", ("model", "args"), "transformers.TrainingArguments", False),
     ],
 )
-def test_a_length_that_nobody_chose(name: str, keywords: tuple[str, ...], args: str, tells: bool) -> None:
+def test_a_length_that_nobody_chose(code: str, name: str, keywords: tuple[str, ...], args: str, tells: bool) -> None:
     run = Run("a", "trl", script=Script(TRAIN, calls=(call(name, *keywords, args=args),)))
-    assert bool(found("ZC873", run)) is tells
+    assert bool(found(code, run)) is tells
     every = call(name, *parameters("trl", "SFTTrainer"), args=args)
-    assert bool(found("ZC873", replace(run, script=Script(TRAIN, calls=(every,))))) is (tells or len(keywords) == 3)
+    assert bool(found(code, replace(run, script=Script(TRAIN, calls=(every,))))) is (tells or len(keywords) == 3)
 
 
 def test_options_that_the_parser_certainly_does_not_know() -> None:
@@ -344,6 +345,7 @@ def test_a_lack_without_a_line_stays() -> None:
     assert _sure(run_of(), argument, lack) is lack
 
 
+@pytest.mark.parametrize("code", ["ZC719"])
 @pytest.mark.parametrize(
     ("line", "accelerate", "switch"),
     [
@@ -361,10 +363,10 @@ def test_a_lack_without_a_line_stays() -> None:
         ("accelerate launch --num_processes 2 train.py", None, None),
     ],
 )
-def test_options_of_an_engine_that_nobody_chose(line: str, accelerate: Any, switch: str | None) -> None:
+def test_options_of_an_engine_that_nobody_chose(code: str, line: str, accelerate: Any, switch: str | None) -> None:
     """Empty: told, and left to the author, who chose another."""
     files: dict[str, Any] = {} if accelerate is None else {"accelerate": run_of(accelerate=accelerate).accelerate}
-    every = found("ZC719", started(line, consumer="accelerate", **files))
+    every = found(code, started(line, consumer="accelerate", **files))
     assert len(every) == (switch is not None)
     for one in every:
         assert (one.severity is None) is (accelerate is not None) and one.severity in (None, Severity.WARNING)
@@ -375,6 +377,7 @@ def test_options_of_an_engine_that_nobody_chose(line: str, accelerate: Any, swit
             assert one.fix is None
 
 
+@pytest.mark.parametrize("code", ["ZC111"])
 @pytest.mark.parametrize(
     ("zero", "left"),
     [
@@ -386,8 +389,8 @@ def test_options_of_an_engine_that_nobody_chose(line: str, accelerate: Any, swit
         ({"cpu_offload": True, "offload_param": {"device": "cpu"}}, {"offload_optimizer": {"device": "cpu"}}),
     ],
 )
-def test_offloading_in_todays_words(zero: dict[str, Any], left: dict[str, Any] | None) -> None:
-    every = found("ZC111", with_settings(run_of("deepspeed", deepspeed={"zero_optimization": zero})))
+def test_offloading_in_todays_words(code: str, zero: dict[str, Any], left: dict[str, Any] | None) -> None:
+    every = found(code, with_settings(run_of("deepspeed", deepspeed={"zero_optimization": zero})))
     (one,) = [one for one in every if "cpu_offload" in shown(one)]
     if left is None:
         assert one.fix is None
@@ -406,6 +409,7 @@ def test_a_key_is_moved_to_its_section() -> None:
     assert one.fix is not None and not one.fix.safe
 
 
+@pytest.mark.parametrize("code", ["ZC112"])
 @pytest.mark.parametrize(
     ("zero", "safe"),
     [
@@ -416,14 +420,15 @@ def test_a_key_is_moved_to_its_section() -> None:
         ({"stage3_gather_16bit_weights_on_model_save": True}, None),
     ],
 )
-def test_two_spellings_of_a_key(zero: dict[str, Any], safe: bool | None) -> None:
-    every = found("ZC112", run_of("deepspeed", deepspeed={"zero_optimization": zero}))
+def test_two_spellings_of_a_key(code: str, zero: dict[str, Any], safe: bool | None) -> None:
+    every = found(code, run_of("deepspeed", deepspeed={"zero_optimization": zero}))
     assert [one.fix.safe for one in every if one.fix is not None] == ([] if safe is None else [safe])
     for one in every:
         assert shown(one) == '"gather_16bit_weights_on_model_save"' and one.help == "remove one of the two"
         assert [place.at for place in one.related] == ["key"]
 
 
+@pytest.mark.parametrize("code", ["ZC841"])
 @pytest.mark.parametrize(
     ("consumer", "text", "strict", "near"),
     [
@@ -438,16 +443,19 @@ def test_two_spellings_of_a_key(zero: dict[str, Any], safe: bool | None) -> None
         ("transformers", "own_argumen: 1\n", False, None),
     ],
 )
-def test_the_arguments_that_a_slip_may_mean(consumer: Any, text: str, strict: bool, near: str | None) -> None:
+def test_the_arguments_that_a_slip_may_mean(
+    code: str, consumer: Any, text: str, strict: bool, near: str | None
+) -> None:
     """``strict``: the parser is known, with all that it takes."""
     recipe = yaml_file("recipe", f"output_dir: out\n{text}")
     known = frozenset({"transformers.TrainingArguments"})
     script = Script(TRAIN, options=frozenset({"own_argument"}), parsed=known) if strict else None
     run = Run("a", consumer, recipe=recipe, recipe_reader="hf" if consumer == "transformers" else "trl", script=script)
-    every = found("ZC841", run)
+    every = found(code, run)
     assert [one.help for one in every] == ([] if near is None else [f"write {near}"])
 
 
+@pytest.mark.parametrize("code", ["ZC811"])
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -462,9 +470,9 @@ def test_the_arguments_that_a_slip_may_mean(consumer: Any, text: str, strict: bo
         ("report_to: [wandb]\n", None),
     ],
 )
-def test_words_that_no_release_knows(text: str, words: str | None) -> None:
+def test_words_that_no_release_knows(code: str, text: str, words: str | None) -> None:
     recipe = yaml_file("recipe", f"output_dir: out\n{text}")
-    every = found("ZC811", Run("a", "transformers", recipe=recipe, recipe_reader="hf"))
+    every = found(code, Run("a", "transformers", recipe=recipe, recipe_reader="hf"))
     assert len(every) == (words is not None)
     for one in every:
         assert words is not None and words in f"{one.message} {one.help}"
@@ -488,13 +496,15 @@ def test_what_two_parts_of_a_context_make_of_the_processes(processes: Any, degre
     assert _of_pairs(effective(run, num_processes=processes)).startswith(said)
 
 
-def test_a_failure_without_a_place_stands_at_the_nearest_file() -> None:
+@pytest.mark.parametrize("code", ["ZC104"])
+def test_a_failure_without_a_place_stands_at_the_nearest_file(code: str) -> None:
     run = effective(run_of("deepspeed", deepspeed={"a": 1}))
     told = replace(run, effective=replace(run.effective, failures=(Failure("batch-type", "init", "m"),)))
-    (one,) = found("ZC104", told)
+    (one,) = found(code, told)
     assert (one.message, one.location.file, one.fix, one.severity) == ("m", run.deepspeed, None, None)
 
 
+@pytest.mark.parametrize("code", ["ZC107"])
 @pytest.mark.parametrize(
     ("name", "version", "value", "tells"),
     [
@@ -505,22 +515,25 @@ def test_a_failure_without_a_place_stands_at_the_nearest_file() -> None:
         ("fsdp_sharding_strategy", 1, "FULL_SHARD", False),
     ],
 )
-def test_null_that_reaches_the_processes_as_a_text(name: str, version: int | None, value: str, tells: bool) -> None:
+def test_null_that_reaches_the_processes_as_a_text(
+    code: str, name: str, version: int | None, value: str, tells: bool
+) -> None:
     run = run_of("accelerate", accelerate={"fsdp_config": {name: None}})
     place = Origin("file", file=run.accelerate, path=("fsdp_config", name))
     settings: dict[str, Any] = {"fsdp_config.fsdp_version": version}
-    every = found("ZC107", effective(run, {name.upper(): Setting(value, place)}, **settings))
+    every = found(code, effective(run, {name.upper(): Setting(value, place)}, **settings))
     assert len(every) == tells
     for one in every:
         assert shown(one) == "null" and one.fix is not None and not one.fix.safe
         assert json.loads(after(one.fix)) == {"fsdp_config": {}}
 
 
+@pytest.mark.parametrize("code", ["ZC405"])
 @pytest.mark.parametrize(
     ("states", "block", "said"),
     [({2: 8.0, 3: 2.0}, 5, False), ({2: 8.0, 3: 8.0}, 5, True), ({2: 8.0, 3: 9.0}, None, False), ({2: 0.5}, 5, False)],
 )
-def test_sharding_that_takes_no_less(states: dict[int, float], block: int | None, said: bool) -> None:
+def test_sharding_that_takes_no_less(code: str, states: dict[int, float], block: int | None, said: bool) -> None:
     run = replace(
         run_of("deepspeed", deepspeed={"zero_optimization": {"stage": 3}}),
         hardware=HardwareSummary("8xA", 1, 8, 80.0),
@@ -528,10 +541,10 @@ def test_sharding_that_takes_no_less(states: dict[int, float], block: int | None
         model=ModelSummary("m", parameters=5, largest_block=block),
     )
     settings: dict[str, Any] = {"zero_optimization.stage": 3}
-    (one,) = found("ZC405", effective(run, **settings))
+    (one,) = found(code, effective(run, **settings))
     assert (", and at stage 3 " in one.message) is said and one.help.startswith("stage 2 sends ")
     off: dict[str, Any] = {**settings, "zero_optimization.offload_param.device": "cpu"}
-    assert not found("ZC405", effective(run, **off)) and not found(
+    assert not found(code, effective(run, **off)) and not found(
         "ZC405", effective(replace(run, model=None), **settings)
     )
 
