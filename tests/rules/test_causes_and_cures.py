@@ -260,6 +260,7 @@ def test_a_number_where_a_path_belongs() -> None:
         ("transformers.Trainer", "no_such_thing_at_all", "leave it out"),
         ("transformers.Trainer", "tokenizer", "write processing_class"),
         ("trl.SFTTrainer", "learning_rate", "give it to SFTConfig"),
+        ("trl.NoTrainer", "learning_rate", "give it to NoConfig"),  # of which nothing is known
         ("trl.SFTTrainer", "packing", "give it to SFTConfig"),
         ("trl.SFTTrainer", "max_seq_length", "give it to SFTConfig, which calls it `max_length`"),
         ("trl.SFTTrainer", "no_such_thing_at_all", "leave it out"),
