@@ -247,6 +247,8 @@ def test_an_argument_is_taken_out_where_it_counts() -> None:
         assert [fix.safe for fix in fixes if fix is not None] == [False, True]
     in_code = replace(run, arguments={"optim": Setting("sgd", Origin("file", file=script().file))})
     assert read.drop_argument(in_code, "optim", "w") is None, "no program is edited"
+    elsewhere = read.Argument("seed", 4, Origin("file", file=recipe("seed: 4\n"), path=("seed",)))
+    assert read.dropped(run, elsewhere, "w") is None, "the recipe of another run"
 
 
 def test_an_argument_gets_another_name_where_it_stands() -> None:

@@ -17,6 +17,7 @@ from zerocfg.rules import arguments as read
 from zerocfg.rules.api import Finding, Intent, Severity
 from zerocfg.rules.arguments import type_of
 from zerocfg.rules.batch.sizes import _without_total, positive
+from zerocfg.rules.fsdp.parallelism import _of_pairs
 from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.launch.config import _certain, _is_number, _looks_local
 from zerocfg.rules.launch.machines import _single_machine
@@ -26,8 +27,9 @@ from zerocfg.rules.recipes.call_keywords import _advice, _history
 from zerocfg.rules.recipes.slips import certainly_unknown
 from zerocfg.rules.taken import Lack, _sure
 from zerocfg.rules.zero import saving
-from zerocfg.run.facts import MemorySummary
-from zerocfg.run.model import UNKNOWN, Call, Origin, Run, Script, Setting, SourceFile
+from zerocfg.rules.zero.stages import _gain
+from zerocfg.run.facts import HardwareSummary, MemorySummary, ModelSummary
+from zerocfg.run.model import UNKNOWN, Call, Failure, Origin, Run, Script, Setting, SourceFile
 from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.text import SourceText, Span
 
@@ -258,6 +260,7 @@ def test_a_number_where_a_path_belongs() -> None:
         ("transformers.Trainer", "no_such_thing_at_all", "leave it out"),
         ("transformers.Trainer", "tokenizer", "write processing_class"),
         ("trl.SFTTrainer", "learning_rate", "give it to SFTConfig"),
+        ("trl.NoTrainer", "learning_rate", "give it to NoConfig"),  # of which nothing is known
         ("trl.SFTTrainer", "packing", "give it to SFTConfig"),
         ("trl.SFTTrainer", "max_seq_length", "give it to SFTConfig, which calls it `max_length`"),
         ("trl.SFTTrainer", "no_such_thing_at_all", "leave it out"),
@@ -284,6 +287,7 @@ def test_where_a_refused_keyword_belongs(name: str, keyword: str, said: str) -> 
     ("library", "of", "keyword", "at", "said"),
     [
         ("transformers", "Trainer", "tokenizer", "5.23.0", "removed `tokenizer` from Trainer()"),
+        ("transformers", "Trainer", "tokenizer", "5.0.0", "transformers 5.0.0 removed `tokenizer` from Trainer()"),
         (
             "transformers",
             "Trainer",
@@ -298,6 +302,7 @@ def test_since_when_a_keyword_is_refused(library: str, of: str, keyword: str, at
     assert said in _history(library, of, keyword, release(at))
 
 
+@pytest.mark.parametrize("code", ["ZC873"])
 @pytest.mark.parametrize(
     ("name", "keywords", "args", "tells"),
     [
@@ -307,11 +312,11 @@ def test_since_when_a_keyword_is_refused(library: str, of: str, keyword: str, at
         ("trl.DPOTrainer", ("model", "args"), "transformers.TrainingArguments", False),
     ],
 )
-def test_a_length_that_nobody_chose(name: str, keywords: tuple[str, ...], args: str, tells: bool) -> None:
+def test_a_length_that_nobody_chose(code: str, name: str, keywords: tuple[str, ...], args: str, tells: bool) -> None:
     run = Run("a", "trl", script=Script(TRAIN, calls=(call(name, *keywords, args=args),)))
-    assert bool(found("ZC873", run)) is tells
+    assert bool(found(code, run)) is tells
     every = call(name, *parameters("trl", "SFTTrainer"), args=args)
-    assert bool(found("ZC873", replace(run, script=Script(TRAIN, calls=(every,))))) is (tells or len(keywords) == 3)
+    assert bool(found(code, replace(run, script=Script(TRAIN, calls=(every,))))) is (tells or len(keywords) == 3)
 
 
 def test_options_that_the_parser_certainly_does_not_know() -> None:
@@ -341,6 +346,7 @@ def test_a_lack_without_a_line_stays() -> None:
     assert _sure(run_of(), argument, lack) is lack
 
 
+@pytest.mark.parametrize("code", ["ZC719"])
 @pytest.mark.parametrize(
     ("line", "accelerate", "switch"),
     [
@@ -358,10 +364,10 @@ def test_a_lack_without_a_line_stays() -> None:
         ("accelerate launch --num_processes 2 train.py", None, None),
     ],
 )
-def test_options_of_an_engine_that_nobody_chose(line: str, accelerate: Any, switch: str | None) -> None:
+def test_options_of_an_engine_that_nobody_chose(code: str, line: str, accelerate: Any, switch: str | None) -> None:
     """Empty: told, and left to the author, who chose another."""
     files: dict[str, Any] = {} if accelerate is None else {"accelerate": run_of(accelerate=accelerate).accelerate}
-    every = found("ZC719", started(line, consumer="accelerate", **files))
+    every = found(code, started(line, consumer="accelerate", **files))
     assert len(every) == (switch is not None)
     for one in every:
         assert (one.severity is None) is (accelerate is not None) and one.severity in (None, Severity.WARNING)
@@ -372,6 +378,7 @@ def test_options_of_an_engine_that_nobody_chose(line: str, accelerate: Any, swit
             assert one.fix is None
 
 
+@pytest.mark.parametrize("code", ["ZC111"])
 @pytest.mark.parametrize(
     ("zero", "left"),
     [
@@ -383,8 +390,8 @@ def test_options_of_an_engine_that_nobody_chose(line: str, accelerate: Any, swit
         ({"cpu_offload": True, "offload_param": {"device": "cpu"}}, {"offload_optimizer": {"device": "cpu"}}),
     ],
 )
-def test_offloading_in_todays_words(zero: dict[str, Any], left: dict[str, Any] | None) -> None:
-    every = found("ZC111", with_settings(run_of("deepspeed", deepspeed={"zero_optimization": zero})))
+def test_offloading_in_todays_words(code: str, zero: dict[str, Any], left: dict[str, Any] | None) -> None:
+    every = found(code, with_settings(run_of("deepspeed", deepspeed={"zero_optimization": zero})))
     (one,) = [one for one in every if "cpu_offload" in shown(one)]
     if left is None:
         assert one.fix is None
@@ -403,6 +410,7 @@ def test_a_key_is_moved_to_its_section() -> None:
     assert one.fix is not None and not one.fix.safe
 
 
+@pytest.mark.parametrize("code", ["ZC112"])
 @pytest.mark.parametrize(
     ("zero", "safe"),
     [
@@ -413,14 +421,15 @@ def test_a_key_is_moved_to_its_section() -> None:
         ({"stage3_gather_16bit_weights_on_model_save": True}, None),
     ],
 )
-def test_two_spellings_of_a_key(zero: dict[str, Any], safe: bool | None) -> None:
-    every = found("ZC112", run_of("deepspeed", deepspeed={"zero_optimization": zero}))
+def test_two_spellings_of_a_key(code: str, zero: dict[str, Any], safe: bool | None) -> None:
+    every = found(code, run_of("deepspeed", deepspeed={"zero_optimization": zero}))
     assert [one.fix.safe for one in every if one.fix is not None] == ([] if safe is None else [safe])
     for one in every:
         assert shown(one) == '"gather_16bit_weights_on_model_save"' and one.help == "remove one of the two"
         assert [place.at for place in one.related] == ["key"]
 
 
+@pytest.mark.parametrize("code", ["ZC841"])
 @pytest.mark.parametrize(
     ("consumer", "text", "strict", "near"),
     [
@@ -435,16 +444,19 @@ def test_two_spellings_of_a_key(zero: dict[str, Any], safe: bool | None) -> None
         ("transformers", "own_argumen: 1\n", False, None),
     ],
 )
-def test_the_arguments_that_a_slip_may_mean(consumer: Any, text: str, strict: bool, near: str | None) -> None:
+def test_the_arguments_that_a_slip_may_mean(
+    code: str, consumer: Any, text: str, strict: bool, near: str | None
+) -> None:
     """``strict``: the parser is known, with all that it takes."""
     recipe = yaml_file("recipe", f"output_dir: out\n{text}")
     known = frozenset({"transformers.TrainingArguments"})
     script = Script(TRAIN, options=frozenset({"own_argument"}), parsed=known) if strict else None
     run = Run("a", consumer, recipe=recipe, recipe_reader="hf" if consumer == "transformers" else "trl", script=script)
-    every = found("ZC841", run)
+    every = found(code, run)
     assert [one.help for one in every] == ([] if near is None else [f"write {near}"])
 
 
+@pytest.mark.parametrize("code", ["ZC811"])
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -459,10 +471,97 @@ def test_the_arguments_that_a_slip_may_mean(consumer: Any, text: str, strict: bo
         ("report_to: [wandb]\n", None),
     ],
 )
-def test_words_that_no_release_knows(text: str, words: str | None) -> None:
+def test_words_that_no_release_knows(code: str, text: str, words: str | None) -> None:
     recipe = yaml_file("recipe", f"output_dir: out\n{text}")
-    every = found("ZC811", Run("a", "transformers", recipe=recipe, recipe_reader="hf"))
+    every = found(code, Run("a", "transformers", recipe=recipe, recipe_reader="hf"))
     assert len(every) == (words is not None)
     for one in every:
         assert words is not None and words in f"{one.message} {one.help}"
         assert (one.fix is not None) is (one.help.startswith("write ") and "one of" not in one.help and "[" not in text)
+
+
+@pytest.mark.parametrize(
+    ("processes", "degrees", "said"),
+    [
+        (8, {"tp": 2, "pp": 2}, "pairs of processes"),
+        (6, {"tp": 2, "pp": 1}, "6 processes cannot be shared out by 2 * 1 * 2"),
+        (3, {}, "3 processes cannot be shared out by 1 * 1 * 2"),
+        (UNKNOWN, {"tp": 2}, "pairs of processes"),
+        (6, {"tp": "x"}, "pairs of processes"),
+        (6, {"tp": 0}, "pairs of processes"),
+    ],
+)
+def test_what_two_parts_of_a_context_make_of_the_processes(processes: Any, degrees: dict[str, Any], said: str) -> None:
+    section = {f"megatron_lm_{name}_degree": value for name, value in degrees.items()}
+    run = run_of("accelerate", accelerate={"megatron_lm_config": section})
+    assert _of_pairs(effective(run, num_processes=processes)).startswith(said)
+
+
+@pytest.mark.parametrize("code", ["ZC104"])
+def test_a_failure_without_a_place_stands_at_the_nearest_file(code: str) -> None:
+    run = effective(run_of("deepspeed", deepspeed={"a": 1}))
+    told = replace(run, effective=replace(run.effective, failures=(Failure("batch-type", "init", "m"),)))
+    (one,) = found(code, told)
+    assert (one.message, one.location.file, one.fix, one.severity) == ("m", run.deepspeed, None, None)
+
+
+@pytest.mark.parametrize("code", ["ZC107"])
+@pytest.mark.parametrize(
+    ("name", "version", "value", "tells"),
+    [
+        ("fsdp_sharding_strategy", 1, "None", True),
+        ("fsdp_sharding_strategy", 2, "None", False),
+        ("fsdp_version", None, "None", True),
+        ("fsdp_state_dict_type", 1, "None", False),
+        ("fsdp_sharding_strategy", 1, "FULL_SHARD", False),
+    ],
+)
+def test_null_that_reaches_the_processes_as_a_text(
+    code: str, name: str, version: int | None, value: str, tells: bool
+) -> None:
+    run = run_of("accelerate", accelerate={"fsdp_config": {name: None}})
+    place = Origin("file", file=run.accelerate, path=("fsdp_config", name))
+    settings: dict[str, Any] = {"fsdp_config.fsdp_version": version}
+    every = found(code, effective(run, {name.upper(): Setting(value, place)}, **settings))
+    assert len(every) == tells
+    for one in every:
+        assert shown(one) == "null" and one.fix is not None and not one.fix.safe
+        assert json.loads(after(one.fix)) == {"fsdp_config": {}}
+
+
+@pytest.mark.parametrize("code", ["ZC405"])
+@pytest.mark.parametrize(
+    ("states", "block", "said"),
+    [({2: 8.0, 3: 2.0}, 5, False), ({2: 8.0, 3: 8.0}, 5, True), ({2: 8.0, 3: 9.0}, None, False), ({2: 0.5}, 5, False)],
+)
+def test_sharding_that_takes_no_less(code: str, states: dict[int, float], block: int | None, said: bool) -> None:
+    run = replace(
+        run_of("deepspeed", deepspeed={"zero_optimization": {"stage": 3}}),
+        hardware=HardwareSummary("8xA", 1, 8, 80.0),
+        memory=MemorySummary(states_gib=states),
+        model=ModelSummary("m", parameters=5, largest_block=block),
+    )
+    settings: dict[str, Any] = {"zero_optimization.stage": 3}
+    (one,) = found(code, effective(run, **settings))
+    assert (", and at stage 3 " in one.message) is said and one.help.startswith("stage 2 sends ")
+    off: dict[str, Any] = {**settings, "zero_optimization.offload_param.device": "cpu"}
+    assert not found(code, effective(run, **off)) and not found(
+        "ZC405", effective(replace(run, model=None), **settings)
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "parameters", "said"),
+    [
+        (1, 5, "stage 2 sends as many bytes in far fewer messages"),
+        (4, 5, "stage 2 sends 38% fewer bytes with 4 accumulation steps"),
+        (1, 2_000_000_000, "stage 2 sends 33% fewer bytes"),
+        (2, 2_000_000_000, "stage 2 sends 50% fewer bytes with 2 accumulation steps"),
+        ("auto", 5, "stage 2 sends as many bytes in far fewer messages"),
+        (0, 5, "stage 2 sends as many bytes in far fewer messages"),
+    ],
+)
+def test_bytes_that_stage_2_saves(steps: Any, parameters: int, said: str) -> None:
+    """Stage 2 sends the gradients of each micro batch and the parameters once: steps + 1 times the model."""
+    run = replace(run_of(), model=ModelSummary("m", parameters=parameters))
+    assert _gain(effective(run, gradient_accumulation_steps=steps)) == said

@@ -415,3 +415,132 @@ def test_a_config_of_fsdp(row: tuple[str, dict[str, Any], str | None, str, Any])
             assert {key: value for key, value in mended.items() if key != "fsdp_config"} == {
                 key: value for key, value in config.items() if key != "fsdp_config"
             }
+
+
+def machines(count: Any = 2, processes: Any = 8, kind: str = "MULTI_GPU", **keys: Any) -> dict[str, Any]:
+    return {"distributed_type": kind, "num_machines": count, "num_processes": processes, **keys}
+
+
+def deepspeed(count: int = 2, processes: int = 8, **keys: Any) -> dict[str, Any]:
+    return machines(count, processes, "DEEPSPEED", deepspeed_config={"zero_stage": 2, **keys})
+
+
+MET: dict[str, Any] = {"main_process_ip": "10.0.0.1", "main_process_port": 5}
+CONFIGS: list[tuple[str, dict[str, Any], str | None, str, Any]] = [
+    # code, accelerate's config, place that is told (None: silence), words, what the fix leaves
+    ("ZC704", machines(2, 7, **MET), '"num_processes": 7', "each starts 3, 6 in all", {"num_processes": 8}),
+    ("ZC704", machines(3, 2, **MET), '"num_processes": 2', "each starts 0, 0 in all", {"num_processes": 6}),
+    ("ZC704", machines(2, 8, **MET), None, "", NONE),
+    ("ZC704", machines(1, 7), None, "", NONE),
+    ("ZC704", machines(2, 7, "NO"), None, "", NONE),
+    ("ZC704", machines(2, 7, "MULTI_CPU"), None, "", NONE),
+    ("ZC704", machines(2, 0), None, "", NONE),
+    ("ZC705", machines(), '"num_machines": 2', "they never meet", NONE),
+    ("ZC705", machines(main_process_ip=""), '"main_process_ip": ""', "an empty `main_process_ip`", NONE),
+    ("ZC705", machines(**MET), None, "", NONE),
+    ("ZC705", machines(1), None, "", NONE),
+    ("ZC709", deepspeed(deepspeed_multinode_launcher="pdsh"), '"num_machines": 2', "under the pdsh launcher", ANY),
+    ("ZC709", deepspeed(), '"num_machines": 2', "under the pdsh launcher", ANY),
+    ("ZC709", deepspeed(deepspeed_multinode_launcher="standard"), None, "", NONE),
+    ("ZC709", deepspeed(deepspeed_hostfile="h"), None, "", NONE),
+    ("ZC709", deepspeed(1), None, "", NONE),
+    ("ZC715", machines(machine_rank=2, **MET), '"machine_rank": 2', "the machines never meet", NONE),
+    ("ZC715", machines(machine_rank=1, **MET), None, "", NONE),
+    ("ZC715", machines(1, machine_rank=1), '"machine_rank": 1', "it has no effect", NONE),
+    ("ZC715", machines(1, machine_rank=0), None, "", NONE),
+    ("ZC722", machines(1, 4, "NO"), '"num_processes": 4', "choose MULTI_GPU", NONE),
+    ("ZC722", machines(1, 4, "MULTI_CPU"), '"num_processes": 4', "choose an `mpirun_hostfile`", NONE),
+    ("ZC722", machines(1, 1, "NO"), None, "", NONE),
+    ("ZC722", machines(1, 4), None, "", NONE),
+    ("ZC722", machines(1, 4, "MULTI_CPU", mpirun_config={"mpirun_hostfile": "h"}), None, "", NONE),
+    ("ZC723", machines(1, debug=True), '"debug": true', "a collective", ANY),
+    ("ZC723", machines(1, debug=False), None, "", NONE),
+    (
+        "ZC725",
+        machines(main_process_ip="a", main_process_port=0),
+        '"main_process_port": 0',
+        "port 0 with 2 machines",
+        {"main_process_port": 29500},
+    ),
+    ("ZC725", machines(**MET), None, "", NONE),
+    ("ZC725", machines(1, main_process_port=0), None, "", NONE),
+    (
+        "ZC726",
+        machines(main_process_ip="localhost"),
+        '"main_process_ip": "localhost"',
+        "2 machines meet at localhost",
+        NONE,
+    ),
+    ("ZC726", machines(main_process_ip=" LocalHost "), '"main_process_ip": " LocalHost "', "meet at", NONE),
+    ("ZC726", machines(main_process_ip="10.0.0.1"), None, "", NONE),
+    ("ZC726", machines(1, main_process_ip="localhost"), None, "", NONE),
+    (
+        "ZC728",
+        deepspeed(deepspeed_multinode_launcher="torchrun"),
+        '"deepspeed_multinode_launcher": "torchrun"',
+        "has no launcher",
+        ANY,
+    ),
+    (
+        "ZC728",
+        deepspeed(deepspeed_multinode_launcher="ssh"),
+        '"deepspeed_multinode_launcher": "ssh"',
+        "has no launcher",
+        NONE,
+    ),
+    ("ZC728", deepspeed(deepspeed_multinode_launcher="SLURM"), None, "", NONE),
+    ("ZC728", deepspeed(deepspeed_multinode_launcher="nossh"), None, "", NONE),
+    ("ZC728", deepspeed(1, deepspeed_multinode_launcher="ssh"), None, "", NONE),
+    (
+        *("ZC729", deepspeed(deepspeed_inclusion_filter="a:0", deepspeed_exclusion_filter="b")),
+        *('"deepspeed_inclusion_filter": "a:0"', "is dropped", ANY),
+    ),
+    ("ZC729", deepspeed(deepspeed_inclusion_filter="a:0"), None, "", NONE),
+    ("ZC729", deepspeed(1, deepspeed_inclusion_filter="a:0", deepspeed_exclusion_filter="b"), None, "", NONE),
+    ("ZC730", deepspeed(1, deepspeed_hostfile="h"), '"deepspeed_hostfile": "h"', "write `num_machines`", ANY),
+    ("ZC730", deepspeed(1, deepspeed_inclusion_filter="a"), '"deepspeed_inclusion_filter": "a"', "with `gpu_ids`", ANY),
+    ("ZC730", deepspeed(1, deepspeed_hostfile=""), None, "", NONE),
+    ("ZC730", deepspeed(2, deepspeed_hostfile="h"), None, "", NONE),
+    ("ZC731", machines(1, 2, gpu_ids="0,1,2"), '"gpu_ids": "0,1,2"', "3 devices in", {"num_processes": 3}),
+    (
+        "ZC731",
+        machines(2, 4, gpu_ids="0,1,2", **MET),
+        '"gpu_ids": "0,1,2"',
+        "for 2 processes on each",
+        {"num_processes": 6},
+    ),
+    ("ZC731", machines(1, 2, gpu_ids="0,1"), None, "", NONE),
+    ("ZC731", machines(1, 2, gpu_ids="all"), None, "", NONE),
+    ("ZC731", machines(1, 2, "NO", gpu_ids="0,1,2"), None, "", NONE),
+]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row[0]}-{number}") for number, row in enumerate(CONFIGS)])
+def test_a_config_of_the_launcher(row: tuple[str, dict[str, Any], str | None, str, Any]) -> None:
+    code, config, place, words, left = row
+    every = found(code, with_settings(run_of("accelerate", accelerate=config)))
+    assert [shown(one) for one in every] == ([] if place is None else [place])
+    for one in every:
+        assert words in f"{one.message} {one.help}"
+        assert (one.fix is None) is (left == NONE)
+        if isinstance(left, dict):
+            assert yaml.safe_load(after(one.fix)) == {**config, **left}
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "place", "left"),
+    [
+        ("ZC717", "torchrun train.py --nproc_per_node 2", "--nproc_per_node 2", "torchrun --nproc_per_node 2 train.py"),
+        ("ZC717", "torchrun --nproc_per_node 4 train.py --nproc_per_node 2", None, ""),
+        ("ZC717", "torchrun train.py -nnodes 2", None, ""),
+        ("ZC717", "torchrun train.py --seed 2", None, ""),
+        ("ZC717", "deepspeed train.py --num_gpus $N", "--num_gpus $N", "deepspeed --num_gpus $N train.py"),
+        ("ZC718", "torchrun --nnodes 1 --nnodes 2 train.py", "--nnodes 1", "torchrun --nnodes 2 train.py"),
+        ("ZC718", "torchrun --nnodes 2 --nnodes 2 train.py", None, ""),
+        ("ZC718", "torchrun --nnodes $N --nnodes 2 train.py", None, ""),
+        ("ZC718", "torchrun --standalone --standalone train.py", None, ""),
+    ],
+)
+def test_options_in_the_wrong_place(code: str, line: str, place: str | None, left: str) -> None:
+    every = found(code, started(line, consumer="transformers"))
+    assert [(shown(one), after(one.fix).strip()) for one in every] == ([] if place is None else [(place, left)])

@@ -308,14 +308,17 @@ def test_issues_of_the_admitted_releases() -> None:
 
 
 def test_a_finding_says_whose_newest_release_it_assumes() -> None:
-    slip = '{"zero_optimization": {"stagee": 2}}'
+    """Unknown keys of `fp16` are refused since some release, those of `zero_optimization` always were."""
 
-    def assumed(**versions: str) -> frozenset[str]:
-        (one,) = issues(Run("a", deepspeed=file(slip), versions=versions), "unknown-crash")
+    def assumed(section: str, **more: Any) -> frozenset[str]:
+        config = file(f'{{"{section}": {{"xyzzy": 2}}}}')
+        (one,) = issues(Run("a", deepspeed=config, **more), "unknown-crash", "unknown-ignored")
         assert isinstance(one, KeyIssue)
         return one.finding("m").assumes
 
-    assert assumed() in (frozenset(), frozenset({"deepspeed"})) and assumed(deepspeed=">=0.18") == frozenset()
+    other = file("num_processes: 2", "accelerate", "yaml")
+    assert assumed("fp16") == {"deepspeed"} == assumed("fp16", accelerate=other)
+    assert assumed("zero_optimization") == frozenset() == assumed("fp16", versions={"deepspeed": ">=0.18"})
 
 
 def test_a_placeholder_of_a_script_is_no_issue() -> None:

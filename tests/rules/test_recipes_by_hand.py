@@ -348,6 +348,7 @@ def test_when_it_is_evaluated_by_either_name(text: str, declared: str | None, st
     assert evaluates_by(Run("a", "transformers", recipe=yaml_file("recipe", OUT + text), versions=versions)) == strategy
 
 
+@pytest.mark.parametrize("code", ["ZC827"])
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -359,9 +360,26 @@ def test_when_it_is_evaluated_by_either_name(text: str, declared: str | None, st
         ("eval_steps: 5\n", False),
     ],
 )
-def test_steps_of_the_checkpoint_that_win(text: str, told: bool) -> None:
+def test_steps_of_the_checkpoint_that_win(code: str, text: str, told: bool) -> None:
     recipe = yaml_file("recipe", OUT + text)
     state = ResumedState("out/trainer_state.json", {"save_steps": 10, "eval_steps": 10}, Origin("file", file=recipe))
     run = Run("a", "transformers", recipe=recipe, resumed=state)
-    assert bool(found("ZC827", run)) is told
-    assert not found("ZC827", replace(run, resumed=None))
+    assert bool(found(code, run)) is told
+    assert not found(code, replace(run, resumed=None))
+
+
+@pytest.mark.parametrize("code", ["ZC851"])
+@pytest.mark.parametrize(
+    ("parsed", "text", "told"),
+    [
+        (None, "dataset_name: x\n", True),
+        (None, "", False),  # a script of one's own, perhaps
+        ({"trl.ModelConfig"}, "", True),
+        ({"trl.SFTConfig"}, "dataset_name: x\n", False),
+    ],
+)
+def test_lora_that_a_model_config_takes(code: str, parsed: set[str] | None, text: str, told: bool) -> None:
+    script = None if parsed is None else Script(TRAIN, parsed=frozenset(parsed))
+    run = Run("a", "trl", recipe=yaml_file("recipe", f"{OUT}packing: true\nlora_r: 8\n{text}"), script=script)
+    assert bool(found(code, run)) is told
+    assert bool(found(code, replace(run, recipe_reader="trl"))) is (told or parsed is None)

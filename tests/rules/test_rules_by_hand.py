@@ -28,6 +28,7 @@ from zerocfg.rules.recipes.trainer_types import _plain_number, _refused, _signed
 from zerocfg.rules.registry import find
 from zerocfg.rules.zero.communication import _CLAIM, _right
 from zerocfg.run.model import (
+    UNKNOWN,
     Call,
     Comparison,
     Effective,
@@ -109,26 +110,29 @@ def test_a_removed_argument_is_mended_as_it_is_said(library: str, name: str, ins
         assert not unfixed or name in ("sharded_ddp", "torchdynamo")
 
 
-def test_storage_that_the_trainer_overwrites() -> None:
+@pytest.mark.parametrize("code", ["ZC465"])
+def test_storage_that_the_trainer_overwrites(code: str) -> None:
     config = {"checkpoint": {"use_node_local_storage": False}}
     run = run_of(deepspeed=config, recipe={"save_on_each_node": True})
-    (one,) = found("ZC465", effective(run, engine="deepspeed"))
+    (one,) = found(code, effective(run, engine="deepspeed"))
     assert shown(one) == '"use_node_local_storage": false'
     assert after(one.fix) == '{"save_on_each_node": false}'
-    assert not found("ZC465", effective(run, engine="ddp"))
+    assert not found(code, effective(run, engine="ddp"))
     other = run_of(deepspeed=config, recipe={"save_on_each_node": False})
-    assert not found("ZC465", effective(other, engine="deepspeed"))
+    assert not found(code, effective(other, engine="deepspeed"))
 
 
+@pytest.mark.parametrize("code", ["ZC443"])
 @pytest.mark.parametrize(("ranks", "size", "fitting"), [(8, 5, 4), (9, 6, 3), (7, 2, 1), (6, 4, 3), (8, 4, None)])
-def test_the_next_size_that_divides_the_ranks(ranks: int, size: int, fitting: int | None) -> None:
+def test_the_next_size_that_divides_the_ranks(code: str, ranks: int, size: int, fitting: int | None) -> None:
     run = run_of("deepspeed", deepspeed={"tensor_parallel": {"autotp_size": size}})
-    every = found("ZC443", effective(run, num_processes=ranks))
+    every = found(code, effective(run, num_processes=ranks))
     assert [after(one.fix) for one in every] == (
         [] if fitting is None else [f'{{"tensor_parallel": {{"autotp_size": {fitting}}}}}']
     )
 
 
+@pytest.mark.parametrize("code", ["ZC332"])
 @pytest.mark.parametrize(
     ("option", "values", "default", "tells"),
     [
@@ -138,15 +142,18 @@ def test_the_next_size_that_divides_the_ranks(ranks: int, size: int, fitting: in
         ("precision", ("bf16",), None, False),
     ],
 )
-def test_a_precision_that_the_script_does_not_see(option: str, values: Any, default: Any, tells: bool) -> None:
+def test_a_precision_that_the_script_does_not_see(
+    code: str, option: str, values: Any, default: Any, tells: bool
+) -> None:
     line = started("accelerate launch --mixed_precision bf16 train.py", consumer="accelerate")
     script = Script(
         TRAIN, comparisons=(Comparison(option, values, default, Origin("file", file=TRAIN, span=Span(0, 9))),)
     )
     used = Setting("bf16", Origin("flag", "--mixed_precision", line.launch_file, (), Span(18, 40)))
-    assert bool(found("ZC332", effective(replace(line, script=script), mixed_precision=used))) is tells
+    assert bool(found(code, effective(replace(line, script=script), mixed_precision=used))) is tells
 
 
+@pytest.mark.parametrize("code", ["ZC210"])
 @pytest.mark.parametrize(
     ("environment", "json", "engine", "tells"),
     [
@@ -159,10 +166,12 @@ def test_a_precision_that_the_script_does_not_see(option: str, values: Any, defa
         ({}, None, "deepspeed", False),
     ],
 )
-def test_a_clipping_of_zero_that_counts_as_not_set(environment: Any, json: Any, engine: str, tells: bool) -> None:
+def test_a_clipping_of_zero_that_counts_as_not_set(
+    code: str, environment: Any, json: Any, engine: str, tells: bool
+) -> None:
     files: dict[str, Any] = {} if json is None else {"deepspeed": json}
     run = run_of("accelerate", accelerate={"deepspeed_config": {"gradient_clipping": 0}}, **files)
-    assert bool(found("ZC210", effective(run, environment, engine=engine))) is tells
+    assert bool(found(code, effective(run, environment, engine=engine))) is tells
 
 
 @pytest.mark.parametrize(
@@ -219,11 +228,13 @@ def test_numbers_that_a_machine_can_hold(value: object, number: float | None) ->
     assert number_of(value) == number
 
 
+@pytest.mark.parametrize("code", ["ZC802"])
 @pytest.mark.parametrize(
     ("text", "consumer", "reader", "words"),
     [
         ("seed: 'four'", "trl", "trl", "'four' is no int"),
         ("seed: 'four'", None, "trl", None),
+        ("seed: '4'", None, "hf", None),
         ("seed: 'four'", "transformers", "hf", "HfArgumentParser does not convert it"),
         ("seed: '4'", "transformers", "hf", "HfArgumentParser does not convert it"),
         ("seed: '4'", "trl", "trl", None),
@@ -234,9 +245,11 @@ def test_numbers_that_a_machine_can_hold(value: object, number: float | None) ->
         ("optim: 4", "trl", "trl", None),
     ],
 )
-def test_texts_where_another_type_is_wanted(text: str, consumer: Any, reader: Any, words: str | None) -> None:
+def test_texts_where_another_type_is_wanted(
+    code: str, text: str, consumer: Any, reader: Any, words: str | None
+) -> None:
     recipe = yaml_file("recipe", f"num_train_epochs: 1\nper_device_train_batch_size: 1\n{text}\n")
-    every = found("ZC802", with_settings(Run("a", consumer, recipe=recipe, recipe_reader=reader)))
+    every = found(code, with_settings(Run("a", consumer, recipe=recipe, recipe_reader=reader)))
     assert len(every) == (words is not None) and all(words is not None and words in one.message for one in every)
 
 
@@ -274,6 +287,7 @@ def test_how_far_a_slip_may_be(name: str, strict: bool, letters: int) -> None:
     assert _furthest(name, strict) == letters
 
 
+@pytest.mark.parametrize("code", ["ZC841"])
 @pytest.mark.parametrize(
     ("names", "help"),
     [
@@ -285,10 +299,10 @@ def test_how_far_a_slip_may_be(name: str, strict: bool, letters: int) -> None:
         (("quite_another",), None),
     ],
 )
-def test_slips_in_a_call(names: tuple[str, ...], help: str | None) -> None:
+def test_slips_in_a_call(code: str, names: tuple[str, ...], help: str | None) -> None:
     given = {name: Setting(1, Origin("file", file=TRAIN, span=Span(10, 23))) for name in names}
     script = Script(TRAIN, calls=(Call("trl.SFTConfig", given, TRAIN, Span(0, 9)),))
-    every = found("ZC841", Run("a", "trl", script=script))
+    every = found(code, Run("a", "trl", script=script))
     assert [one.help for one in every] == ([] if help is None else [help])
 
 
@@ -427,20 +441,22 @@ def test_programs_that_start_the_ranks(head: str, starts: bool) -> None:
     assert _starts_ranks(head) is starts
 
 
-def test_a_run_that_a_spec_cannot_make() -> None:
+@pytest.mark.parametrize("code", ["ZC119"])
+def test_a_run_that_a_spec_cannot_make(code: str) -> None:
     spec = yaml_file("spec", "runs:\n  a: {x: 1}\n", "zerocfg.yaml")
     other = yaml_file("spec", "x: 1\n", "base.yaml")
     run = Run(
         "a", spec=spec, troubles=((Origin("file", "key", other, ("x",)), "m", "h"), (Origin("computed"), "n", ""))
     )
-    (one,) = found("ZC119", run)
+    (one,) = found(code, run)
     assert (shown(one), one.help) == ("x", "h") and one.message.startswith("m; ")
     (place,) = one.related
     assert (place.file, place.path, place.at, place.label) == (spec, ("runs",), "key", "these runs need it")
-    (own,) = found("ZC119", replace(run, troubles=((Origin("file", "", spec, ("runs", "a", "x")), "m", "h"),)))
+    (own,) = found(code, replace(run, troubles=((Origin("file", "", spec, ("runs", "a", "x")), "m", "h"),)))
     assert shown(own) == "1" and own.related == []
 
 
+@pytest.mark.parametrize("code", ["ZC607"])
 @pytest.mark.parametrize(
     ("version", "word", "consumer", "told"),
     [
@@ -450,15 +466,16 @@ def test_a_run_that_a_spec_cannot_make() -> None:
         (1, "FULL_STATE_DICT", "transformers", False),
     ],
 )
-def test_states_that_are_no_weights(version: int, word: str, consumer: Any, told: bool) -> None:
+def test_states_that_are_no_weights(code: str, version: int, word: str, consumer: Any, told: bool) -> None:
     config = {"fsdp_version": version, "fsdp_state_dict_type": word}
     run = run_of(consumer, accelerate={"distributed_type": "FSDP", "num_processes": 2, "fsdp_config": config})
-    every = found("ZC607", with_settings(run))
+    every = found(code, with_settings(run))
     assert [(shown(one), "FULL_STATE_DICT" in after(one.fix)) for one in every] == (
         [(f'"{word}"', True)] if told else []
     )
 
 
+@pytest.mark.parametrize("code", ["ZC843"])
 @pytest.mark.parametrize(
     ("written", "mended"),
     [
@@ -471,22 +488,24 @@ def test_states_that_are_no_weights(version: int, word: str, consumer: Any, told
         ("[]", None),
     ],
 )
-def test_one_word_of_several(written: str, mended: str | None) -> None:
+def test_one_word_of_several(code: str, written: str, mended: str | None) -> None:
     recipe = yaml_file("recipe", f"precompute_ref_log_probs: true\nloss_type: {written}\n")
     script = Script(TRAIN, parsed=frozenset({"trl.DPOConfig"}))
-    every = found("ZC843", Run("a", "trl", recipe=recipe, recipe_reader="trl", script=script))
+    every = found(code, Run("a", "trl", recipe=recipe, recipe_reader="trl", script=script))
     fixed = [yaml.safe_load(after(one.fix))["loss_type"] for one in every]
     assert fixed == ([] if mended is None else [yaml.safe_load(mended)])
 
 
-def test_a_strategy_is_written_behind_its_steps() -> None:
+@pytest.mark.parametrize("code", ["ZC809"])
+def test_a_strategy_is_written_behind_its_steps(code: str) -> None:
     recipe = yaml_file("recipe", "output_dir: out\neval_steps: 10\nseed: 1\n")
     run = Run("a", "transformers", recipe=recipe)
-    (one,) = found("ZC809", run)
+    (one,) = found(code, run)
     assert after(one.fix).splitlines()[1:3] == ["eval_steps: 10", 'eval_strategy: "steps"']
-    assert not found("ZC809", replace(run, options_elsewhere=frozenset({"eval_steps"})))
+    assert not found(code, replace(run, options_elsewhere=frozenset({"eval_steps"})))
 
 
+@pytest.mark.parametrize("code", ["ZC631"])
 @pytest.mark.parametrize(
     ("config", "mended"),
     [
@@ -496,9 +515,9 @@ def test_a_strategy_is_written_behind_its_steps() -> None:
         ("fsdp_config: {}\n", None),
     ],
 )
-def test_checkpointing_by_fsdp_instead(config: str, mended: str | None) -> None:
+def test_checkpointing_by_fsdp_instead(code: str, config: str, mended: str | None) -> None:
     recipe = yaml_file("recipe", f"output_dir: out\nfsdp: full_shard\ngradient_checkpointing: true\n{config}")
-    every = found("ZC631", with_settings(Run("a", "transformers", recipe=recipe)))
+    every = found(code, with_settings(Run("a", "transformers", recipe=recipe)))
     for one in every:
         assert shown(one) == "gradient_checkpointing: true"
         if mended is None:
@@ -508,3 +527,22 @@ def test_checkpointing_by_fsdp_instead(config: str, mended: str | None) -> None:
             assert left["gradient_checkpointing"] is False
             assert left["fsdp_config"] == yaml.safe_load(mended)["fsdp_config"]
     assert every
+
+
+@pytest.mark.parametrize("code", ["ZC802"])
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("learning_rate", "1e-5", True),
+        ("seed", "3", True),
+        ("learning_rate", 1e-5, False),
+        ("optim", "sgd", False),
+        ("bf16", "true", False),
+        ("learning_rate", UNKNOWN, False),
+    ],
+)
+def test_texts_in_a_call(code: str, name: str, value: object, told: bool) -> None:
+    given = {name: Setting(value, Origin("file", file=TRAIN, span=Span(10, 25)))}
+    script = Script(TRAIN, calls=(Call("transformers.TrainingArguments", given, TRAIN, Span(0, 9)),))
+    every = found(code, Run("a", "accelerate", script=script))
+    assert [(shown(one), one.fix) for one in every] == ([("learning_rate=1", None)] if told else [])

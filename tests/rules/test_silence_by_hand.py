@@ -21,6 +21,7 @@ from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.text import SourceText, Span
 
 
+@pytest.mark.parametrize("code", ["ZC316"])
 @pytest.mark.parametrize(
     ("fp16", "severity"),
     [
@@ -35,30 +36,32 @@ from zerocfg.source.text import SourceText, Span
         ({}, None),
     ],
 )
-def test_a_loss_scale_that_starts_too_high(fp16: dict[str, Any], severity: str | None) -> None:
+def test_a_loss_scale_that_starts_too_high(code: str, fp16: dict[str, Any], severity: str | None) -> None:
     config = {"fp16": {"enabled": True, **fp16}, "zero_optimization": {"stage": 2}}
-    every = found("ZC316", with_settings(run_of("deepspeed", deepspeed=config)))
+    every = found(code, with_settings(run_of("deepspeed", deepspeed=config)))
     assert [one.severity.value if one.severity else "error" for one in every] == ([severity] if severity else [])
     for one in every:
         assert json.loads(after(one.fix))["fp16"]["initial_scale_power"] == 16
 
 
+@pytest.mark.parametrize("code", ["ZC243"])
 @pytest.mark.parametrize(
     ("share", "data", "world", "fix"),
     [(2, 1, 1, None), (2, 3, 8, 4), (2, 4, 8, ""), (2, 3, 9, None), (2, 0, 8, ""), (0, 2, 8, ""), (2, 3, 0, "")],
 )
-def test_parallel_sizes_that_miss_the_processes(share: int, data: int, world: int, fix: Any) -> None:
+def test_parallel_sizes_that_miss_the_processes(code: str, share: int, data: int, world: int, fix: Any) -> None:
     """Empty: nothing is said."""
     config = {"sequence_parallel_size": share, "data_parallel_size": data}
     run = effective(run_of("deepspeed", deepspeed=config), num_processes=world)
-    every = found("ZC243", run)
+    every = found(code, run)
     assert len(every) == (fix != "")
     for one in every:
         assert f"but {world} processes" in one.message
         assert (json.loads(after(one.fix))["data_parallel_size"] if one.fix else None) == fix
-    assert not found("ZC243", replace(run, consumer="accelerate"))
+    assert not found(code, replace(run, consumer="accelerate"))
 
 
+@pytest.mark.parametrize("code", ["ZC710"])
 @pytest.mark.parametrize(
     ("ids", "processes", "machines", "told"),
     [
@@ -74,15 +77,16 @@ def test_parallel_sizes_that_miss_the_processes(share: int, data: int, world: in
         ("0", 4, "x", None),
     ],
 )
-def test_devices_for_the_processes(ids: str, processes: Any, machines: Any, told: str | None) -> None:
+def test_devices_for_the_processes(code: str, ids: str, processes: Any, machines: Any, told: str | None) -> None:
     data = {"distributed_type": "MULTI_GPU", "gpu_ids": ids, "num_processes": processes, "num_machines": machines}
-    every = found("ZC710", effective(run_of("accelerate", accelerate=data)))
+    every = found(code, effective(run_of("accelerate", accelerate=data)))
     assert len(every) == (told is not None)
     for one in every:
         assert told is not None and told in one.message
         assert (one.fix is not None) is (ids != "")
 
 
+@pytest.mark.parametrize("code", ["ZC453"])
 @pytest.mark.parametrize(
     ("consumer", "line", "flags", "tells"),
     [
@@ -92,27 +96,31 @@ def test_devices_for_the_processes(ids: str, processes: Any, machines: Any, told
         ("deepspeed", None, {"autotuning": "run"}, False),
     ],
 )
-def test_autotuning_that_was_left_on(consumer: Any, line: str | None, flags: dict[str, Any], tells: bool) -> None:
+def test_autotuning_that_was_left_on(
+    code: str, consumer: Any, line: str | None, flags: dict[str, Any], tells: bool
+) -> None:
     given = {name: Setting(value, Origin("flag")) for name, value in flags.items()}
     run = run_of(consumer, deepspeed={"autotuning": {"enabled": True}}, flags=given)
     run = replace(run, launch=started(line).launch) if line else run
-    assert bool(found("ZC453", run)) is tells
-    assert not found("ZC453", replace(run, deepspeed=run_of(deepspeed={"autotuning": {"enabled": False}}).deepspeed))
+    assert bool(found(code, run)) is tells
+    assert not found(code, replace(run, deepspeed=run_of(deepspeed={"autotuning": {"enabled": False}}).deepspeed))
 
 
+@pytest.mark.parametrize("code", ["ZC451"])
 @pytest.mark.parametrize(
     ("step", "steps", "mended"),
     [(1, 1, 0), (5, 5, 1), (5, 6, None), (None, 1, 0), (None, 2, None), (5, 0, None), (5, -1, None), (True, 1, None)],
 )
-def test_a_step_to_profile_that_never_comes(step: Any, steps: int, mended: int | None) -> None:
+def test_a_step_to_profile_that_never_comes(code: str, step: Any, steps: int, mended: int | None) -> None:
     profiler = {"enabled": True} | ({} if step is None else {"profile_step": step})
-    every = found("ZC451", run_of(deepspeed={"flops_profiler": profiler}, recipe={"max_steps": steps}))
+    every = found(code, run_of(deepspeed={"flops_profiler": profiler}, recipe={"max_steps": steps}))
     steps_after = [json.loads(after(one.fix))["flops_profiler"]["profile_step"] for one in every]
     assert steps_after == ([] if mended is None else [mended])
     off = run_of(deepspeed={"flops_profiler": {"enabled": False}}, recipe={"max_steps": 1})
-    assert not found("ZC451", off)
+    assert not found(code, off)
 
 
+@pytest.mark.parametrize("code", ["ZC526"])
 @pytest.mark.parametrize(
     ("devices", "written", "stage", "tells"),
     [
@@ -125,10 +133,12 @@ def test_a_step_to_profile_that_never_comes(step: Any, steps: int, mended: int |
         ({}, {}, None, False),
     ],
 )
-def test_settings_of_a_drive_that_nothing_goes_to(devices: Any, written: Any, stage: Any, tells: bool) -> None:
+def test_settings_of_a_drive_that_nothing_goes_to(
+    code: str, devices: Any, written: Any, stage: Any, tells: bool
+) -> None:
     settings = {f"zero_optimization.{part}.device": value for part, value in devices.items()}
     run = run_of("deepspeed", deepspeed={"aio": {"block_size": 1}, "zero_optimization": written})
-    every = found("ZC526", effective(run, **settings, **{"zero_optimization.stage": stage}))
+    every = found(code, effective(run, **settings, **{"zero_optimization.stage": stage}))
     assert bool(every) is tells
     for one in every:
         assert shown(one) == '"aio"' and "aio" not in json.loads(after(one.fix))
@@ -181,6 +191,7 @@ def test_what_comes_of_a_slip() -> None:
     assert consequence(dropping, in_file).startswith("TrlParser drops the other without a word (")
 
 
+@pytest.mark.parametrize("code", ["ZC515"])
 @pytest.mark.parametrize(
     ("ratio", "size", "parameters", "ranks", "tells"),
     [
@@ -198,7 +209,9 @@ def test_what_comes_of_a_slip() -> None:
         (0.5, 0, 999, 1, False),
     ],
 )
-def test_a_ratio_that_leaves_no_group(ratio: float, size: int, parameters: int, ranks: int, tells: bool) -> None:
+def test_a_ratio_that_leaves_no_group(
+    code: str, ratio: float, size: int, parameters: int, ranks: int, tells: bool
+) -> None:
     config = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": ratio}}}
     settings: dict[str, Any] = {
         "zero_optimization.sub_group_size": size,
@@ -206,14 +219,15 @@ def test_a_ratio_that_leaves_no_group(ratio: float, size: int, parameters: int, 
         "zero_optimization.offload_optimizer.device": "cpu",
     }
     run = replace(run_of("deepspeed", deepspeed=config), model=ModelSummary("m", parameters=parameters))
-    every = found("ZC515", effective(run, num_processes=ranks, **settings))
+    every = found(code, effective(run, num_processes=ranks, **settings))
     assert bool(every) is tells
     for one in every:
         mended = json.loads(after(one.fix))["zero_optimization"]["sub_group_size"]
         assert mended == max(1, parameters // ranks // 10)
-    assert not found("ZC515", effective(run, num_processes=ranks, **{**settings, "zero_optimization.stage": 2}))
+    assert not found(code, effective(run, num_processes=ranks, **{**settings, "zero_optimization.stage": 2}))
 
 
+@pytest.mark.parametrize("code", ["ZC741"])
 @pytest.mark.parametrize(
     ("text", "consumer", "line", "tells"),
     [
@@ -223,14 +237,14 @@ def test_a_ratio_that_leaves_no_group(ratio: float, size: int, parameters: int, 
         ("RANK=0 python train.py --deepspeed ds.json --output_dir o", "transformers", True, True),
     ],
 )
-def test_deepspeed_without_a_launcher(text: str, consumer: Any, line: bool, tells: bool) -> None:
+def test_deepspeed_without_a_launcher(code: str, text: str, consumer: Any, line: bool, tells: bool) -> None:
     made = started(text, consumer=consumer, deepspeed_route="trainer")
     assert made.launch is not None
     given = {"output_dir": Setting("o", Origin("flag", "--output_dir"))}
     run = replace(made, arguments=given, deepspeed=run_of(deepspeed={}).deepspeed)
-    every = found("ZC741", run)
+    every = found(code, run)
     assert bool(every) is tells
     known = {"RANK": Setting("0", Origin("environment"))}
-    assert not found("ZC741", replace(run, environment=known)) and not found("ZC741", replace(run, deepspeed=None))
+    assert not found(code, replace(run, environment=known)) and not found(code, replace(run, deepspeed=None))
     for one in every:
         assert shown(one) == "train.py" and "torchrun --nproc_per_node 1 train.py" in after(one.fix)
