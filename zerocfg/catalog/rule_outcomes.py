@@ -53,7 +53,7 @@ class RuleOutcomes:
         for name in reversed([*self.sets]):
             asked = [example for example, releases in examples.items() if self.has(name, releases)]
             outcomes = self.outcomes(code, asked, name)
-            if not examples or any(one is None or one.kind != "same" for one in outcomes):
+            if not examples or any(outcome is None or outcome.kind != "same" for outcome in outcomes):
                 break
             found = name
         return found

@@ -102,7 +102,9 @@ def _sections(run: Run, text: str, values: Mapping[str, object]) -> str:
         if SECTION in file.data():
             text = without_key(file, text, (SECTION,), SECTION)
         return with_section(file, text, FSDP, values)
-    text = changed(file, text, [Rename((SECTION,), FSDP), *(Put((FSDP, name), one) for name, one in values.items())])
+    text = changed(
+        file, text, [Rename((SECTION,), FSDP), *(Put((FSDP, name), value) for name, value in values.items())]
+    )
     for name in held:
         text = without_key(file, text, (FSDP, str(name)), str(name))
     return text

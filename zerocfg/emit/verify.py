@@ -45,7 +45,7 @@ def emitted_run(emitted: Emitted, built: Run) -> Run:
         run = replace(run, launch=line, flags=flags, deepspeed_route=route)
     if emitted.recipe is not None:
         # The built run may hold chosen values in front of the recipe; now the recipe has to say them.
-        arguments = {name: one for name, one in built.arguments.items() if name not in plan.changes}
+        arguments = {name: argument for name, argument in built.arguments.items() if name not in plan.changes}
         run = replace(run, recipe=_file(emitted, emitted.recipe, "recipe"), arguments=arguments)
     if DEEPSPEED in emitted.files:
         run = replace(run, deepspeed=_file(emitted, DEEPSPEED, "deepspeed"))
@@ -59,7 +59,10 @@ def _file(emitted: Emitted, name: str, kind: Kind) -> SourceFile:
 
 def differences(emitted: Emitted, run: Run) -> list[Problem]:
     """Where the emitted files give another value than the plan, or are refused: a bug of zerocfg, if any."""
-    return [replace(one, message=f"{OWN}: {one.message}", help=REPORT) for one in _differences(emitted, run)]
+    return [
+        replace(difference, message=f"{OWN}: {difference.message}", help=REPORT)
+        for difference in _differences(emitted, run)
+    ]
 
 
 def _differences(emitted: Emitted, run: Run) -> list[Problem]:

@@ -259,8 +259,8 @@ def _come(intent: Intent, runs: Sequence[Run]) -> bool:
     """Whether something has the value that is meant in every run that has it. What a launch line says against a file
     may count in some of the runs."""
     found = [setting for run in runs if (setting := _now(intent, run)) is not None]
-    good = [one for one in found if _same(one.value, intent.value)]
-    beaten = [one for one in found if one not in good and any(_same(o.value, intent.value) for o in one.overridden)]
+    good = [item for item in found if _same(item.value, intent.value)]
+    beaten = [item for item in found if item not in good and any(_same(o.value, intent.value) for o in item.overridden)]
     return len(good) == len(found) or (bool(good) and intent.of != "setting" and len(good) + len(beaten) == len(found))
 
 
@@ -274,9 +274,9 @@ def _now(intent: Intent, run: Run) -> Setting | None:
     return arguments.settings.get(intent.name) if arguments is not None else None
 
 
-def _same(one: object, other: object) -> bool:
+def _same(item: object, other: object) -> bool:
     """Whether two values are one; true is not 1."""
-    return one == other and isinstance(one, bool) is isinstance(other, bool)
+    return item == other and isinstance(item, bool) is isinstance(other, bool)
 
 
 class Identities:

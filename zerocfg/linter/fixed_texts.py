@@ -32,7 +32,7 @@ def edited_together(chosen: Sequence[Offer], runs: Sequence[Run]) -> tuple[list[
         unfit: list[Offer] = []
         for path, (file, edits, of) in _by_path(fitting).items():
             text = _text_after(file, edits, _lines(file, of, runs)) if file.path is not None else None
-            unsure = [one for one in of if not _about_comments(one, file)]
+            unsure = [offer for offer in of if not _about_comments(offer, file)]
             if unsure:
                 unfit += unsure
             elif text is not None:
@@ -40,15 +40,15 @@ def edited_together(chosen: Sequence[Offer], runs: Sequence[Run]) -> tuple[list[
             elif len(of) == 1:
                 unfit += of
             else:
-                unfit += [one for one in of if not edited_together([one], runs)[0]] or of[1:]
+                unfit += [offer for offer in of if not edited_together([offer], runs)[0]] or of[1:]
         if not unfit:
             return fitting, texts
         fitting = _without(fitting, unfit)
 
 
 def _without(some: Sequence[Offer], others: Sequence[Offer]) -> list[Offer]:
-    gone = {id(one) for one in others}
-    return [one for one in some if id(one) not in gone]
+    gone = {id(other) for other in others}
+    return [offer for offer in some if id(offer) not in gone]
 
 
 def _by_path(chosen: Sequence[Offer]) -> dict[str, tuple[SourceFile, list[Edit], list[Offer]]]:

@@ -95,12 +95,14 @@ def without_spoiling(result: Result, relint: Relint) -> Result:
         return result
     reach = Reach(result)
     tries = [Try(offer, ALONE, reach(offer)) for offer in offers(doubtful)]
-    holding = {id(one) for one in _attempt(result, tries, {}, relint).kept}
-    failing = [one for one in tries if id(one) not in holding]
+    holding = {id(item) for item in _attempt(result, tries, {}, relint).kept}
+    failing = [item for item in tries if id(item) not in holding]
     if len(tries) > 1 and len(failing) <= FEW:
-        failing = [one for one in failing if not _attempt(result, [one], {}, relint).kept]
-    spoiling = {id(found) for one in failing for found in one.offer.findings}
-    found = [replace(one, fix=None) if id(one) in spoiling else one for one in result.diagnostics]
+        failing = [item for item in failing if not _attempt(result, [item], {}, relint).kept]
+    spoiling = {id(found) for item in failing for found in item.offer.findings}
+    found = [
+        replace(diagnostic, fix=None) if id(diagnostic) in spoiling else diagnostic for diagnostic in result.diagnostics
+    ]
     return replace(result, diagnostics=found)
 
 

@@ -233,7 +233,7 @@ def _from_composite(model_type: str, config: Mapping[str, Any]) -> ModelFacts:
     facts = _from_family(model_type, text["model_type"], text, tower)
     counted = {"config_hidden_size": None, "text_config_hidden_size": facts.config_hidden_size}
     if facts.parameters is not None:
-        counted |= {"text_part_only": not tower, "vision_parameters": sum(one.size for one in tower) or None}
+        counted |= {"text_part_only": not tower, "vision_parameters": sum(tensor.size for tensor in tower) or None}
     return facts.model_copy(update=counted)
 
 

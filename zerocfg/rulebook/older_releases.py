@@ -41,7 +41,7 @@ def good_keys_of(rule: Rule) -> list[str]:
 
 def since(rule: Rule) -> str | None:
     """The oldest set back to which its bad examples showed what it claims; None where the newest did not."""
-    return rule_outcomes().since(rule.code, {key_of(rule, one): one.releases for one in page_of(rule).bad})
+    return rule_outcomes().since(rule.code, {key_of(rule, item): item.releases for item in page_of(rule).bad})
 
 
 def said(rule: Rule) -> str:

@@ -75,7 +75,7 @@ def parsed_argument(run: Run, option: Option) -> Key | None:
     key = load_schema("training-arguments").root.names.get(name)
     if key is None and reader(run) == "trl":
         key = load_schema("trl").root.names.get(name)
-        inside = {f"trl.{one}" for one in key.facts.get("in", ())} if key is not None else set()
+        inside = {f"trl.{fact}" for fact in key.facts.get("in", ())} if key is not None else set()
         key = key if inside & classes else None
     return key if key is not None and "cli" in key.facts else None
 

@@ -160,7 +160,7 @@ def type_of(run: Run, name: str) -> str | None:
     if among is None:
         return today
     now = fields.kind(name, histories("transformers").releases[-1])
-    then = {kind for one in among.releases if (kind := fields.kind(name, one)) is not None}
+    then = {kind for release in among.releases if (kind := fields.kind(name, release)) is not None}
     return today if not then or then == {now} else then.pop() if len(then) == 1 else None
 
 
@@ -290,7 +290,7 @@ def _in_recipe(run: Run, held: Argument) -> bool:
 def _reworded(run: Run, held: Argument, text: str, why: str, safe: bool) -> Fix | None:
     """Another plain word as the value of an option."""
     text = text[1:-1] if text[:1] == text[-1:] == '"' else text
-    if not held.on_line or not all(one.isalnum() or one in "._-+/" for one in text):
+    if not held.on_line or not all(item.isalnum() or item in "._-+/" for item in text):
         return None
     value = line.option_at(run, held.origin).with_value(text)
     return line.line_fix(run, why, value, safe=safe, gives=_says(run, held.name, text))

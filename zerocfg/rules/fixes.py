@@ -30,7 +30,7 @@ def edited(
         edits = edit(file.document, path, *values, **({"after": after} if after else {}))
     except ValueError:
         return None
-    return Fix(why, tuple((file, one) for one in edits), safe, meant(edit, file, path, values), edit is rename_key)
+    return Fix(why, tuple((file, item) for item in edits), safe, meant(edit, file, path, values), edit is rename_key)
 
 
 def together(why: str, *fixes: Fix | None, safe: bool = True) -> Fix | None:
@@ -86,9 +86,9 @@ def without(file: SourceFile | None, paths: Iterable[Path], why: str, *, safe: b
     return Fix(why, ((file, edit),), safe)
 
 
-def _alike(one: str, other: str) -> int:
+def _alike(item: str, other: str) -> int:
     """How many characters two texts begin with in common."""
-    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(other))
+    return next((at for at, pair in enumerate(zip(item, other, strict=False)) if pair[0] != pair[1]), len(other))
 
 
 def present(file: SourceFile | None, path: Path) -> bool:

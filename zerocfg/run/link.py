@@ -185,7 +185,7 @@ def _runs(
                 if run is None:
                     continue
                 runs.append(_like_its_siblings(paths, run, runs) if kind in ("recipe", "accelerate") and runs else run)
-                used |= {id(original(one)) for one in run.files}
+                used |= {id(original(item)) for item in run.files}
     return runs
 
 

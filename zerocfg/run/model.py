@@ -433,7 +433,7 @@ class Run:
         found = [self.accelerate, self.deepspeed, self.recipe, self.framework_recipe, self.launch_file, self.spec]
         if self.script is not None and self.launch is None and self.spec is None:
             found.append(self.script.file)
-        return [*(file for file in found if file is not None), *(one.file for one in self.misplaced)]
+        return [*(file for file in found if file is not None), *(item.file for item in self.misplaced)]
 
     @property
     def main_file(self) -> str:

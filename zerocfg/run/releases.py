@@ -104,21 +104,21 @@ def _stated(
     """The versions of a run, where its project states them, the libraries whose release cannot be determined, and those
     of which a fork may be installed."""
     every = _of_run(run, projects)
-    asked = {name: one for name, one in every.items() if name in LIBRARIES}
+    asked = {name: item for name, item in every.items() if name in LIBRARIES}
     if run.launch is not None and run.entry_point is None and starts_elsewhere(run.launch):
         installed = _installed(run)
         asked = {name: installed.get(name, Declared(None)) for name in LIBRARIES}
-    read = {name: one for name, one in asked.items() if one.clauses}
+    read = {name: item for name, item in asked.items() if item.clauses}
     own = {**settled, **run.versions}
-    versions = {**{name: one.clauses or "" for name, one in read.items()}, **own}
-    undetermined = frozenset(name for name, one in asked.items() if one.clauses is None and name not in own)
-    return versions, {name: one.places for name, one in read.items() if name not in own}, undetermined, forked(every)
+    versions = {**{name: item.clauses or "" for name, item in read.items()}, **own}
+    undetermined = frozenset(name for name, item in asked.items() if item.clauses is None and name not in own)
+    return versions, {name: item.places for name, item in read.items() if name not in own}, undetermined, forked(every)
 
 
 def versions_for(folder: Path) -> dict[str, Declared]:
     """By library: the clauses that the nearest project states, and where; undeterminable ones are left out."""
     found = Projects().nearest(folder)
-    return {name: one for name, one in found.items() if name in LIBRARIES and one.clauses}
+    return {name: item for name, item in found.items() if name in LIBRARIES and item.clauses}
 
 
 def release_files(run: Run, known: dict[object, frozenset[str]]) -> frozenset[str]:
@@ -145,7 +145,7 @@ def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
     for name, declared in limited_releases(found, lambda base: _python(run, base, projects)):
         found[name] = _bounded(found[name], declared, firm=False)
     open_ = dict(unreachable_newest(found, lambda base: _python(run, base, projects)))
-    found = {name: one for name, one in found.items() if not is_bare(name, one)}
+    found = {name: item for name, item in found.items() if not is_bare(name, item)}
     found |= _installed(run)
     for package in HOLDS.keys() & found.keys():
         open_ |= dict.fromkeys(HOLDS[package], Declared(None, found[package].places))
@@ -170,10 +170,10 @@ def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
     found = dict(projects.nearest(start)) if start is not None else {}
     others = [folder for file in run.files if (folder := _folder(file)) is not None and folder != start]
     read = [projects.nearest(folder) for folder in dict.fromkeys(others)]
-    for name in dict.fromkeys(name for one in read for name in one):
+    for name in dict.fromkeys(name for item in read for name in item):
         if name not in found:
-            stated = [one[name] for one in read if name in one]
-            found[name] = any_of([one for one in stated if not is_bare(name, one)] or stated)
+            stated = [item[name] for item in read if name in item]
+            found[name] = any_of([item for item in stated if not is_bare(name, item)] or stated)
     return found
 
 
@@ -247,7 +247,9 @@ def _framework(run: Run, found: Mapping[str, Declared]) -> dict[str, Declared]:
     if stated is not None and stated.clauses is None:  # a copy of it, or a commit: nobody knows the release
         return {}
     allows = {name: allowed(facts, stated.clauses if stated is not None else None, name) for name in LIBRARIES}
-    return {name: Declared(one[0], (Origin("computed", one[1]),)) for name, one in allows.items() if one is not None}
+    return {
+        name: Declared(item[0], (Origin("computed", item[1]),)) for name, item in allows.items() if item is not None
+    }
 
 
 def _bounded(found: Declared | None, declared: Declared, *, firm: bool) -> Declared:

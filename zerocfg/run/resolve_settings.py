@@ -268,7 +268,7 @@ class _Resolution:
         the engine fewer."""
         if divides_ranks(self.run):
             return Setting(UNKNOWN, Origin("computed", "the script's own model parallelism"))
-        sizes = {f"{one}_size": self.settings.get(f"{PARALLEL}{one}_size") for one in shared}
+        sizes = {f"{item}_size": self.settings.get(f"{PARALLEL}{item}_size") for item in shared}
         divided = {name: size.value for name, size in sizes.items() if size is not None and size.value != 1}
         if not divided:
             return self.world

@@ -203,13 +203,13 @@ class Job:
         named = [target for target in self.targets if not disk.is_dir(target)]
         told = [
             Where(span.file.name, *span.start)
-            for one in (*result.diagnostics, *(one.diagnostic for one in result.suppressed))
-            for span in (one.span, *one.related)
+            for diagnostic in (*result.diagnostics, *(item.diagnostic for item in result.suppressed))
+            for span in (diagnostic.span, *diagnostic.related)
         ]
         hidden = {file.name for file in files.met() if self.excluded(file)} if self.settings.exclude else set()
         looked_at = [run for run in runs if not run.files or any(file.name not in hidden for file in run.files)]
         found = unchecked_files(files, looked_at, named, folders, told)
-        found = tuple(one for one in found if one.file not in hidden)
+        found = tuple(item for item in found if item.file not in hidden)
         return without_unknown(found) if self.skip_unknown else found
 
     def progress(self) -> str:
@@ -233,7 +233,7 @@ def excludes(patterns: Iterable[str], name: str) -> bool:
         fnmatch(name, pattern)
         or fnmatch(name, f"{pattern}/*")
         or ("/" not in pattern and any(fnmatch(part, pattern) for part in parts))
-        for pattern in (one.rstrip("/") for one in patterns)
+        for pattern in (item.rstrip("/") for item in patterns)
     )
 
 

@@ -111,11 +111,13 @@ def _changes(found: Conversion, output: Path | None, writes: bool) -> list[Chang
         before = _before(found, path)
         if text != before:
             changes.append(Change(path, None if before is None else before.encode("utf-8"), text.encode("utf-8")))
-    for one in changes:
-        if one.before is not None and output is not None:
-            raise NotConvertedError(f"'{display_name(one.path)}', which FILE reads, would change; --write changes both")
-        if one.before is None and one.path.exists():
-            raise NotConvertedError(f"'{display_name(one.path)}' is there already; name another file")
+    for change in changes:
+        if change.before is not None and output is not None:
+            raise NotConvertedError(
+                f"'{display_name(change.path)}', which FILE reads, would change; --write changes both"
+            )
+        if change.before is None and change.path.exists():
+            raise NotConvertedError(f"'{display_name(change.path)}' is there already; name another file")
     return changes
 
 
@@ -142,7 +144,9 @@ def _show(found: Conversion, output: Path | None, written: bool) -> None:
     if not written:
         click.echo()
     click.echo("\n".join(table(titles, cells, columns(sys.stdout), "")))
-    counts = [f"{sum(row.match == one for row in rows)} {one}" for one in dict.fromkeys(row.match for row in rows)]
+    counts = [
+        f"{sum(row.match == match for row in rows)} {match}" for match in dict.fromkeys(row.match for row in rows)
+    ]
     click.echo(folded(f"\n{', '.join(counts)}\n", columns(sys.stdout)), nl=False)
 
 

@@ -87,7 +87,7 @@ def command(
     of_many = {name: given.pop(name) for name in FLEET}
     options = Options(**given, settings=SettingsOptions(config, isolated, exclude, extend_exclude))
     if not any(of_many.values()):
-        if any(one.format == PAGE for one in options.formats):
+        if any(output.format == PAGE for output in options.formats):
             raise click.UsageError(
                 "--output-format html is for --repos; `zerocfg report RUN -o FILE` is a page of one run"
             )

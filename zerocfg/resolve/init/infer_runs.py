@@ -137,7 +137,7 @@ class _Guesser:
         """A config that the line names and nobody can tell: the nearest one of its kind, to be checked."""
         for key, option in lacking_configs(run):
             text = f"{where} says {option.name} {option.value.text if option.value is not None else ''}"
-            named = [one.accelerate if key == "accelerate" else one.deepspeed for one in self.found]
+            named = [item.accelerate if key == "accelerate" else item.deepspeed for item in self.found]
             paths = sorted({file.path.resolve() for file in named if file is not None and file.path is not None})
             assert run.launch_file is not None
             called = _config_name(option.value)
@@ -156,9 +156,9 @@ class _Guesser:
         recipe = draft.value("recipe")
         words = line_arguments(run, draft.value("consumer"), recipe if isinstance(recipe, str) else None)
         secrets = secret_words([word.text for word in words])
-        for index, one in secrets.items():
-            option = one.before.rstrip("=") or (words[index - 1].text if index else "")
-            draft.remarks.append(f"{where} passes a secret ({option}): launch.sh takes it from ${one.variable}")
+        for index, secret in secrets.items():
+            option = secret.before.rstrip("=") or (words[index - 1].text if index else "")
+            draft.remarks.append(f"{where} passes a secret ({option}): launch.sh takes it from ${secret.variable}")
         if all(word.known for word in words):
             return
         unknown = [word.text for word in words if not word.known]
@@ -217,7 +217,7 @@ class _Guesser:
             script = self.folder / str(self.given["script"])
         else:
             draft.add("script", "train.py", "open", "fill in: the Python script that trains")
-        own = next((one for one in found if recipe is not None and one.recipe is recipe), run)
+        own = next((item for item in found if recipe is not None and item.recipe is recipe), run)
         self._take_consumer(draft, own or Run("none"), script, "")
         self._finish(draft, run)
         return draft

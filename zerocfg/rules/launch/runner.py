@@ -34,7 +34,7 @@ def _knows(launcher: str, option: str) -> bool:
 def _meant(launcher: str, name: str) -> str:
     """What this launcher calls an option of another one; empty where it has none."""
     names = called(name)
-    own = next((one for one in names if _knows(launcher, f"--{one}")), None)
+    own = next((item for item in names if _knows(launcher, f"--{item}")), None)
     return f"{own} (for each machine)" if own and names[own] and not names[name] else own or ""
 
 

@@ -56,9 +56,9 @@ def find_handed_script(line: LaunchLine, bases: Iterable[Path]) -> Path | None:
 
 def _first(names: Iterable[str], bases: Iterable[Path]) -> tuple[Path, Path] | None:
     for base in bases:
-        for one in names:
+        for name in names:
             try:
-                path = base / one
+                path = base / name
                 if disk.is_file(path):
                     return path, base
             except (OSError, ValueError):

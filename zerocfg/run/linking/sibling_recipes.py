@@ -38,17 +38,17 @@ def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
     top = _top(run.recipe, root)
     if top is None or run.consumer is not None or run.deepspeed is not None:
         return run
-    lines = [one for one in known if one.launch is not None and one.recipe is not None]
-    beside = [one for one in lines if _top(one.recipe, root) == top]
-    if len({id(original(one.recipe)) for one in beside if one.recipe is not None}) < FEWEST:
+    lines = [item for item in known if item.launch is not None and item.recipe is not None]
+    beside = [line for line in lines if _top(line.recipe, root) == top]
+    if len({id(original(item.recipe)) for item in beside if item.recipe is not None}) < FEWEST:
         return run
     first = beside[0]
-    if any((one.consumer, one.recipe_reader) != (first.consumer, first.recipe_reader) for one in beside):
+    if any((item.consumer, item.recipe_reader) != (first.consumer, first.recipe_reader) for item in beside):
         return run
-    if first.consumer not in ("transformers", "trl") or any(one.script is None for one in beside):
+    if first.consumer not in ("transformers", "trl") or any(item.script is None for item in beside):
         return run
     evidence = ReaderEvidence("sibling", Origin("file", file=first.recipe))
-    script = _script_of([one for one in beside if _folder(one.recipe) == _folder(run.recipe)])
+    script = _script_of([item for item in beside if _folder(item.recipe) == _folder(run.recipe)])
     return replace(
         run, consumer=first.consumer, recipe_reader=first.recipe_reader, reader_evidence=evidence, script=script
     )
@@ -103,7 +103,7 @@ def _by_itself(run: Run) -> bool:
 def _script_of(lines: Sequence[Run]) -> Script | None:
     """The script of these lines, where they all start one: a tree has a folder of this name for each kind of training
     (`model/sft`, `model/grpo`)."""
-    scripts = {id(one.script): one.script for one in lines}
+    scripts = {id(line.script): line.script for line in lines}
     return next(iter(scripts.values())) if len(scripts) == 1 else None
 
 

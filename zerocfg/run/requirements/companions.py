@@ -22,9 +22,9 @@ def limited_releases(
     """By library: what the packages that one file states beside it leave of it, and the Python that the project asks
     for, which is looked for where it may matter: never beside a pin, which nothing narrows."""
     ranges = {
-        name: one.clauses or ""
-        for name, one in found.items()
-        if name in HELD_BACK and one.places and one.clauses is not None and not exact(one.clauses)
+        name: item.clauses or ""
+        for name, item in found.items()
+        if name in HELD_BACK and item.places and item.clauses is not None and not exact(item.clauses)
     }
     if not ranges:
         return
@@ -50,7 +50,7 @@ def unreachable_newest(
 ) -> Iterator[tuple[str, Declared]]:
     """The libraries that no file names, and of which only releases before today's major one go with what the files do
     state, or with the Python that the project asks for: nobody knows which one is installed then."""
-    if not any(one.clauses for one in found.values()):
+    if not any(item.clauses for item in found.values()):
         return
     from zerocfg.catalog.install_limits import install_limits
 

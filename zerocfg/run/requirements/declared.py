@@ -111,23 +111,23 @@ def upwards(folder: Path) -> Iterator[Path]:
 def all_of(stated: Iterable[Declared]) -> Declared:
     """Statements that all hold; a choice between them where they cannot."""
     every = list(dict.fromkeys(stated))
-    if any(one.clauses is None for one in every):
-        return Declared(None, _places(one for one in every if one.clauses is None))
-    limited = [one for one in every if one.clauses]
-    clauses = both(one.clauses or "" for one in limited)
+    if any(item.clauses is None for item in every):
+        return Declared(None, _places(item for item in every if item.clauses is None))
+    limited = [item for item in every if item.clauses]
+    clauses = both(item.clauses or "" for item in limited)
     return any_of(limited) if clauses is None else Declared(clauses, _places(limited))
 
 
 def any_of(stated: Iterable[Declared]) -> Declared:
     """Statements of which one holds."""
     every = list(dict.fromkeys(stated))
-    if any(one.clauses is None for one in every):
-        return Declared(None, _places(one for one in every if one.clauses is None))
-    return Declared(either(one.clauses or "" for one in every), _places(every))
+    if any(item.clauses is None for item in every):
+        return Declared(None, _places(item for item in every if item.clauses is None))
+    return Declared(either(item.clauses or "" for item in every), _places(every))
 
 
 def _places(stated: Iterable[Declared]) -> tuple[Origin, ...]:
-    return tuple(dict.fromkeys(place for one in stated for place in one.places))
+    return tuple(dict.fromkeys(place for item in stated for place in item.places))
 
 
 def _of_folder(folder: Path) -> dict[str, Declared]:
@@ -324,7 +324,7 @@ def installs_of(file: SourceFile) -> Mapping[str, Declared]:
     for item in read_requirements_of(file, file.name.rpartition("/")[2])[0]:
         stated.setdefault(item.name, []).append(one_of(item, file))
     found = {name: any_of(every) for name, every in stated.items()}
-    return {name: one for name, one in found.items() if one.clauses != "" or name in DECIDERS}
+    return {name: entry for name, entry in found.items() if entry.clauses != "" or name in DECIDERS}
 
 
 def form_of(name: str) -> Callable[[SourceFile], Read]:

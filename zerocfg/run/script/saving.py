@@ -34,11 +34,11 @@ def saves_sharded(found: Reach) -> tuple[Module, ast.Call] | None:
     texts = [module.file.source.text for module in found.modules]
     if any(map(_KNOWS.search, texts)):
         return None
-    accelerators = [one for one in found.calls if one.name == "accelerate.Accelerator"]
+    accelerators = [item for item in found.calls if item.name == "accelerate.Accelerator"]
     if len(accelerators) == 1:
         call = next(_saves(accelerators[0]), None)
         return (accelerators[0].module, call) if call is not None else None
-    trainers = [one for one in found.calls if one.name in _TRAINERS]
+    trainers = [item for item in found.calls if item.name in _TRAINERS]
     if accelerators or len(trainers) != 1 or any(map(_ADAPTS.search, texts)):
         return None
     call = next(_saves_trained(trainers[0]), None)
@@ -51,7 +51,7 @@ def _saves_trained(made: Reached) -> Iterator[ast.Call]:
         return
     given = [*made.call.args[:1], *(keyword.value for keyword in made.call.keywords if keyword.arg == "model")]
     trainer, trained = "", False
-    models = {one.id for one in given if isinstance(one, ast.Name)}
+    models = {item.id for item in given if isinstance(item, ast.Name)}
     for node in _in_order(made.owner.body if made.owner is not None else made.module.tree):
         if isinstance(node, ast.Assign):
             trainer = ast.unparse(node.targets[0]) if node.value is made.call else trainer
@@ -89,14 +89,14 @@ def _saves(made: Reached) -> Iterator[ast.Call]:
 
 def _in_order(body: Sequence[ast.stmt]) -> list[ast.Assign | ast.Call]:
     """Assignments and calls of some code, those within loops and conditions too, in the order of the text."""
-    inner = {id(node) for one in nodes(*body) if isinstance(one, _CLOSED) for node in nodes(one)}
-    kept = [one for one in nodes(*body) if isinstance(one, (ast.Assign, ast.Call)) and id(one) not in inner]
-    return sorted(kept, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0))
+    inner = {id(node) for item in nodes(*body) if isinstance(item, _CLOSED) for node in nodes(item)}
+    kept = [item for item in nodes(*body) if isinstance(item, (ast.Assign, ast.Call)) and id(item) not in inner]
+    return sorted(kept, key=lambda item: (item.end_lineno or 0, item.end_col_offset or 0))
 
 
 def _names(node: ast.Assign) -> set[str]:
     targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
-    return {one.id for one in targets if isinstance(one, ast.Name)}
+    return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
 def _is_prepared(value: ast.expr, accelerator: str, prepared: set[str]) -> bool:

@@ -217,7 +217,9 @@ def lock_of(own: Handwritten) -> Lock:
         recipe=_recipe(run),
         plan=plan,
         # Only explicit values: a default is not a request.
-        settings={name: Decision(one.value) for name, one in values.items() if one.origin.kind in ("file", "flag")},
+        settings={
+            name: Decision(value.value) for name, value in values.items() if value.origin.kind in ("file", "flag")
+        },
     )
 
 
@@ -230,7 +232,7 @@ def _processes(plan: dict[str, object], run: Run) -> int | None:
     if isinstance(data, dict):
         total, micro = data.get("train_batch_size"), data.get("train_micro_batch_size_per_gpu")
         steps = data.get("gradient_accumulation_steps", 1)
-        if all(isinstance(one, int) and one > 0 for one in (total, micro, steps)) and total % (micro * steps) == 0:
+        if all(isinstance(item, int) and item > 0 for item in (total, micro, steps)) and total % (micro * steps) == 0:
             return int(total // (micro * steps))
     return None
 

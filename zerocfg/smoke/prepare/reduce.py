@@ -124,7 +124,7 @@ def _take(reduced: Reduced, pinned: Reduced) -> None:
     """Take model and samples of another launch."""
     reduced.model, reduced.sequence = copy.deepcopy(pinned.model), pinned.sequence
     reduced.layers, reduced.narrow, reduced.size = pinned.layers, pinned.narrow, pinned.size
-    reduced.changes += [one for one in pinned.changes if one.kind in (Kind.MODEL, Kind.LAYERS, Kind.SEQUENCE)]
+    reduced.changes += [change for change in pinned.changes if change.kind in (Kind.MODEL, Kind.LAYERS, Kind.SEQUENCE)]
 
 
 def _sequence(run: RunFolder, reduced: Reduced, device: Device) -> None:
@@ -169,7 +169,7 @@ def _model(
     reduced.model, cuts = shrink(config)
     reduced.layers = _layers(config, reduced.model)
     reduced.narrow = True
-    keys = tuple(one.key for one in cuts)
+    keys = tuple(item.key for item in cuts)
     reduced.changes.append(Reduction(Kind.MODEL, parameters, keys=keys, cuts=tuple(cuts), why=reason))
 
 

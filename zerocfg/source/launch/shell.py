@@ -408,13 +408,15 @@ class _Shell:
         found = head(command, 0, self.programs) if command else None
         if found is not None:
             options, script, module, arguments = split_launcher(found[0], command[found[1] :])
-            self._note_other(script, module or any(one.name == "-m" for one in options), read_options(arguments), span)
+            self._note_other(
+                script, module or any(option.name == "-m" for option in options), read_options(arguments), span
+            )
 
     def _note_other(self, script: Word | None, module: bool, options: Sequence[Option], span: Span) -> None:
         name = script.value if script is not None else None
         if name is None:
             return
-        found = next((one for one in self.programs.unread if one.is_started(name, module, options)), None)
+        found = next((item for item in self.programs.unread if item.is_started(name, module, options)), None)
         if found is not None:
             self.others.append(OtherStart(found.name, name, span))
 

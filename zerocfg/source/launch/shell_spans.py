@@ -65,7 +65,7 @@ def span_of(at: object, fallback: Span) -> Span:
         return fallback
     low, high = offsets[0], offsets[-1]
     if not isinstance(offsets, range):
-        ascending = all(one <= two for one, two in pairwise(offsets))
+        ascending = all(item <= two for item, two in pairwise(offsets))
         if not ascending or high - low > 2 * len(offsets) + 80:
             return fallback
     return Span(low, high + 1)

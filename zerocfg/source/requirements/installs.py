@@ -127,7 +127,7 @@ def installed(text: str, commands: Iterable[list[Word]]) -> Read:
         given = _given(words)
         if given is not None:
             conda, rest = given
-            found += [_unquoted(text, one) for one in _packages(rest, includes, conda)]
+            found += [_unquoted(text, package) for package in _packages(rest, includes, conda)]
     return found, includes
 
 

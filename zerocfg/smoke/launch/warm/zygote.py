@@ -189,7 +189,7 @@ def serve(listening: socket.socket, refuses: Callable[[dict[str, Any]], bool]) -
                     os.setsid()
                     for other in (*asking.values(), connection):
                         other.close()
-                    for handle in [one.fd for one in selector.get_map().values() if one.data[0] == "ended"]:
+                    for handle in [item.fd for item in selector.get_map().values() if item.data[0] == "ended"]:
                         os.close(handle)
                     selector.close()
                     return request
