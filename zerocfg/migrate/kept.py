@@ -55,7 +55,8 @@ def _dtypes(run: Run, plan: Plan) -> Iterator[Left]:
             yield Left(
                 place,
                 f"without a dtype, `{default_dtype.name}` gives weights in {meant[dtype.now]} "
-                f"from {library_name(dtype.library)} {dtype.since} on and gave {meant[dtype.then]} before; write the one that is trained",
+                f"from {library_name(dtype.library)} {dtype.since} on and gave {meant[dtype.then]} before; "
+                "write the one that is trained",
                 ("dtype",),
             )
 

@@ -59,7 +59,8 @@ def _clocks(reports: Reports, limit: float) -> Iterator[Finding]:
                 "clock",
                 f"{message.ahead_s:+.3f} s",
                 f"the clock of {node} is {abs(message.ahead_s):.3f} s {way} that of rank 0 "
-                f"(exact to {message.within_s:.3f} s): synchronize it (chrony, ntpd), or times of its files and logs mislead",
+                f"(exact to {message.within_s:.3f} s): synchronize it (chrony, ntpd), or times of its files and logs "
+                "mislead",
                 reports.at(message.rank),
                 (message.rank,),
                 others=f"<= {limit:g} s",
