@@ -137,6 +137,13 @@ def test_what_is_not_refused_is_played_to_a_step(
     assert on.later(claim(crashes("save", "must be positive")), answer) == Outcome("runs")
 
 
+def test_a_trainer_that_is_not_played_decides_nothing() -> None:
+    on = OnSet({("bad", "step"): ran("step")})
+    for script, expected in (("grpo.py", Outcome("runs")), ("dpo.py", Outcome("runs", "step"))):
+        one = Claim("ZC999-1 bad", "bad", STOPS, {"train.sh": f"accelerate launch {script}"}, "trl")
+        assert on.later(one, one) == expected
+
+
 def test_a_bad_example_is_held_against_a_good_one_with_its_proof() -> None:
     rule = find("ZC241")
     assert rule is not None

@@ -22,6 +22,7 @@ MILDER = {
     "ZC448": "DeepSpeed up to 0.17 prints the report in another form, or below the level that it prints; it holds",
     "ZC462": "DeepSpeed before 0.19.3 writes the same checkpoint and says nothing",
     "ZC501": "DeepSpeed up to 0.17 pins the weights in any case, and the gradients only where it is asked to",
+    "ZC925": "DeepSpeed before 0.19.5 offloads all the same, through memory that is not pinned by default",
     "ZC744": "accelerate up to 1.6 hands no port on, and torchrun takes 29500",
     "ZC901": "DeepSpeed 0.17.6 takes another optimizer, which holds 14 bytes a parameter instead of 12",
     "ZC906": "2.5 times as much is gathered there as for the good example, instead of 2.7 times",
@@ -36,6 +37,7 @@ LESS = {
 
 CHANGED = {
     "ZC724": "from every accelerate to 1.0 and later: with 0.34.2 `zero3_init_flag: false` keeps the model whole",
+    "ZC924": "from every DeepSpeed to 0.19.5 and later where `pin_memory` is not written: false by default before",
     "ZC850": "from every TRL, a note before 1.16, to 0.29 and later: the DPOTrainer of 0.17 to 0.22 has it",
 }
 """By rule, a bound that was corrected because of what was seen on a set: from what, to what."""

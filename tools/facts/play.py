@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,10 @@ LIMIT = 120.0
 """Seconds for an example; other work may go on beside it."""
 DECIDING: Phase = "step"
 """The phase up to which an example is played that is not refused where its claim says."""
+
+
+OTHER_TRAINER = re.compile(r"\b(?:kto|grpo|rloo|reward|distillation)\.py\b")
+"""Scripts of TRL in whose place the harness trains with transformers' Trainer: it never comes to what theirs refuse."""
 
 
 class Inside(harness.Zygote):
@@ -143,7 +148,7 @@ class Set:
 
     def later(self, claim: Claim, good: Claim) -> Outcome:
         """What an example does that its release did not refuse in the phase of its claim."""
-        if PHASES.index(claim.proof.phase) >= PHASES.index(DECIDING):
+        if PHASES.index(claim.proof.phase) >= PHASES.index(DECIDING) or OTHER_TRAINER.search(_line(claim)):
             return RUNS
         seen = self.play(_until_decided(claim))
         if isinstance(seen, str) or lacks_an_operator(seen):
@@ -183,6 +188,10 @@ def _claim(rule: Rule, number: int, side: str, like: Claim | None = None) -> Cla
 
 def _good_beside(rule: Rule, number: int, claim: Claim) -> Claim:
     return _claim(rule, good_beside(rule, number), "good", like=claim)
+
+
+def _line(claim: Claim) -> str:
+    return claim.files.get("train.sh", "")
 
 
 def _until_decided(claim: Claim) -> Claim:

@@ -316,6 +316,19 @@ CAPACITY = (
     locked("stage 1", ('"stage": 2', '"stage": 1')).finds("note", PINNED, "8.1", "8.15"),
     locked("stage 3", ('"stage": 2', '"stage": 3')).finds("note", PINNED, "8.1", "8.15"),
     locked("ZenFlow keeps other states", ('"stage": 2', '"stage": 2, "zenflow": {}')),
+    *(
+        near(
+            "ZC924",
+            f"DeepSpeed {release}",
+            hardware=node(memlock=LOCKED - 1),
+            model=MODEL,
+            versions={"deepspeed": release},
+        )
+        for release in ("==0.19.4", ">=0.19.4")
+    ),
+    near(
+        "ZC924", "pins since", hardware=node(memlock=LOCKED - 1), model=MODEL, versions={"deepspeed": ">=0.19.5"}
+    ).finds("note", PINNED, "8.1", "8.15"),
     near("ZC924", "no hardware", hardware=None),
     near("ZC924", "no model", model=None),
     near("ZC924", "no parameters", model=model(0), hardware=node(memlock=1)),

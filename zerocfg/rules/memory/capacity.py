@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import may_be_on
 from zerocfg.rules.effects import effective_value, fits_at, stage_of
@@ -127,6 +128,8 @@ def locked_memory_exceeded(run: Run) -> Iterator[Finding]:
         return
     if pinned not in (None, True) or not section or not whole_model_trained(run):
         return
+    if not section["pin_memory"] and admits(run.declared("deepspeed"), below="0.19.5"):
+        return  # false by default there
     need = 10 * model.parameters // hardware.accelerators
     if need <= hardware.memlock:
         return
