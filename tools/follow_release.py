@@ -1,8 +1,9 @@
 """``python -m tools.follow_release deepspeed 0.19.9``: move to another release of a library, and learn what it changes.
 
-Writes the release where it stands, locks and installs it, then runs what compares zerocfg with the library:
-completeness, parity, proofs. A stage that fails does not stop those behind it, except that nothing is compared before
-the release is installed. At the end it says what failed and where that is put right. Exit code 1 when anything failed.
+Writes the release where it stands, locks and installs it, and walks it: the models take names and defaults from there.
+Then it runs what compares zerocfg with the library: completeness, parity, proofs. A stage that fails does not stop
+those behind it, except that nothing is compared before the release is installed. At the end it says what failed and
+where that is put right. Exit code 1 when anything failed.
 """
 
 from __future__ import annotations
@@ -41,9 +42,15 @@ STAGES = (
     Stage("lock", ("make", "lock"), "constraints.txt: a release that all others get along with", needed=True),
     Stage("install", ("make", "setup"), "constraints.txt: a release that installs here", needed=True),
     Stage(
+        "facts",
+        ("make", "facts"),
+        "tools/facts: releases.yaml says what is installed with the release",
+    ),
+    Stage("schemas", ("make", "schemas"), "zerocfg/models: the key that the message names, which is new or gone"),
+    Stage(
         "completeness",
         (*PYTEST, "tests/models"),
-        "zerocfg/models: keys, types, defaults and since/until; then make schemas",
+        "zerocfg/models: keys with type, unit, meaning, since and until; then make schemas",
         tests=True,
     ),
     Stage(
@@ -78,6 +85,15 @@ def restated(text: str, form: str, package: str, release: str) -> str:
     if count != 1:
         raise ValueError(f"{form.format(package=package, release='...')} stands there {count} times")
     return text
+
+
+def listed(text: str, package: str, release: str) -> str:
+    """The text of ``tools/facts/releases.yaml`` with a release behind the others of its library, if it has that library
+    and not yet that release."""
+    releases = re.search(rf"^{re.escape(package)}:\n(?:  .*\n)*?  releases: \[([^]]*?),?\s*\]", text, re.MULTILINE)
+    if releases is None or release in re.split(r"[\s,]+", releases[1]):
+        return text
+    return f"{text[: releases.end(1)]}, {release}{text[releases.end(1) :]}"
 
 
 def run(stage: Stage) -> Outcome:
@@ -150,6 +166,8 @@ def main() -> int:
     for name, form in STATED.items():
         path = ROOT / name
         path.write_text(restated(path.read_text(), form, words.package, words.release))
+    walks = ROOT / "tools" / "facts" / "releases.yaml"
+    walks.write_text(listed(walks.read_text(), words.package, words.release))
     outcomes = follow(STAGES, run)
     print(report(outcomes, STAGES))
     if stated[1] != words.release:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Literal, overload
 from zerocfg.errors import Error, ValidationError
 from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.linter.kept import Kept
+from zerocfg.run.consumers import consumers
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import CONSUMERS, UNKNOWN, Origin, Run, Setting
+from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.source import boundary
 from zerocfg.workspace.baseline import read_baseline_file
 from zerocfg.workspace.job import Job
@@ -64,8 +65,8 @@ def lint(
     lines, `Result.unread` are files that could not be checked. Raises Error for a path that is not there, an unknown
     code, or settings that make no sense.
     """
-    if consumer is not None and consumer not in CONSUMERS:
-        raise Error(f"consumer is one of {', '.join(CONSUMERS)}, not {consumer!r}")
+    if consumer is not None and consumer not in consumers():
+        raise Error(f"consumer is one of {', '.join(consumers())}, not {consumer!r}")
     with boundary.reading(paths):
         return _lint(_existing(paths), select, ignore, preview, notes, consumer)
 
@@ -121,9 +122,9 @@ def effective(path: AnyPath, run: str | None = None) -> dict[str, Setting]:
     Error when there is no such run, or when there are several and none is named.
     """
     found = runs(path)
-    names = [one.name for one in found]
+    names = [item.name for item in found]
     if run is not None:
-        found = [one for one in found if one.name == run]
+        found = [item for item in found if item.name == run]
     if len(found) != 1:
         said = f"it takes part in {', '.join(names)}" if names else "no run is found there"
         raise Error(f"'{path}' has no single run{f' {run!r}' if run else ''}: {said}")
@@ -142,7 +143,7 @@ def plan(spec: AnyPath, *, run: str | None = None, hardware: str | None = None) 
         _, built = _resolved(spec, run, hardware)
         _stop_on_problems(built)
         try:
-            return {one.name: forecast(one) for one in built}
+            return {build_result.name: forecast(build_result) for build_result in built}
         except ValueError as error:
             raise Error(str(error)) from None
 
@@ -160,10 +161,10 @@ def build(
 
 
 def _build(spec: AnyPath, out: Path, run: str | None, hardware: str | None, force: bool) -> list[Path]:
-    from zerocfg.emit.compile_runs import compile_runs
     from zerocfg.emit.exclusive import BusyError
     from zerocfg.emit.lock import LockError
     from zerocfg.emit.write import RefusedError, write
+    from zerocfg.workspace.compile_runs import compile_runs
 
     read, built = _resolved(spec, run, hardware)
     selection = selection_of(find_settings(read.folder), "", "", False)
@@ -190,7 +191,7 @@ def check_or_raise(*paths: AnyPath, fail_on: str = "error") -> None:
     rank = {"note": 0, "warning": 1, "error": 2}
     if fail_on not in rank:
         raise Error(f"fail_on is one of {', '.join(rank)}, not {fail_on!r}")
-    grave = [one for one in result.diagnostics if one.severity.rank >= rank[fail_on]]
+    grave = [diagnostic for diagnostic in result.diagnostics if diagnostic.severity.rank >= rank[fail_on]]
     if grave:
         from zerocfg.guard import is_first, let_the_first_speak
 
@@ -236,9 +237,9 @@ def _resolved(spec: AnyPath, run: str | None, hardware: str | None) -> tuple[Spe
 
 def _stop_on_problems(built: list[BuildResult]) -> None:
     problems = [
-        f"{problem.place}: run {one.name}: {problem.key}: {problem.message}"
-        for one in built
-        for problem in one.problems
+        f"{problem.place}: run {build_result.name}: {problem.key}: {problem.message}"
+        for build_result in built
+        for problem in build_result.problems
     ]
     if problems:
         raise Error("\n".join(problems))

@@ -55,6 +55,10 @@ EXPANSION_DEPTH = 12
 """Defaults and quotes inside of each other."""
 EVAL_DEPTH = 6
 """`eval` and `bash -c` inside of each other."""
+CALL_DEPTH = 20
+"""Shell functions that call each other, in one chain. What a deeper one starts is read all the same, by itself."""
+REPEATED_CHARACTERS = 200_000
+"""Characters of the functions of one file that are read again, at the second call and later ones, for what they set."""
 PATH_CHARACTERS = 4096
 """Characters of a path that a command prints; what Linux takes."""
 LAUNCHES = 500

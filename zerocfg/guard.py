@@ -56,7 +56,7 @@ def command() -> str:
 def _deepspeed_options() -> dict[str, str]:
     """The launcher's options that would export what this process has; beside a config file it takes no others."""
     table = {"mixed_precision": "ACCELERATE_MIXED_PRECISION"}
-    table |= {option: one["name"] for option, one in variables("deepspeed_config")}
+    table |= {option: item["name"] for option, item in variables("deepspeed_config")}
     found = {name: os.environ[variable] for name, variable in table.items() if variable in os.environ}
     file = found.get("deepspeed_config_file")
     return {"deepspeed_config_file": file} if file else found

@@ -53,11 +53,11 @@ class ConfigItem(pytest.Item):
 
         result, threshold = self._project()
         here = [
-            one
-            for one in result.diagnostics
-            if one.severity.rank >= _RANK[threshold]
-            and one.span.file.path is not None
-            and one.span.file.path.resolve() == self.path.resolve()
+            diagnostic
+            for diagnostic in result.diagnostics
+            if diagnostic.severity.rank >= _RANK[threshold]
+            and diagnostic.span.file.path is not None
+            and diagnostic.span.file.path.resolve() == self.path.resolve()
         ]
         if here:
             raise ConfigError(render_full(Result(here, files=1)), result)

@@ -84,7 +84,7 @@ class _Fields:
         self.every = every
         self.made: dict[str, Field[Any]] | None = None
 
-    def __get__(self, one: object, kind: type) -> dict[str, Field[Any]]:
+    def __get__(self, item: object, kind: type) -> dict[str, Field[Any]]:
         if self.made is None:
             self.made = {name: _for_dataclasses(about) for name, about in self.every.items()}
         return self.made
@@ -102,38 +102,38 @@ def _for_dataclasses(about: _Field) -> Field[Any]:
     return made  # type: ignore[no-any-return]
 
 
-def _taken(one: Any) -> _Field:
+def _taken(item: Any) -> _Field:
     """What a class writes for a field: a `field` of this module or of `dataclasses`, or the default."""
-    if type(one) is _Field:
-        return one
-    if one is MISSING:
+    if type(item) is _Field:
+        return item
+    if item is MISSING:
         return _Field()
     dataclasses = sys.modules.get("dataclasses")
-    if dataclasses is None or not isinstance(one, dataclasses.Field):
-        return _Field(default=one)
-    given = {name: getattr(one, name) for name in ("default", "default_factory", "init", "repr", "compare", "kw_only")}
+    if dataclasses is None or not isinstance(item, dataclasses.Field):
+        return _Field(default=item)
+    given = {name: getattr(item, name) for name in ("default", "default_factory", "init", "repr", "compare", "kw_only")}
     given = {name: value for name, value in given.items() if value is not dataclasses.MISSING}
-    return _Field(**given, name=one.name, type=one.type)
+    return _Field(**given, name=item.name, type=item.type)
 
 
 def _made(cls: type, frozen: bool, slots: bool, eq: bool) -> type:
     inherited: dict[str, _Field] = {}
     for base in reversed(cls.__mro__[1:]):
         held = vars(base).get("__record_fields__", vars(base).get("__dataclass_fields__", {}))
-        inherited |= {name: _taken(one) for name, one in held.items()}
+        inherited |= {name: _taken(item) for name, item in held.items()}
     own = _own_fields(cls)
     every = {**inherited, **own}
-    positional = [one for one in every.values() if one.init and not one.kw_only]
+    positional = [item for item in every.values() if item.init and not item.kw_only]
     whole: list[type] = []
     methods: dict[str, Any] = {
         "__record_fields__": every,
         "__dataclass_fields__": _Fields(every),
-        "__match_args__": tuple(one.name for one in positional),
+        "__match_args__": tuple(item.name for item in positional),
         "__repr__": _represent,
-        "__init__": _initializer(positional, [one for one in every.values() if one not in positional], whole),
+        "__init__": _initializer(positional, [item for item in every.values() if item not in positional], whole),
     }
     if eq:
-        values = _values([one.name for one in every.values() if one.compare])
+        values = _values([item.name for item in every.values() if item.compare])
         methods |= {"__eq__": _equality(values), "__hash__": _hash(values) if frozen else None}
     if frozen:
         methods |= {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
@@ -146,11 +146,11 @@ def _made(cls: type, frozen: bool, slots: bool, eq: bool) -> type:
         made.__qualname__ = cls.__qualname__
     else:
         made = cls
-        for one in own.values():
-            if one.default is not MISSING:
-                setattr(cls, one.name, one.default)
-            elif one.name in vars(cls):
-                delattr(cls, one.name)
+        for item in own.values():
+            if item.default is not MISSING:
+                setattr(cls, item.name, item.default)
+            elif item.name in vars(cls):
+                delattr(cls, item.name)
         for name, method in methods.items():
             if name not in written:
                 setattr(cls, name, method)
@@ -173,8 +173,8 @@ def _own_fields(cls: type) -> dict[str, _Field]:
 
 def _initializer(positional: Sequence[_Field], named: Sequence[_Field], whole: list[Any]) -> Callable[..., None]:
     """``named``: the fields that are given by name alone, or not at all. ``whole``: the class, once it is made."""
-    names = [one.name for one in positional]
-    every = [(one.name, one.init, one.default, one.default_factory) for one in (*positional, *named)]
+    names = [item.name for item in positional]
+    every = [(item.name, item.init, item.default, item.default_factory) for item in (*positional, *named)]
     made = 0
 
     def initialize(self: object, /, *given: Any, **by_name: Any) -> None:
@@ -205,21 +205,21 @@ def _compiled(every: Iterable[_Field]) -> Callable[..., None]:
     """The same in Python's own words; ``every`` field, those by name alone last."""
     known: dict[str, Any] = {"_set": _set, "MISSING": MISSING}
     words, lines, by_name = ["self"], [], False
-    for one in every:
-        default, factory = f"_default_{one.name}", f"_factory_{one.name}"
-        known |= {default: one.default, factory: one.default_factory}
-        value = one.name
-        if not one.init:
-            value = f"{factory}()" if one.default is MISSING else default
+    for item in every:
+        default, factory = f"_default_{item.name}", f"_factory_{item.name}"
+        known |= {default: item.default, factory: item.default_factory}
+        value = item.name
+        if not item.init:
+            value = f"{factory}()" if item.default is MISSING else default
         else:
-            if one.kw_only and not by_name:
+            if item.kw_only and not by_name:
                 words.append("*")
                 by_name = True
-            optional = one.default is not MISSING or one.default_factory is not MISSING
-            words.append(f"{one.name}={default}" if optional else one.name)
-            if one.default_factory is not MISSING:
-                value = f"{factory}() if {one.name} is MISSING else {one.name}"
-        lines.append(f"    _set(self, {one.name!r}, {value})\n")
+            optional = item.default is not MISSING or item.default_factory is not MISSING
+            words.append(f"{item.name}={default}" if optional else item.name)
+            if item.default_factory is not MISSING:
+                value = f"{factory}() if {item.name} is MISSING else {item.name}"
+        lines.append(f"    _set(self, {item.name!r}, {value})\n")
     exec(f"def __init__({', '.join(words)}):\n{''.join(lines) or '    pass'}", known)
     compiled: Callable[..., None] = known["__init__"]
     return compiled
@@ -227,7 +227,7 @@ def _compiled(every: Iterable[_Field]) -> Callable[..., None]:
 
 @recursive_repr()
 def _represent(self: Any) -> str:
-    shown = (name for name, one in self.__record_fields__.items() if one.repr)
+    shown = (name for name, record_field in self.__record_fields__.items() if record_field.repr)
     return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 

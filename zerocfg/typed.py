@@ -138,9 +138,9 @@ def _refusals(
     error: pydantic.ValidationError, model: type[Section], document: Document, told: list[Diagnostic]
 ) -> list[Refusal]:
     """One for each place, in lint's words where lint speaks of that place."""
-    spoken = {one.span.path: one for one in reversed(told) if one.severity is Severity.ERROR}
+    spoken = {item.span.path: item for item in reversed(told) if item.severity is Severity.ERROR}
     schema = load_schema(_SCHEMAS[model])
-    places = [(*_where(one["loc"], model, document), one["msg"]) for one in error.errors(include_url=False)]
+    places = [(*_where(item["loc"], model, document), item["msg"]) for item in error.errors(include_url=False)]
     found: dict[KeyPath, Refusal] = {}
     for path, node, said in places:
         # Of a section that may also be a plain value, pydantic says that it is none.

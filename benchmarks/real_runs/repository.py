@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.real_runs.compare import Difference, differences
 from benchmarks.real_runs.owner import OLDER, answered
-from zerocfg.emit.compile_runs import compile_runs
 from zerocfg.emit.files import LAUNCH
 from zerocfg.emit.write import write
 from zerocfg.hardware.probe import probe
@@ -27,14 +26,15 @@ from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs, runs_from_spec
 from zerocfg.run.releases import with_versions
+from zerocfg.workspace.compile_runs import compile_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from zerocfg.emit.compile_runs import CompiledBuild
     from zerocfg.resolve.init.draft import Draft
     from zerocfg.resolve.plan import Decision, Plan
     from zerocfg.run.model import Route, Run
+    from zerocfg.workspace.compile_runs import CompiledBuild
 
 LARGEST = 1 << 20
 """Bytes of a file that is copied."""

@@ -18,8 +18,10 @@ from zerocfg.emit.lock import Lock
 from zerocfg.emit.values import InvalidConfigError, typed
 from zerocfg.emit.verify import differences, emitted_run
 from zerocfg.models.deepspeed import DeepSpeedConfig
+from zerocfg.record import replace
 from zerocfg.resolve.build import build_plans
 from zerocfg.resolve.spec.spec_file import read_spec
+from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 
 
 def descriptors() -> int:
@@ -112,6 +114,53 @@ def test_several_nodes_read_back_as_they_are_started(workplace: Workplace) -> No
     one, run = made(workplace, hardware="2x8xA100-80GB")
     assert differences(one, emitted_run(one, run)) == []
     assert emitted_run(one, run).effective.value("num_machines") == 2
+
+
+FIXED = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2, "gradient_clipping": 0.5}
+
+
+@pytest.mark.parametrize("config", ["ours.yaml", "conf/ours.json"])
+def test_arguments_in_a_file_that_is_not_here_stay_unknown(workplace: Workplace, config: str) -> None:
+    """The script opens it by itself, and it may hold any of them: no default of the Trainer differs from the file."""
+    launch = f"accelerate launch --config_file acc.yaml train.py --output_dir out --config {config}\n"
+    files = job(deepspeed=FIXED | {"bf16": {"enabled": True}, "zero_optimization": {"stage": 2}})
+    del files["recipe.yaml"]
+    files["acc.yaml"] = {
+        "distributed_type": "DEEPSPEED",
+        "num_processes": 8,
+        "deepspeed_config": {"deepspeed_config_file": "ds.json"},
+    }
+    files["train.sh"] = launch
+    run: dict[str, Any] = {"consumer": "trl", "script": "train.py", "launch": "train.sh", "accelerate": "acc.yaml"}
+    files["zerocfg.yaml"] = {"version": 1, "runs": {"a": {**run, "hardware": "8xA100-80GB"}}}
+    built, _ = workplace.built(files)
+    assert {name: built[name] for name in FIXED} == FIXED
+    files["train.sh"] = launch.replace("--config ours.yaml", "").replace("--config conf/ours.json", "")
+    result = workplace.build(workplace.write(files), "--force")
+    assert result.exit_code == 1, "without such a file the defaults hold"
+    assert "ds train_micro_batch_size_per_gpu=1 vs hf per_device_train_batch_size=8" in result.output
+    assert "an error of zerocfg" not in result.output
+
+
+def test_what_is_not_known_is_no_difference(workplace: Workplace) -> None:
+    one, run = made(workplace)
+    read = emitted_run(one, run)
+    assert differences(one, read) == []
+    name = "zero_optimization.reduce_bucket_size"
+
+    def with_value(*setting: Setting) -> Run:
+        settings = {key: value for key, value in read.effective.settings.items() if key != name}
+        settings |= dict.fromkeys([name] * len(setting), *setting)
+        return replace(read, effective=replace(read.effective, settings=settings))
+
+    unknown = Setting(UNKNOWN, Origin("computed", "set in the script"))
+    assert differences(one, with_value(unknown)) == []
+    for setting in ((), (replace(unknown, origin=Origin("default", "the releases differ")),)):
+        (found,) = differences(one, with_value(*setting))
+        assert found.key == name
+        assert found.message == "an error of zerocfg: planned 1000000, but the emitted files do not give it"
+    (found,) = differences(one, with_value(Setting(True, Origin("file"))))
+    assert found.message == "an error of zerocfg: planned 1000000, but the emitted files give True"
 
 
 def test_comments_stand_beside_values(workplace: Workplace) -> None:

@@ -85,6 +85,23 @@ def test_what_the_recipe_has_to_say_itself(workplace: Workplace, key: str, value
     assert key in text and said in text
 
 
+@pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
+@pytest.mark.parametrize(
+    ("option", "key"), [("--mixed_precision fp16", "mixed_precision: fp16"), ("--gpu_ids 0,1", "gpu_ids")]
+)
+def test_what_the_launch_line_says_to_accelerate_alone(
+    workplace: Workplace, launcher: str, option: str, key: str
+) -> None:
+    """The option counts with an accelerate config that does not say it, and without any."""
+    files = job({"bf16": False}, {**ZERO_2, "bf16": {"enabled": False}}, launch="train.sh", launcher=launcher)
+    files["train.sh"] = f"accelerate launch {option} train.py recipe.yaml\n"
+    said = f"train.sh sets {key}, which only accelerate launch hands to the job, not {launcher}"
+    assert said in refused(workplace, files)
+    files["zerocfg.yaml"]["runs"]["a"]["accelerate"] = "accelerate.yaml"
+    files["accelerate.yaml"] = {"distributed_type": "MULTI_GPU", "num_processes": 8}
+    assert said in refused(workplace, files)
+
+
 @pytest.mark.parametrize(
     ("consumer", "launcher", "said"),
     [

@@ -542,7 +542,7 @@ def test_what_the_build_loses_is_its_own_error(workplace: Workplace, monkeypatch
     def refuse(plan: object, out: object) -> None:
         raise InvalidConfigError("DeepSpeedConfig: zero_optimization.stage: no")
 
-    monkeypatch.setattr("zerocfg.emit.compile_runs.emit", refuse)
+    monkeypatch.setattr("zerocfg.emit.emit_run.emit", refuse)
     result = workplace.build(path, "--force")
     assert result.exit_code == 2
     assert "an error of zerocfg: DeepSpeedConfig: zero_optimization.stage: no" in result.output

@@ -757,6 +757,8 @@ class TestWords:
                 assert words.decision(ZERO + name, setting(4096, "default")).inputs == {}
             assert words.decision("a", setting(1, "computed", "why")).reason == "why"
         assert self.words().inputs(ZERO + "reduce_bucket_size", setting(1, "computed")) == {}, "no model, no width"
+        unknown = self.words(consumer="trl").decision(ZERO + "reduce_bucket_size", setting(1, "computed"))
+        assert unknown.reason == "hidden_size² elements (transformers fills it so)"
 
     @pytest.mark.parametrize(
         ("consumer", "known"), [("transformers", True), ("trl", True), ("accelerate", False), ("deepspeed", False)]

@@ -55,10 +55,12 @@ def test_two_sections_of_one_name_are_refused() -> None:
     from zerocfg.models.base import Section, key
 
     def made(unit: str) -> type[Section]:
-        return type("Same", (Section,), {"__annotations__": {"a": int}, "a": key(1, unit=unit)})
+        return type("Same", (Section,), {"__annotations__": {"a": int}, "a": key(default=1, unit=unit)})
 
     one, two = made("ranks"), made("steps")
-    root = type("Root", (Section,), {"__annotations__": {"x": one, "y": two}, "x": key(one), "y": key(two)})
+    root = type(
+        "Root", (Section,), {"__annotations__": {"x": one, "y": two}, "x": key(default=one), "y": key(default=two)}
+    )
     with pytest.raises(TypeError, match="Same"):
         compile_schema(root)
 
@@ -66,7 +68,7 @@ def test_two_sections_of_one_name_are_refused() -> None:
 def test_an_auto_that_is_filled_needs_the_literal() -> None:
     from zerocfg.models.base import Section, key
 
-    attributes = {"__annotations__": {"a": int}, "a": key(1, auto={"transformers": "learning_rate"})}
+    attributes = {"__annotations__": {"a": int}, "a": key(default=1, auto={"transformers": "learning_rate"})}
     with pytest.raises(TypeError, match="literal"):
         compile_schema(type("Root", (Section,), attributes))
 

@@ -13,10 +13,9 @@ import pytest
 import yaml
 
 from zerocfg.models.trl import TRAINERS, Recipe
-from zerocfg.models.trl.about import ABOUT
 from zerocfg.models.trl.keys import KEYS
 from zerocfg.models.trl.older_names import DEPRECATED, REMOVED
-from zerocfg.models.trl.recipe import ALSO, EXTENDS
+from zerocfg.models.trl.recipe import ALSO, CLASSES, declared
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,27 +48,32 @@ def type_text(annotation: Any) -> str:
     return "None" if annotation is type(None) else annotation.__name__
 
 
-def table(owner: Any, extended: Any = None) -> dict[str, tuple[Any, ...]]:
-    """(type, default[, choices]) of each field that ``extended`` has not, or has otherwise."""
-    hints = typing.get_type_hints(owner)
-    known = table(extended) if extended else {}
+def table(owner: Any) -> dict[str, tuple[Any, ...]]:
+    """(default, choices) of each field."""
     found: dict[str, tuple[Any, ...]] = {}
     for field in dataclasses.fields(owner):
         default = field.default_factory() if callable(field.default_factory) else field.default
-        entry = (type_text(hints[field.name]), default.value if isinstance(default, Enum) else default)
-        if choices := field.metadata.get("choices"):
-            entry = (*entry, tuple(choices))
-        if known.get(field.name) != entry:
-            found[field.name] = entry
+        found[field.name] = (
+            default.value if isinstance(default, Enum) else default,
+            tuple(field.metadata.get("choices", ())),
+        )
     return found
 
 
-@pytest.mark.parametrize("name", KEYS)
-def test_table_of(name: str) -> None:
-    extended = transformers.TrainingArguments if name == "_BaseConfig" else None
-    if name in EXTENDS:
-        extended = dataclass_named(EXTENDS[name])
-    assert KEYS[name] == table(dataclass_named(name), extended)
+@pytest.mark.parametrize("name", CLASSES)
+def test_defaults_and_choices_of(name: str) -> None:
+    real, general = table(dataclass_named(name)), table(transformers.TrainingArguments) if name in TRAINERS else {}
+    assert declared(name) == {key: entry for key, entry in real.items() if general.get(key) != entry}
+
+
+def test_types() -> None:
+    """A key's type is what its classes take together; TrainingArguments says it of a key that TRL leaves as it is."""
+    found: dict[str, set[str]] = {}
+    for owner in CLASSES:
+        hints = typing.get_type_hints(dataclass_named(owner))
+        for key in declared(owner):
+            found.setdefault(key, set()).update(type_text(hints[key]).split(" | "))
+    assert {key: set(entry.type.split(" | ")) for key, entry in KEYS.items()} == found
 
 
 def test_every_stable_trainer_is_there() -> None:
@@ -117,7 +121,7 @@ def test_keys_and_defaults_of_the_command_of(trainer: str) -> None:
 
 
 def test_removed_names_are_unknown_to_every_command(tmp_path: Path) -> None:
-    known = {field.name for owner in KEYS for field in dataclasses.fields(dataclass_named(owner))}
+    known = {field.name for owner in CLASSES for field in dataclasses.fields(dataclass_named(owner))}
     assert not known & set(REMOVED)
     assert {successor for _, successor in REMOVED.values() if successor} <= known
     path = tmp_path / "recipe.yaml"
@@ -141,10 +145,6 @@ def test_deprecated_names_warn(name: str, tmp_path: Path) -> None:
     with pytest.warns(FutureWarning, match=f"`{name}`"):
         made = dataclass_named(owner)(str(tmp_path), use_cpu=True, **{name: value})
     assert successor is None or getattr(made, successor) == value
-
-
-def test_remarks_are_about_keys() -> None:
-    assert set(ABOUT) <= set(Recipe.model_fields)
 
 
 def test_bf16_is_on_by_default(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -10,9 +11,13 @@ import yaml
 
 from tests.conftest import texts_of_corpus
 from tests.fuzz.campaign import put
+from tests.rules.examples import lint, write
+from tests.rules.test_fixing import FIXABLE
 from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.linter.fixing import fix_all
 from zerocfg.linter.selection import Selection
+from zerocfg.rulebook.pages import page_of
+from zerocfg.rules.registry import find
 from zerocfg.run.model import Run
 from zerocfg.workspace.job import Job
 from zerocfg.workspace.settings import Settings
@@ -105,10 +110,12 @@ def test_a_lint_offers_what_fix_applies(
     assert bool(texts) is bool(offered)
 
 
-def _job(files: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+def _job(
+    files: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch, selection: Selection | None = None
+) -> Job:
     put({name: text.encode() for name, text in files.items()}, folder)
     monkeypatch.chdir(folder)
-    return Job([folder], Settings(), Selection())
+    return Job([folder], Settings(), selection or Selection())
 
 
 def _fixed_alone(job: Job, result: Result, found: Diagnostic) -> Result | None:
@@ -195,3 +202,106 @@ def test_no_fix_of_a_real_config_changes_a_run_that_it_is_not_for(
         files["a.sh"] = "deepspeed --num_gpus 2 train.py --output_dir o --bf16 True --deepspeed ds.json\n"
         applied += _check_each_fix(_job(files, tmp_path / str(number), monkeypatch))[0]
     assert applied >= 1
+
+
+CLIPPED = """\
+distributed_type: DEEPSPEED
+num_machines: 1
+num_processes: 2
+deepspeed_config:
+  zero_stage: 2
+  gradient_clip: {}
+"""
+FILLED = """\
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+Trainer(args=args).train()
+"""
+ACCUMULATING = """\
+from accelerate import Accelerator
+accelerator = Accelerator(gradient_accumulation_steps=2)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+accelerator.backward(loss)
+"""
+PLAIN = ACCUMULATING.replace("gradient_accumulation_steps=2", "")
+STEPS = CLIPPED.replace("gradient_clip: {}", "gradient_acumulation_steps: {}")
+START = "accelerate launch --config_file a.yaml train.py --output_dir out --max_grad_norm {}\n"
+
+
+@pytest.mark.parametrize("only", [(), ("ZC103",)], ids=["every rule", "one rule"])
+@pytest.mark.parametrize(
+    ("config", "script", "lines", "offered"),
+    [
+        # HfTrainerDeepSpeedConfig of 5.23.0: "ds gradient_clipping=1 vs hf max_grad_norm=0.1", ValueError in train()
+        (CLIPPED.format(1), FILLED, [START.format(0.1)], False),
+        (CLIPPED.format(1), FILLED, [START.format(1.0)], True),
+        (CLIPPED.format(1), FILLED, [START.format(1.0), START.format(0.1)], False),
+        (STEPS.format(2), ACCUMULATING, ["accelerate launch --config_file a.yaml train.py\n"], True),
+        (STEPS.format(4), ACCUMULATING, ["accelerate launch --config_file a.yaml train.py\n"], False),
+        (CLIPPED.format(1.0), PLAIN, ["accelerate launch --config_file a.yaml train.py\n"], True),
+        # the launcher hands on the variable, where its config says nothing
+        (
+            CLIPPED.format(1.0),
+            PLAIN,
+            ["ACCELERATE_GRADIENT_CLIPPING=0.5 accelerate launch --config_file a.yaml train.py\n"],
+            False,
+        ),
+    ],
+)
+def test_a_key_that_begins_to_count(
+    config: str,
+    script: str,
+    lines: list[str],
+    offered: bool,
+    only: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its name is put right only where every run goes on as before, but for what the key says; whichever other rules
+    are asked."""
+    files = {"a.yaml": config, "train.py": script, **{f"run{n}.sh": line for n, line in enumerate(lines)}}
+    job = _job(files, tmp_path, monkeypatch, Selection(select=only))
+    result = job.lint()
+    (found,) = [one for one in result.diagnostics if one.code == "ZC103"]
+    assert found.fix is not None and found.fix.safe and found.fix.renames
+    (left,) = [one for one in job.with_sound_fixes(result).diagnostics if one.code == "ZC103"]
+    assert (left.fix is not None) is offered
+    _, after, applied = fix_all(result, job.lint)
+    assert applied == offered
+    assert {one.code for one in after.diagnostics if one.severity.value == "error"} <= {"ZC103"}
+
+
+@pytest.mark.parametrize("code", sorted({code for code, _ in FIXABLE}))
+def test_a_safe_fix_of_an_example_takes_nothing_from_others(code: str, tmp_path: Path) -> None:
+    """What a line, a variable or a file that is not edited says stays so in every run, and no error comes."""
+    for at in (number for of, number in FIXABLE if of == code):
+        rule, folder = find(code), tmp_path / str(at)
+        assert rule is not None
+        example = page_of(rule).bad[at]
+        folder.mkdir()
+        write(example, folder)
+        result = lint(folder, example.consumer)
+
+        def again(texts: Mapping[str, str], folder: Path = folder, consumer: str | None = example.consumer) -> Result:
+            return lint(folder, consumer, texts=texts)
+
+        errors = {one.code for one in result.diagnostics if one.severity.value == "error"}
+        for found in result.diagnostics:
+            if found.fix is None or not found.fix.safe:
+                continue
+            _, after, count = fix_all(result, again, wanted=lambda one, only=found: one is only)  # type: ignore[misc]
+            edited = {file.name for file, _ in found.fix.edits}
+            if count:
+                assert {one.code for one in after.diagnostics if one.severity.value == "error"} <= errors
+                for before, fixed in zip(result.runs, after.runs, strict=True):
+                    assert _said_elsewhere(fixed, edited) >= _said_elsewhere(before, edited), (found.code, before.name)
+
+
+def _said_elsewhere(run: Run, edited: set[str]) -> set[str]:
+    """The settings, with their values, that come from a place which no fix of these files edits."""
+    return {
+        f"{name}={setting.value}"
+        for name, setting in run.effective.settings.items()
+        if setting.origin.kind not in ("default", "computed")
+        and (setting.origin.file is None or setting.origin.file.name not in edited)
+    }

@@ -132,3 +132,29 @@ def test_the_release_that_the_new_name_needs(admits: str, help: str, found: Foun
     files = {"train.py": script, "recipe.yaml": recipe, "run.sh": line, "requirements.txt": f"{admits}\n"}
     (one,) = found("ZC840", files)
     assert (one["file"], one["start"]["line"], one["help"]) == ("recipe.yaml", 2, help)
+
+
+BUCKETS = '{"zero_optimization": {"stage": 2, "overlap_comm": true, "reduce_bucket_size": 5e8}%s}\n'
+ENGINE = "import deepspeed\n\nengine, *_ = deepspeed.initialize(model=model, config='ds.json')\n"
+OPENED = (
+    "import json\n\nimport deepspeed\n\nwith open('ds.json') as file:\n    config = json.load(file)\n"
+    "config['bf16'] = {'enabled': True}\nengine, *_ = deepspeed.initialize(model=model, config=config)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("precision", "script", "gib"),
+    [
+        ("", "", None),  # whoever reads it may train in 16 bit: 1.9 GiB
+        ("", OPENED, None),
+        ("", ENGINE, "3.7"),
+        (', "bf16": {"enabled": false}', "", "3.7"),
+        (', "bf16": {"enabled": true}', ENGINE, None),
+    ],
+)
+def test_buckets_of_a_precision_that_a_script_adds(precision: str, script: str, gib: str | None, found: Found) -> None:
+    files = {"ds.json": BUCKETS % precision}
+    if script:
+        files |= {"train.py": script, "run.sh": "deepspeed --num_gpus 2 train.py\n"}
+    told = [one["message"] for one in found("ZC902", files)]
+    assert len(told) == (gib is not None) and all(f"take {gib} GiB" in message for message in told), told

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from zerocfg import api
 from zerocfg.linter.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
@@ -52,3 +53,21 @@ def test_every_file_of_a_run_stands_for_it(case: str, tmp_path: Path, monkeypatc
         alone, _ = find_runs([path], Files(), root=tmp_path, scripts=True)
         assert run.name in {one.name for one in alone}, path
         assert expected <= {(one.code, one.span.path) for one in lint_runs(alone).diagnostics}, path
+
+
+@pytest.mark.parametrize("makes_one", ["", "mkdir -p ds\n"])
+def test_a_folder_in_the_place_of_a_file(makes_one: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """accelerate opens it, which is an IsADirectoryError; a path to nothing is told in other words."""
+    acc = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\n"
+    for name, there in (("folder", "ds"), ("nothing", "gone")):
+        folder = tmp_path / name
+        (folder / ".git").mkdir(parents=True)
+        (folder / "ds").mkdir()
+        (folder / "acc.yaml").write_text(f"{acc}deepspeed_config:\n  deepspeed_config_file: {there}\n")
+        (folder / "run.sh").write_text(f"{makes_one}accelerate launch --config_file acc.yaml train.py\n")
+        (folder / "train.py").write_text("print(1)\n")
+        monkeypatch.chdir(folder)
+        (told,) = (item for item in api.lint(".").diagnostics if item.code == "ZC703")
+        words = {"folder": "ds is a folder, and a file is read there", "nothing": "gone was not found"}
+        assert told.severity.value == "warning" and told.message.startswith(words[name])
+        assert (told.span.file.name, told.span.path) == ("acc.yaml", "deepspeed_config.deepspeed_config_file")

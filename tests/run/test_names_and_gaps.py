@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tests.run.test_effective import file
+from zerocfg.frontends.registry import has_defaults, programs, recognise, ships_config, started_by_line
 from zerocfg.run.discover import Files
 from zerocfg.run.expand import Expanded, expand
-from zerocfg.run.frameworks import has_defaults, recognise, ships_config, started_by_line, with_framework
 from zerocfg.run.link import find_runs, run_of_file
 from zerocfg.run.linking.missing_files import created_before_launch, launches_other_checkout
+from zerocfg.run.lowered import with_front_end
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.model_source import open_model
 from zerocfg.run.reader import reader_evidence
@@ -93,12 +94,12 @@ def test_mappings_are_merged_key_by_key(tmp_path: Path) -> None:
     assert run.where(("nowhere",)).path == ("runs", "r")
 
 
-# --- frameworks -------------------------------------------------------------------------------------------------------
+# --- front ends -------------------------------------------------------------------------------------------------------
 
 
 def handed_on(name: Any, text: str, **line: Any) -> dict[str, object]:
     arguments = {key: Setting(value, Origin("flag")) for key, value in line.items()}
-    run = with_framework(Run("a", arguments=arguments), name, file("neighbour", text))
+    run = with_front_end(Run("a", arguments=arguments), name, file("neighbour", text))
     return {key: setting.value for key, setting in run.arguments.items()}
 
 
@@ -144,8 +145,8 @@ def test_what_the_others_hand_on() -> None:
 
 def test_words_that_are_merged_into_a_recipe() -> None:
     source = SourceText("run.sh", "llamafactory-cli train r.yaml learning_rate=0.5 bf16=true a-b=1 =2 max_steps\n")
-    (line,) = read_launch_lines(source).lines
-    run = with_framework(Run("a", launch=line), "llamafactory", file("neighbour", "learning_rate: 0.1\n"))
+    (line,) = read_launch_lines(source, programs()).lines
+    run = with_front_end(Run("a", launch=line), "llamafactory", file("neighbour", "learning_rate: 0.1\n"))
     assert {key: item.value for key, item in run.arguments.items()} == {"learning_rate": "0.5", "bf16": "true"}
     assert source.text[slice(*(run.arguments["bf16"].origin.span or (0, 0)))] == "bf16=true"
 
@@ -166,9 +167,8 @@ def test_words_that_are_merged_into_a_recipe() -> None:
     ],
 )
 def test_the_framework_of_a_line(command: str, options: dict[str, str], started: str | None) -> None:
-    (line,) = read_launch_lines(SourceText("run.sh", f"{command}\n")).lines
-    given = {key: Setting(value, Origin("flag")) for key, value in options.items()}
-    assert started_by_line(line, given) == started
+    (line,) = read_launch_lines(SourceText("run.sh", f"{command}\n"), programs()).lines
+    assert started_by_line(line, options) == started
 
 
 def test_configs_that_come_with_a_framework() -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from zerocfg.frontends.registry import names, recognise, ships_config
 from zerocfg.linter.selection import Selection
 from zerocfg.run.discover import Files
-from zerocfg.run.frameworks import FRAMEWORKS, recognise, ships_config
 from zerocfg.run.link import find_runs
 from zerocfg.workspace.job import Job
 from zerocfg.workspace.settings import Settings
@@ -181,7 +181,7 @@ def test_what_is_recognised() -> None:
     assert recognise({"model_name_or_path": "m", "per_device_train_batch_size": 1, "stage": 2}) is None
     assert recognise({"base_model": "m", "output_dir": "out"}) is None
     assert recognise({"model": "m", "dataset": "d"}) is None
-    assert set(FRAMEWORKS) == {"llamafactory", "axolotl", "swift"}
+    assert names() == ("llamafactory", "axolotl", "swift")
     assert ships_config("swift", "zero3_offload")
     assert not ships_config("swift", "ds.json")
     assert not ships_config("transformers", "zero3")

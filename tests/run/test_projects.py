@@ -11,6 +11,7 @@ from tests.run.test_code_parts import DS, LINE
 from tests.run.test_effective import file
 from tests.run.test_reader import CALL, TRAIN
 from tests.run.test_scripts import read
+from zerocfg.frontends.registry import front_end
 from zerocfg.run.discover import Files, walk
 from zerocfg.run.linking.sibling_recipes import as_siblings, with_what_is_elsewhere
 from zerocfg.run.linking.spec_runs import launch_place
@@ -231,18 +232,24 @@ def test_the_python_of_a_folder(files: dict[str, str], python: str | None, tmp_p
     assert (found.clauses if found is not None else None) == python
 
 
+def _allowed(name: str, declared: str | None, library: str) -> tuple[str, str] | None:
+    framework = front_end(name)
+    assert framework is not None and framework.facts is not None
+    return allowed(framework.facts, declared, library)
+
+
 def test_what_a_framework_allows() -> None:
     """Its own requirement files, release by release."""
-    assert allowed("llamafactory", "==0.9.3", "trl") == (">=0.8.6,<=0.9.6", "llamafactory 0.9.3")
-    assert allowed("axolotl", "==0.10.0", "trl") == ("==0.18.1", "axolotl 0.10.0")
-    both = allowed("axolotl", ">=0.9.2,<=0.10.0", "trl")
+    assert _allowed("llamafactory", "==0.9.3", "trl") == (">=0.8.6,<=0.9.6", "llamafactory 0.9.3")
+    assert _allowed("axolotl", "==0.10.0", "trl") == ("==0.18.1", "axolotl 0.10.0")
+    both = _allowed("axolotl", ">=0.9.2,<=0.10.0", "trl")
     assert both is not None and both[1] == "axolotl 0.9.2 to 0.10.0"
-    below = allowed("axolotl", ">=0.9.2,<0.10.0", "trl")
+    below = _allowed("axolotl", ">=0.9.2,<0.10.0", "trl")
     assert below == ("==0.17.0", "axolotl 0.9.2")
-    assert allowed("axolotl", "==99", "trl") is None and allowed("axolotl", "newest", "trl") is None
-    newest = allowed("axolotl", None, "trl")
+    assert _allowed("axolotl", "==99", "trl") is None and _allowed("axolotl", "newest", "trl") is None
+    newest = _allowed("axolotl", None, "trl")
     assert newest is not None and newest[0].startswith("<=") and newest[1].startswith("axolotl up to ")
-    assert allowed("ms-swift", None, "deepspeed") is None
+    assert _allowed("swift", None, "deepspeed") is None
 
 
 # --- siblings and scripts ---------------------------------------------------------------------------------------------

@@ -15,11 +15,12 @@ from packaging.markers import Marker
 from packaging.specifiers import SpecifierSet
 
 from zerocfg.catalog.versions import both, bounds, either, release
+from zerocfg.frontends.registry import front_end, names
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run
 from zerocfg.run.releases import versions_for, with_versions
-from zerocfg.run.requirements.ceilings import ALLOWED, allowed
+from zerocfg.run.requirements.ceilings import allowed
 from zerocfg.source.requirements.installs import read_dockerfile, read_installs
 from zerocfg.source.requirements.manifests import read_lock, read_pipfile, read_pyproject, read_setup_cfg
 from zerocfg.source.requirements.markers import ENVIRONMENTS, environments_where
@@ -138,6 +139,16 @@ DOCKERFILES = {
     "RUN apt-get update && pip install -q --extra-index-url https://example.com trl==1.0 ; true": {"trl": "==1.0"},
     "RUN if [ x ]; then pip install trl==0.9; else pip install trl==0.10; fi": {"trl": "==0.9|==0.10"},
     "RUN bash -c 'pip install trl==0.9'": {"trl": "==0.9"},
+    "RUN <<EOF\npip install trl==0.9\n# of the shell\npip install accelerate==1.2\nEOF\nRUN pip install torch==2.1": {
+        "trl": "==0.9",
+        "accelerate": "==1.2",
+        "torch": "==2.1",
+    },
+    "RUN --mount=type=cache,target=/x bash -e <<-'E'\n\tpip install \\\n\t  trl==0.9\n\tE\nENV A=1": {"trl": "==0.9"},
+    "RUN cat <<EOF > r.txt\npip install trl==0.9\nEOF\nRUN pip install torch==2.1": {"torch": "==2.1"},
+    "COPY <<EOF r.txt\nRUN pip install trl==0.9\nEOF\nRUN pip install torch==2.1": {"torch": "==2.1"},
+    "RUN python3 - <<EOF\nRUN pip install trl==0.9\nEOF\nRUN pip install torch==2.1": {"torch": "==2.1"},
+    "RUN echo 'a <<EOF b'\nRUN pip install torch==2.1": {"torch": "==2.1"},
     "RUN conda install -y -c conda-forge deepspeed=0.16 accelerate": {"deepspeed": "==0.16.*", "accelerate": ""},
     "RUN /opt/bin/micromamba run -n train pip install deepspeed==0.14.5": {"deepspeed": "==0.14.5"},
     "RUN conda run --no-capture-output -p /env python -m pip install trl==0.9": {"trl": "==0.9"},
@@ -486,15 +497,18 @@ def test_the_spec_and_the_settings_win(tmp_path: Path, monkeypatch: pytest.Monke
     assert same.versions == {"transformers": "4.57"} and not same.version_places
 
 
-@pytest.mark.parametrize("package", ALLOWED)
-def test_limits_of_frameworks_are_ranges(package: str) -> None:
-    for name, limits in ALLOWED[package].items():
-        assert release(name) and all(bounds(clauses) is not None for clauses in limits.values())
-    assert list(ALLOWED[package]) == sorted(ALLOWED[package], key=release)
-    newest = list(ALLOWED[package])[-1]
-    known = ALLOWED[package][newest]["transformers"]
-    assert allowed(package, newest, "transformers") == (known, f"{package} {newest}")
-    ceiling, said = allowed(package, None, "transformers") or ("", "")
+@pytest.mark.parametrize("name", names())
+def test_limits_of_frameworks_are_ranges(name: str) -> None:
+    framework = front_end(name)
+    assert framework is not None and framework.facts is not None
+    facts, package = framework.facts, framework.facts.package
+    for number, limits in facts.requires.items():
+        assert release(number) and all(bounds(clauses) is not None for clauses in limits.values())
+    assert list(facts.requires) == sorted(facts.requires, key=release)
+    newest = list(facts.requires)[-1]
+    known = facts.requires[newest]["transformers"]
+    assert allowed(facts, newest, "transformers") == (known, f"{package} {newest}")
+    ceiling, said = allowed(facts, None, "transformers") or ("", "")
     top = {one for one in KNOWN_TRANSFORMERS if SpecifierSet(ceiling).contains(one)}
     wanted = {one for one in KNOWN_TRANSFORMERS if SpecifierSet(known).contains(one)}
     assert wanted <= top and max(top, key=release) == max(wanted, key=release) and said == f"{package} up to {newest}"

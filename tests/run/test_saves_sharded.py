@@ -121,3 +121,77 @@ def test_as_the_libraries_do(tmp_path: Path) -> None:
     )
     seen = [line for line in done.stdout.splitlines() if line.startswith("SAVED")]
     assert seen == ["SAVED engine 0", "SAVED unwrapped 0", "SAVED gathered 3632"], done.stderr[-3000:]
+
+
+TRAINED = """\
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("m")
+trainer = Trainer(model=model, args=args)
+trainer.train()
+"""
+DERIVED = TRAINED.replace("trainer = Trainer", "class Mine(Trainer): pass\ntrainer = Mine")
+
+
+@pytest.mark.parametrize("saves", ["model", "trainer.model"])
+def test_a_model_that_the_trainer_sharded(tmp_path: Path, saves: str) -> None:
+    """Two ranks of transformers 5.23.0 with DeepSpeed 0.19.8 and gloo: 12 tensors, 0 elements."""
+    script = f'{TRAINED}{saves}.save_pretrained("out")\n'
+    assert told(tmp_path, script) == [("ZC468", "error", 6)]
+    assert [code for code, *_ in told(tmp_path, script, more="")] == ["ZC401"]
+    assert told(tmp_path, script, stage=2) == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f'{TRAINED}trainer.save_model("out")\nmodel.save_pretrained("out")\n',
+        f'{TRAINED}tokenizer.save_pretrained("out")\n',
+        f'{TRAINED}model = load()\nmodel.save_pretrained("out")\n',
+        f'{TRAINED}model.save_pretrained("out", state_dict=trainer.accelerator.state_dict(model))\n',
+        f'{TRAINED.replace("trainer.train()", "pass")}model.save_pretrained("out")\ntrainer.train()\n',
+        f'import peft\n{TRAINED}model.save_pretrained("out")\n',
+        f'{DERIVED}model.save_pretrained("out")\n',
+    ],
+)
+def test_a_trained_model_that_is_saved_otherwise_or_perhaps(tmp_path: Path, script: str) -> None:
+    assert told(tmp_path, script) == []
+
+
+REAL_TRAINER = """
+import sys
+import deepspeed, deepspeed.comm.torch, torch
+sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
+from safetensors import safe_open
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+folder = sys.argv[1]
+zero = {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True, "stage3_param_persistence_threshold": 0}
+config = {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": zero, "zero_allow_untested_optimizer": True}
+args = TrainingArguments(
+    folder, max_steps=1, per_device_train_batch_size=1, use_cpu=True, save_strategy="no", report_to=[], deepspeed=config
+)
+small = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, vocab_size=32)
+model = LlamaForCausalLM(LlamaConfig(**small))
+words = torch.tensor([1, 2, 3])
+trainer = Trainer(model, args, train_dataset=[{"input_ids": words, "labels": words}])
+trainer.train()
+model.save_pretrained(f"{folder}/model")
+trainer.model.save_pretrained(f"{folder}/trained")
+trainer.save_model(f"{folder}/saved")
+for name in ("model", "trained", "saved"):
+    with safe_open(f"{folder}/{name}/model.safetensors", "pt") as file:
+        print("SAVED", name, sum(file.get_tensor(key).numel() for key in file.keys()))
+"""
+
+
+@pytest.mark.libs
+def test_as_the_trainer_does(tmp_path: Path) -> None:
+    pytest.importorskip("deepspeed")
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    environment = {**os.environ, **place, "DS_ACCELERATOR": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", REAL_TRAINER, str(tmp_path)], capture_output=True, text=True, env=environment
+    )
+    seen = [line for line in done.stdout.splitlines() if line.startswith("SAVED")]
+    assert seen == ["SAVED model 0", "SAVED trained 0", "SAVED saved 3632"], done.stderr[-3000:]

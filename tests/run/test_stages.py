@@ -13,7 +13,7 @@ from tests.run.test_effective import ACCELERATE, file, ignored, kinds, run
 from tests.run.test_reader import TRAIN
 from tests.run.test_settings_at_releases import launched
 from zerocfg.run.config import Config, NotAMappingError
-from zerocfg.run.frameworks import FRAMEWORKS, with_framework
+from zerocfg.run.lowered import with_front_end
 from zerocfg.run.model import UNKNOWN, Call, Effective, FromLine, Origin, Run, Script, Setting
 from zerocfg.run.resolve_settings import resolve_settings
 from zerocfg.run.script import accelerator
@@ -581,12 +581,11 @@ def test_a_config_of_which_nobody_knows_how_it_gets_there() -> None:
 
 def test_settings_that_a_framework_keeps_for_itself() -> None:
     """LLaMA-Factory sets `remove_unused_columns` by itself (hparams/parser.py); axolotl and ms-swift name others."""
-    recipe = file("neighbour", "stage: sft\nmodel_name_or_path: m\ntemplate: t\nlearning_rate: 1.0e-4\nfp8: true\n")
-    found = with_framework(Run("a"), "llamafactory", recipe)
+    own = "fp8: true\nremove_unused_columns: true\nlabel_names: [a]\nreport_to: none\n"
+    recipe = file("neighbour", "stage: sft\nmodel_name_or_path: m\ntemplate: t\nlearning_rate: 1.0e-4\n" + own)
+    found = with_front_end(Run("a"), "llamafactory", recipe)
     assert found.consumer == "llamafactory" and found.framework_recipe is recipe
-    assert "learning_rate" in found.arguments and "fp8" not in found.arguments
-    own = FRAMEWORKS["llamafactory"].own
-    assert {"remove_unused_columns", "label_names", "report_to", "fp8"} <= own and "learning_rate" not in own
+    assert found.arguments.keys() == {"learning_rate"}
 
 
 def test_the_processes_of_each_launcher() -> None:

@@ -21,7 +21,7 @@ OWN, RANKS, MACHINE, SCRATCH = (
 )
 OPENINGS = {
     "catalog/": OWN,
-    "rule_packages.py": OWN,
+    "plugins.py": OWN,
     "cli/commands/schema.py": "files of the installation, and schemas into a folder that lies inside",
     "workspace/examples.py": SCRATCH,
     "resolve/model_plans.py": SCRATCH,

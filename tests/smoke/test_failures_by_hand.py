@@ -290,6 +290,15 @@ class TestLog:
         assert last_rank_output("one\nx.ChildFailedError: y\ntwo") == ["one"]
         assert last_rank_output("") == []
 
+    def test_a_short_traceback_of_a_rank_above_the_launchers(self) -> None:
+        own = ["Traceback (most recent call last):", '  File "/u/train.py", line 3, in <module>', "ValueError: x"]
+        launchers = ["Traceback (most recent call last):", '  File "/bin/torchrun", line 8, in <module>', "y.E: z"]
+        assert last_rank_output("\n".join([*own, *launchers])) == own
+        assert last_rank_output("\n".join([*own[:1], *own, *launchers])) == [*own[:1], *own], "two ranks at once"
+        module = ['  File "<frozen runpy>", line 198, in _run', '  File "<frozen runpy>", line 88, in _run', "    x"]
+        late = [launchers[0], *module, '  File "/lib/torch/distributed/run.py", line 1, in <module>']
+        assert last_rank_output("\n".join([*own, *late])) == own
+
     def test_twelve_lines_of_five_hundred_characters(self) -> None:
         lines = [f"line {n}" for n in range(14)]
         assert last_rank_output("\n".join(lines)) == lines[2:]
@@ -302,7 +311,7 @@ class TestLog:
     def test_the_launchers_own_traceback_is_known_by_its_first_eight_lines(
         self, frame: str, lines: int, its: bool
     ) -> None:
-        log = ["one", "Traceback", *["x"] * lines, f'  File "/v/{frame}", line 1, in main', "z"]
+        log = ["one", "Traceback", *["    x"] * lines, f'  File "/v/{frame}", line 1, in main', "z"]
         assert last_rank_output("\n".join(log)) == (["one"] if its else log)
 
     @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -452,15 +452,35 @@ def test_programs_run_at_the_same_time(tmp_path: Path) -> None:
     assert processes.run_side_by_side(commands, 60) == [1, 2, 3]
 
 
-@pytest.mark.flaky(reruns=2)  # a child that is starved has not said yet what it does when it is asked to end
+RUDE = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.mkdir(sys.argv[1] + "/ignores")
+time.sleep(300)
+"""
+
+
 def test_what_does_not_end_in_time_is_asked_to_end_and_then_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "GRACE", 0.5)
-    polite = [sys.executable, "-c", CHILD, str(tmp_path)]
-    rude = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(300)"]
-    assert processes.run_side_by_side([polite, rude], 5) == [0, -signal.SIGKILL]
+    """Asked once both have said what they do then: a starved child takes seconds to come so far."""
+    monkeypatch.setattr(processes, "GRACE", 2.0)
+
+    class Ready(list[list[str]]):
+        def __iter__(self) -> Iterator[list[str]]:
+            for command, sign in zip(super().__iter__(), ("started", "ignores"), strict=True):
+                yield command
+                assert wait_for((tmp_path / sign).exists)
+
+    commands = Ready([sys.executable, "-c", program, str(tmp_path)] for program in (CHILD, RUDE))
+    assert processes.run_side_by_side(commands, 0) == [0, -signal.SIGKILL]
     assert (tmp_path / "left").read_text() == "certificate"
+
+
+def test_what_ends_in_its_time_is_not_asked_to(tmp_path: Path) -> None:
+    late = "import sys, time; time.sleep(0.5); open(sys.argv[1] + '/left', 'w').write('end'); sys.exit(4)"
+    assert processes.run_side_by_side([[sys.executable, "-c", late, str(tmp_path)]], 60) == [4]
+    assert (tmp_path / "left").read_text() == "end"
 
 
 def test_a_batch_starts_this_program_once_for_each_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,9 @@ SECOND = Nodes(3, 1, "10.0.0.1", 29501, each=2)
         ({"SLURM_NODEID": "2", "MAIN_PROCESS_IP": "10.0.0.1"}, 2, 29500),
         ({"NODE_RANK": "0", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "1234"}, 0, 1234),
         ({"SLURM_NODEID": "2", **PLACE}, 1, 29500),
+        (PLACE | {"MACHINE_RANK": "", "SLURM_NODEID": "002"}, 2, 29500),
+        (PLACE | {"MACHINE_RANK": "0" * 5000 + "1", "MAIN_PROCESS_PORT": "0000000000001"}, 1, 1),
+        (PLACE | {"MACHINE_RANK": "000", "MAIN_PROCESS_PORT": "65535"}, 0, 65535),
     ],
 )
 def test_a_machine_finds_its_place(variables: dict[str, str], rank: int, port: int) -> None:
@@ -45,7 +48,12 @@ def test_a_machine_finds_its_place(variables: dict[str, str], rank: int, port: i
         (PLACE | {"MACHINE_RANK": "3"}, "MACHINE_RANK is '3'"),
         (PLACE | {"MACHINE_RANK": "one"}, "MACHINE_RANK is 'one'"),
         (PLACE | {"MACHINE_RANK": "٣"}, "MACHINE_RANK is"),
+        (PLACE | {"MACHINE_RANK": "0000000003"}, "MACHINE_RANK is '0000000003'; a number from 0 to 2 is needed"),
+        (PLACE | {"MACHINE_RANK": "1" * 5000}, "MACHINE_RANK is '111"),
+        (PLACE | {"MACHINE_RANK": "-1"}, "MACHINE_RANK is '-1'"),
         (PLACE | {"MAIN_PROCESS_PORT": "70000"}, "MAIN_PROCESS_PORT is '70000'"),
+        (PLACE | {"MAIN_PROCESS_PORT": "65536"}, "MAIN_PROCESS_PORT is '65536'; a number from 1 to 65535 is needed"),
+        (PLACE | {"MAIN_PROCESS_PORT": "0"}, "MAIN_PROCESS_PORT is '0'; a number from 1 to 65535 is needed"),
     ],
 )
 def test_what_is_missing_is_named(variables: dict[str, str], told: str) -> None:

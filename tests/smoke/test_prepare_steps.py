@@ -83,6 +83,11 @@ class TestNvidiaSmi:
         assert cards == [Card(0, "GPU-a", "A, B", 4 * MIB, 3 * MIB)]
         assert log == [("/bin/nvidia-smi", item, self.FORM) for item in (self.WITH_MODE, self.WITHOUT)]
 
+    def test_a_driver_that_knows_no_field_is_not_asked_for_ever(self, listed: Any) -> None:
+        mode = self.UNKNOWN.format("mig.mode.current")
+        with pytest.raises(NvidiaSmiError, match=r'^nvidia-smi lists none: Field "mig.mode.current" is not a valid'):
+            listed(mode, mode)
+
     def test_slices_of_the_cards_in_mig_mode(self, listed: Any) -> None:
         text = "0, GPU-a, A, 4, 3, Enabled\n1, GPU-b, B, 2, 1, Disabled\n"
         listing = (
@@ -124,6 +129,8 @@ class TestNvidiaSmi:
             ("0, GPU-a", True, None),
             ("0", False, None),
             ("x, GPU-a, A, 4, 3, x", True, None),
+            ("\u00b2, GPU-a, A, 4, 3, x", True, None),
+            ("0, GPU-a, A, \u00b2, 3, x", True, Card(0, "GPU-a", "A", None, 3 * MIB)),
             ("0, GPU-a, A, 4", False, None),
             ("0, GPU-a, A", True, None),
         ],
@@ -135,7 +142,7 @@ class TestNvidiaSmi:
         log: Log = []
         monkeypatch.setattr(nvidia_smi.subprocess, "run", logged(log, "run", "done"))
         assert nvidia_smi._call(["a", "b"]) == "done"
-        named = {"capture_output": True, "text": True, "timeout": 30.0, "check": False}
+        named = {"capture_output": True, "text": True, "errors": "replace", "timeout": 30.0, "check": False}
         assert log == [("run", ["a", "b"], *named.items())]
         for error in (PermissionError(13, "denied"), subprocess.TimeoutExpired("a", 30)):
             monkeypatch.setattr(nvidia_smi.subprocess, "run", logged(log, "run", error))

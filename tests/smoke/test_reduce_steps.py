@@ -16,7 +16,6 @@ from tests.recorded_calls import Log, logged
 from zerocfg.memory.options import TorchOptions
 from zerocfg.models.hardware import Accelerator
 from zerocfg.resolve.plan import Decision
-from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import UNKNOWN
 from zerocfg.smoke.model.reduction import Cut, Kind, Reduced, Reduction
 from zerocfg.smoke.model.size import ALL, Room, Size, Work
@@ -556,6 +555,44 @@ class TestWorld:
         reducing._offload(other, tmp_path)
         assert other.changes == []
 
+    @pytest.mark.parametrize(
+        ("stage", "path", "library", "section"),
+        [
+            (3, None, "libaio.so", {"device": "nvme", "nvme_path": None}),
+            (3, None, None, {"device": "nvme", "nvme_path": None}),  # DeepSpeed stops for want of a path, here too
+            (2, None, "libaio.so", {"device": "nvme", "nvme_path": None}),  # and looks at none there
+            (2, None, None, {"device": "cpu"}),
+            (3, "", "libaio.so", {"device": "nvme", "nvme_path": "HERE/nvme"}),
+            (3, ".", "libaio.so", {"device": "nvme", "nvme_path": "HERE/nvme"}),  # of another working folder
+            (3, 7, "libaio.so", {"device": "nvme", "nvme_path": "HERE/nvme"}),
+            (3, "HERE", "libaio.so", {"device": "nvme", "nvme_path": "HERE"}),
+            (3, "HERE", None, {"device": "cpu"}),
+        ],
+    )
+    def test_a_drive_that_is_here_or_is_none(
+        self,
+        stage: int,
+        path: Any,
+        library: str | None,
+        section: dict[str, Any],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr("ctypes.util.find_library", lambda name: library)
+        monkeypatch.chdir(tmp_path)
+        here = tmp_path.as_posix()
+        given = path.replace("HERE", here) if isinstance(path, str) else path
+        wanted = {key: value.replace("HERE", here) if value else value for key, value in section.items()}
+        for written in [{"nvme_path": given}] + [{}] * (path is None):
+            zero: dict[str, Any] = {"stage": stage, "offload_param": {"device": "nvme", **written}}
+            found = reduced(deepspeed={"zero_optimization": zero})
+            reducing._offload(found, tmp_path)
+            assert {"nvme_path": None, **zero["offload_param"]} == {"nvme_path": None, **wanted}
+            changed = {"device": "nvme", "nvme_path": given} != {"nvme_path": None, **wanted}
+            assert [(item.planned, item.run) for item in found.changes] == (
+                [("nvme", "cpu") if wanted["device"] == "cpu" else (given, wanted["nvme_path"])] if changed else []
+            )
+
     def test_words_of_what_a_processor_cannot(self) -> None:
         found = reduced(
             accelerate={"distributed_type": "FSDP", "fsdp_config": {"fsdp_offload_params": True, "fsdp_version": 1}},
@@ -671,7 +708,7 @@ class TestFind:
         assert self.said(find, *names[:2]).endswith("' holds several runs; name one: --run a, --run b")
         assert self.said(find, *names[:2], name="z") == f"'{tmp_path}' holds no run 'z'; there --run a, --run b"
         assert self.said(find, name="z") == f"'{tmp_path}' holds no run 'z'; there is none"
-        framework = next(iter(FRAMEWORKS))
+        framework = names()[0]
         words = f"a is started by {framework}, which trains in a way of its own: try that"
         assert self.said(find, found_run(consumer=framework)) == words
         unread = self.said(find, found_run(consumer=None))

@@ -416,6 +416,18 @@ class TestAskedFor:
         assert requested_settings.renamed(file) == {("gradient_clippin",): "gradient_clipping"}
         assert requested_settings.renamed(SimpleNamespace(document=None)) == {}  # type: ignore[arg-type]
 
+    @pytest.mark.parametrize("part", ["offload_optimizer", "offload_param"])
+    def test_a_section_in_the_wrong_place_is_asked_for(self, part: str) -> None:
+        """By its own name, though `offload_optimizer` resembles `optimizer`, which a config has at its top."""
+        from zerocfg.run.model import Run, SourceFile
+        from zerocfg.source.load import load_as
+        from zerocfg.source.text import SourceText
+
+        source = SourceText("ds.json", f'{{"{part}": {{"device": "cpu"}}, "optimiser": {{"type": "Lion"}}}}')
+        run = Run("a", "deepspeed", deepspeed=SourceFile("ds.json", "deepspeed", source, load_as(source, "json")))
+        found = {name: [str(claim) for claim in made] for name, made in requested_settings.claims(run).items()}
+        assert found == {part: [f"{part}.device: cpu (ds.json:1)"], "optimizer": ["optimiser.type: Lion (ds.json:1)"]}
+
 
 class TestHandwritten:
     def own(self, **run: Any) -> Any:

@@ -162,7 +162,7 @@ def handles() -> int:
 class TestReceive:
     @pytest.mark.parametrize(("files", "whole"), [(3, True), (2, False), (1, False)])
     def test_a_request_has_three_files(self, pair: Any, files: int, whole: bool) -> None:
-        body = json.dumps({"words": ["a.py"], "folder": "\u00fc" * 300}).encode()
+        body, before = json.dumps({"words": ["a.py"], "folder": "\u00fc" * 300}).encode(), handles()
         with open(os.devnull) as null:  # noqa: PTH123
             socket.send_fds(pair[0], [len(body).to_bytes(4, "big")], [null.fileno()] * files)
         pair[0].sendall(body)
@@ -173,6 +173,15 @@ class TestReceive:
             for handle in found["files"]:
                 assert os.fstat(handle).st_rdev == os.stat(os.devnull).st_rdev  # noqa: PTH116
                 os.close(handle)
+        assert handles() == before, "those of a request that is not whole are closed"
+
+    @pytest.mark.parametrize("body", [b"[]", b"3", b"null", b'"words"'])
+    def test_what_is_no_request_leaves_no_file_open(self, pair: Any, body: bytes) -> None:
+        before = handles()
+        with open(os.devnull) as null:  # noqa: PTH123
+            socket.send_fds(pair[0], [len(body).to_bytes(4, "big")], [null.fileno()] * 3)
+        pair[0].sendall(body)
+        assert zygote.receive(pair[1]) is None and handles() == before
 
     @pytest.mark.parametrize("body", [b"", b'{"words": ', b"no json"])
     def test_what_does_not_come_whole_leaves_no_file_open(self, pair: Any, body: bytes) -> None:

@@ -29,7 +29,7 @@ OWN = {
     "workspace/examples.py": "files of its own",
     "run/expand.py": "a spec, whose lint is not kept",
     "run/hub.py": "a spec, whose lint is not kept",
-    "run/discover.py": "islink of a path whose real path is asked for; stamps of the language server",
+    "run/discover.py": "stamps of the language server",
     "catalog/known_models.py": "zerocfg's own files",
     "catalog/schema.py": "zerocfg's own files",
     "catalog/history.py": "zerocfg's own files",
@@ -150,3 +150,57 @@ def test_outside_of_a_look_nothing_is_remembered(tmp_path: Path) -> None:
     assert not disk.exists(path)
     path.write_text("")
     assert disk.is_file(path)
+
+
+def _asked_of(folder: Path, names: list[str]) -> dict[str, tuple[bool, bool, str]]:
+    """Of each name whether it is a file and a folder, and its real path."""
+    return {name: (disk.is_file(folder / name), disk.is_dir(folder / name), disk.real(folder / name)) for name in names}
+
+
+def _counting(ask: Callable[..., os.stat_result], asked: list[str]) -> Callable[..., os.stat_result]:
+    def call(path: str | os.PathLike[str], **how: bool) -> os.stat_result:
+        asked.append(os.fspath(path))
+        return ask(path, **how)
+
+    return call
+
+
+def test_a_listed_folder_answers_as_the_disk_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = tmp_path / "inner"
+    for folder in (inner, tmp_path / "elsewhere"):
+        folder.mkdir()
+        (folder / "file").write_text("a")
+    os.mkfifo(inner / "pipe")
+    (inner / "to-file").symlink_to(tmp_path / "elsewhere" / "file")
+    (inner / "to-folder").symlink_to(tmp_path / "elsewhere")
+    (inner / "to-nothing").symlink_to(tmp_path / "absent")
+    names = ["file", "pipe", "to-file", "to-folder", "to-nothing", "absent", "FILE", "file.", "fil~1", "\u00e9"]
+    by_the_disk = {
+        name: ((inner / name).is_file(), (inner / name).is_dir(), os.path.realpath(inner / name)) for name in names
+    }
+    assert _asked_of(inner, names) == by_the_disk
+    with disk.looking():
+        assert _asked_of(inner, names) == by_the_disk
+    asked: list[str] = []
+    with disk.looking():
+        assert disk.names(inner) == ([], ["file", "pipe", "to-file", "to-folder", "to-nothing"])
+        disk.real(inner)
+        for name, ask in (("stat", os.stat), ("lstat", os.lstat)):
+            monkeypatch.setattr(os, name, _counting(ask, asked))
+        assert _asked_of(inner, names) == by_the_disk
+    about = {Path(path).name for path in asked if Path(path).parent == inner}
+    assert not {"file", "pipe", "absent"} & about, "the listing says it"
+    # A file system may take these for another name: one without case, with short names, or without the last dot.
+    assert set(names) - {"file", "pipe", "absent"} <= about
+
+
+def test_folders_are_listed_before_what_lies_in_them_is_asked_again(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a")
+    with disk.looking() as notes:
+        disk.is_file(tmp_path / "file")
+        disk.names(tmp_path)
+    assert list(notes) == ["kind", "names"]
+    with disk.looking() as again:
+        assert disk.still(notes, again)
+    assert list(again) == ["names", "kind"]
+    assert {name: dict(answers) for name, answers in again.items()} == notes

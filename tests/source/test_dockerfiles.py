@@ -31,6 +31,7 @@ def _words(line: LaunchLine) -> tuple[str, list[str | None], str | None, list[st
     return line.launcher, options, line.script and line.script.value, [word.value for word in line.arguments]
 
 
+LINE = "accelerate launch --num_processes 8 train.py --bf16 true"
 TRAINS = ("accelerate", ["--num_processes", "8"], "train.py", ["--bf16", "true"])
 
 
@@ -56,6 +57,14 @@ TRAINS = ("accelerate", ["--num_processes", "8"], "train.py", ["--bf16", "true"]
         "ENV N 8\nCMD accelerate launch --num_processes $N train.py --bf16 true\n",
         "ARG N=8\nRUN accelerate launch --num_processes $N train.py --bf16 true\n",
         "ARG N=8\nENV N=$N\nCMD accelerate launch --num_processes $N train.py --bf16 true\n",
+        f"RUN <<EOF\nset -e\n{LINE}\nEOF\n",
+        f"RUN --mount=type=cache <<'EOF'\n#!/bin/bash\nexport N=8\n{LINE}\nEOF\n",
+        f'RUN bash -ex <<-"END"\n\t{LINE}\n\tEND\nCMD ls\n',
+        f"RUN cat <<EOF > x\nRUN accelerate launch a.py\nEOF\nRUN {LINE}\n",
+        f"RUN python3 <<E\nx = (\nE\nRUN {LINE}\n",
+        f"RUN <<E\n#!/usr/bin/env python3\naccelerate launch a.py\nE\nCMD {LINE}",
+        f"COPY <<A <<B /x/\nCMD accelerate launch a.py\nA\n(\nB\nCMD {LINE}\n",
+        f"RUN echo 'x <<never y'\nCMD {LINE}\n",
     ],
 )
 def test_what_is_started(text: str) -> None:

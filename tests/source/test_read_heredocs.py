@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from zerocfg.frontends.registry import programs
 from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.text import SourceText
 
@@ -19,7 +20,7 @@ TEXT = "read -r -d '' cmd {mark}\n  tool.py \\\n   --model $NAME --bf16\n\nEOF\n
 
 
 def read(text: str) -> LaunchFile:
-    return read_launch_lines(SourceText("run.sh", text))
+    return read_launch_lines(SourceText("run.sh", text), programs())
 
 
 def words(text: str) -> list[str | None]:

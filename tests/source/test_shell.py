@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zerocfg.catalog.history import histories
 from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.launch.launchers import GRAMMARS, spelled
 from zerocfg.source.launch.line import LaunchLine
@@ -159,7 +160,7 @@ def test_a_session_that_is_called_by_another_language() -> None:
 
 
 def test_a_variable_that_differs_between_branches_is_unknown() -> None:
-    text = "if x; then B=1; C=5; else B=2; C=5; fi\nfor i in 1; do deepspeed t.py --b $B --c $C --i $i; done"
+    text = "if x; then B=1; C=5; else B=2; C=5; fi\nfor i in 1 2; do deepspeed t.py --b $B --c $C --i $i; done"
     assert script_options(one(text)) == {"--b": None, "--c": "5", "--i": None}
     assert script_options(one("B=1\nif x; then B=2; fi\ndeepspeed t.py --b $B"))["--b"] is None
     assert script_options(one("B=1\n(B=2)\ndeepspeed t.py --b $B"))["--b"] == "1"
@@ -337,6 +338,18 @@ def table(parser: argparse.ArgumentParser) -> tuple[set[str], set[str]]:
     return flags, valued
 
 
+def test_flags_of_accelerate_are_those_of_all_walked_releases() -> None:
+    """This package may not read the facts, so the names are written there a second time."""
+    walked = {"-h", "--help"}
+    for key, history in histories("accelerate").raw.items():
+        for _, state in history:
+            if key.startswith("option.") and state is not None and state.get("action") in ("StoreTrue", "StoreConst"):
+                walked |= {key.replace("option.", "--"), *map(spelled, state.get("aliases", ()))}
+    walked -= {"--tpu_use_cluster"}  # the name under which --tpu_cluster and its opposite are kept
+    before = {"--fp16", "--mps", "--use_mps_device"}
+    assert GRAMMARS["accelerate"].flags == walked | before
+
+
 @pytest.mark.libs
 def test_tables_agree_with_the_installed_launchers(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("deepspeed")
@@ -345,7 +358,7 @@ def test_tables_agree_with_the_installed_launchers(monkeypatch: pytest.MonkeyPat
 
     flags, _ = table(launch_command_parser())
     grammar = GRAMMARS["accelerate"]
-    older = {"--fp16", "--ipex", "--use_xpu", "--mps", "--use_mps_device"}
+    older = {"--fp16", "--ipex", "--use_xpu", "--use_tp", "--mps", "--use_mps_device"}
     assert grammar.flags - older == flags
     flags, valued = table(get_args_parser())
     assert (GRAMMARS["torchrun"].flags - {"--use_env"}, GRAMMARS["torchrun"].valued) == (flags, valued)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from zerocfg.budgets import DEPTH, WORD_CHARACTERS
+from zerocfg.frontends.registry import programs
 from zerocfg.source import boundary, disk, write
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.foreign import one_line
@@ -29,7 +30,7 @@ from zerocfg.source.write import write_atomic
 
 
 def lines(text: str, name: str = "run.sh") -> list[LaunchLine]:
-    return read_launch_lines(SourceText(name, text)).lines
+    return read_launch_lines(SourceText(name, text), programs()).lines
 
 
 def words(line: LaunchLine) -> list[str | None]:

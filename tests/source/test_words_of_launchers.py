@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from zerocfg.frontends.registry import programs
 from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.launch.shell_places import words_in_text
 from zerocfg.source.launch.shell_words import Chars
@@ -62,7 +63,7 @@ LINES: dict[str, tuple[str, dict[str, str | None], str | None, str]] = {
 
 @pytest.mark.parametrize("command", LINES)
 def test_options_and_script(command: str) -> None:
-    (line,) = read_launch_lines(SourceText("run.sh", f"{command}\n")).lines
+    (line,) = read_launch_lines(SourceText("run.sh", f"{command}\n"), programs()).lines
     options = {option.name: option.value and option.value.value for option in line.options}
     words = " ".join(word.text for word in line.arguments)
     script = line.script.text if line.script is not None else None
@@ -94,7 +95,7 @@ def test_options_and_script(command: str) -> None:
     ],
 )
 def test_what_starts_no_training(command: str) -> None:
-    assert read_launch_lines(SourceText("run.sh", f"{command}\n")).lines == []
+    assert read_launch_lines(SourceText("run.sh", f"{command}\n"), programs()).lines == []
 
 
 TEXTS = (
@@ -229,7 +230,7 @@ def test_a_launcher_behind_an_option_needs_a_script() -> None:
         ("torchrun train --flag", 1),
         ("docker build -t deepspeed train.py", 0),
     ):
-        assert len(read_launch_lines(SourceText("run.sh", f"{command}\n")).lines) == found, command
+        assert len(read_launch_lines(SourceText("run.sh", f"{command}\n"), programs()).lines) == found, command
 
 
 def test_patterns_of_a_case_are_no_commands() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+import yaml
 
 from tests.conftest import ROOT
-from tools.follow_release import STAGES, STATED, Outcome, Stage, failures, follow, report, restated
+from tools.follow_release import STAGES, STATED, Outcome, Stage, failures, follow, listed, report, restated
 
 PINNED = dict(re.findall(r"^(\w+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
 
@@ -30,6 +31,15 @@ def test_a_file_that_states_it_twice_or_not_is_refused() -> None:
         restated("trl==1\ntrl==2\n", "{package}=={release}", "trl", "3")
 
 
+@pytest.mark.parametrize("package", ["deepspeed", "accelerate", "transformers", "trl"])
+def test_the_release_is_walked_after_the_others(package: str) -> None:
+    text = (ROOT / "tools" / "facts" / "releases.yaml").read_text()
+    before, after = yaml.safe_load(text), yaml.safe_load(listed(text, package, "99.8.7"))
+    before[package]["releases"].append("99.8.7")
+    assert after == before
+    assert listed(text, package, PINNED[package]) == text == listed(text, "torch", "99.8.7")
+
+
 def played(*failing: str) -> tuple[list[str], str]:
     """Names of the stages that were played, and the report."""
     names: list[str] = []
@@ -44,16 +54,18 @@ def played(*failing: str) -> tuple[list[str], str]:
 
 def test_stages_go_on_after_one_that_compares_failed() -> None:
     names, said = played("completeness", "proofs")
-    assert names == ["lock", "install", "completeness", "parity", "proofs"]
+    assert names == ["lock", "install", "facts", "schemas", "completeness", "parity", "proofs"]
     lines = said.splitlines()
-    assert lines[:5] == [
+    assert lines[:7] == [
         "lock: passed",
         "install: passed",
+        "facts: passed",
+        "schemas: passed",
         "completeness: FAILED",
         "  tests.x::test_y: AssertionError: z",
-        f"  edit {STAGES[2].edit}",
+        f"  edit {STAGES[4].edit}",
     ]
-    assert lines[5:7] == ["parity: passed", "proofs: FAILED"]
+    assert lines[7:9] == ["parity: passed", "proofs: FAILED"]
 
 
 def test_nothing_is_compared_with_a_release_that_is_not_installed() -> None:

@@ -11,13 +11,15 @@ import pytest
 from tests.proofs.claims import Claim
 from tests.proofs.harness import ABSENT, Failed, Observation
 from tools.facts import set_zygote
-from tools.facts.outcome import judged, lacks_an_operator
-from tools.facts.played import together, written
+from tools.facts.outcome import judged, judged_good, lacks_an_operator
+from tools.facts.play import Set
+from tools.facts.played import Found, good_beside, together, written
 from tools.facts.set_zygote import NOT_COMPILED
 from tools.facts.sets import SETS, versions
 from zerocfg.catalog import rule_outcomes as reader
-from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes
+from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes, Side
 from zerocfg.rulebook.proof import Proof, crashes, printed, shows, unprinted
+from zerocfg.rules.registry import find
 
 STOPS = crashes("parse", "must be positive")
 SHOWS = shows("init", {"engine.stage": (3, 2)})
@@ -80,6 +82,70 @@ def test_outcomes(proof: Proof, seen: Observation, good: Observation | None, exp
     assert judged(claim(proof), seen, good) == expected
 
 
+@pytest.mark.parametrize(
+    ("proof", "seen", "expected"),
+    [
+        (STOPS, ran("parse"), Outcome("same")),
+        (STOPS, stopped("step", "ValueError", "later"), Outcome("stops", "ValueError in step: later")),
+        (SHOWS, ran(engine_stage=2), Outcome("same")),
+        (SHOWS, ran(engine_stage=3), Outcome("other", "engine.stage is 3")),
+        (SHOWS, ran(), Outcome("unplayable", "engine.stage is not seen")),
+        (SHOWS, REFUSED, Outcome("stops", "ValueError in parse: stage must be positive")),
+        (
+            STOPS,
+            stopped("arguments", "RuntimeError", f"{NOT_COMPILED}: cpu_adam"),
+            Outcome("unplayable", f"RuntimeError in arguments: {NOT_COMPILED}: cpu_adam"),
+        ),
+    ],
+)
+def test_outcomes_of_good_examples(proof: Proof, seen: Observation, expected: Outcome) -> None:
+    good = Claim("ZC999-1 good", "good", proof, {"ds.json": "{}"}, "deepspeed")
+    assert judged_good(good, seen) == expected
+
+
+class OnSet(Set):
+    """A set that has seen what the test says, by side and phase."""
+
+    def __init__(self, seen: dict[tuple[str, str], Observation | str]) -> None:
+        self.seen = seen
+
+    def play(self, claim: Claim) -> Observation | str:
+        return self.seen[claim.side, claim.proof.phase]
+
+
+LATER = stopped("init", "ValueError", "stage must be positive")
+
+
+@pytest.mark.parametrize(
+    ("bad", "good", "expected"),
+    [
+        (ran("step"), None, Outcome("runs", "step")),
+        (LATER, ran("step"), Outcome("same", "in init")),
+        (OTHERWISE, ran("step"), Outcome("stops", "TypeError in init: no such argument")),
+        (LATER, LATER, Outcome("runs", "arguments")),  # the good one stops there as well
+        (LATER, "the job left no report", Outcome("runs", "arguments")),
+        ("the job left no report", None, Outcome("runs")),
+        (stopped("init", "RuntimeError", f"{NOT_COMPILED}: cpu_adam"), None, Outcome("runs")),
+    ],
+)
+def test_what_is_not_refused_is_played_to_a_step(
+    bad: Observation | str, good: Observation | str | None, expected: Outcome
+) -> None:
+    on = OnSet({("bad", "step"): bad, **({("good", "step"): good} if good is not None else {})})
+    answer = Claim("ZC999-1 good", "good", STOPS, {"ds.json": "{}"}, "deepspeed")
+    assert on.later(claim(STOPS), answer) == expected
+    assert on.later(claim(crashes("save", "must be positive")), answer) == Outcome("runs")
+
+
+def test_a_bad_example_is_held_against_a_good_one_with_its_proof() -> None:
+    rule = find("ZC241")
+    assert rule is not None
+    assert [good_beside(rule, number) for number in range(3)] == [0, 0, 0]
+    rule = find("ZC310")
+    assert rule is not None
+    assert good_beside(rule, 3) == 1  # both go by the proof of their own
+
+
 SAME = Outcome("same")
 RUNS = Outcome("runs")
 SETS_TOLD = {"1": {"deepspeed": "1", "trl": "0.1"}, "2": {"deepspeed": "2"}}
@@ -87,11 +153,20 @@ SETS_TOLD = {"1": {"deepspeed": "1", "trl": "0.1"}, "2": {"deepspeed": "2"}}
 
 def test_what_is_written_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Outcome("other", "engine.stage is 2")
-    held = RuleOutcomes(SETS_TOLD, {"ZC2": {"a": {"1": SAME}, "b": {"1": RUNS, "2": SAME}}, "ZC1": {"c": {"2": other}}})
+    later, further = Outcome("same", "in init"), Outcome("runs", "step")
+    held = RuleOutcomes(
+        SETS_TOLD,
+        {"ZC2": {"a": {"1": later}, "b": {"1": RUNS, "2": further}}, "ZC1": {"c": {"2": other}}},
+        {"ZC2": {"d": {"1": SAME}}},
+    )
     text = written(held)
-    assert text.splitlines()[-3:-1] == [
+    assert text.splitlines()[-6:] == [
         '"ZC1": {"c": {"2": ["other", "engine.stage is 2"]}},',
-        '"ZC2": {"a": {"1": "same"}, "b": {"1": ["runs"], "2": "same"}}',
+        '"ZC2": {"a": {"1": ["same", "in init"]}, "b": {"1": ["runs"], "2": ["runs", "step"]}}',
+        "},",
+        '"good": {',
+        '"ZC2": {"d": {"1": "same"}}',
+        "}}",
     ]
     (tmp_path / "releases").mkdir()
     (tmp_path / "releases" / "rules.json").write_text(text)
@@ -104,13 +179,20 @@ def test_what_is_written_is_read_again(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_is_not_played_now_stays_while_its_example_and_its_set_do() -> None:
     kept = RuleOutcomes(
-        SETS_TOLD, {"ZC1": {"a": {"1": SAME, "2": SAME}, "gone": {"1": SAME}}, "ZC2": {"b": {"1": RUNS}}}
+        SETS_TOLD,
+        {"ZC1": {"a": {"1": SAME, "2": SAME}, "gone": {"1": SAME}}, "ZC2": {"b": {"1": RUNS}}},
+        {"ZC1": {"g": {"1": SAME}, "a": {"1": SAME}}},
     )
-    examples = {"ZC1": ["new", "a"], "ZC2": ["b"]}
-    found = together(kept, {"1": SETS_TOLD["1"]}, {"ZC1": {"a": {"1": RUNS}, "new": {"1": SAME}}}, examples)
+    examples: dict[str, tuple[list[str], list[str]]] = {"ZC1": (["new", "a"], ["g"]), "ZC2": (["b"], ["h"])}
+    on_1: dict[Side, Found] = {
+        "bad": {"ZC1": {"a": {"1": RUNS}, "new": {"1": SAME}}},
+        "good": {"ZC2": {"h": {"1": RUNS}}},
+    }
+    found = together(kept, {"1": SETS_TOLD["1"]}, on_1, examples)
     assert found.sets == SETS_TOLD
     assert found.rules == {"ZC1": {"new": {"1": SAME}, "a": {"1": RUNS, "2": SAME}}, "ZC2": {"b": {"1": RUNS}}}
-    newer = together(kept, {"1": {"deepspeed": "1", "trl": "0.2"}}, {"ZC1": {"new": {"1": SAME}}}, examples)
+    assert found.good == {"ZC1": {"g": {"1": SAME}}, "ZC2": {"h": {"1": RUNS}}}
+    newer = together(kept, {"1": {"deepspeed": "1", "trl": "0.2"}}, {"bad": {"ZC1": {"new": {"1": SAME}}}}, examples)
     assert newer.sets == {**SETS_TOLD, "1": {"deepspeed": "1", "trl": "0.2"}}
     assert newer.rules == {"ZC1": {"new": {"1": SAME}, "a": {"2": SAME}}}
 
@@ -134,7 +216,8 @@ def test_an_operator_that_was_not_there_is_asked_for_again() -> None:
     lacking = stopped("init", "RuntimeError", f"{NOT_COMPILED}: cpu_adam")
     assert lacks_an_operator(lacking)
     assert judged(claim(STOPS), lacking, None).kind == "unplayable"
-    assert not any(map(lacks_an_operator, (REFUSED, ran("parse"), "the job left no report")))
+    others: list[Observation | str] = [REFUSED, ran("parse"), "the job left no report"]
+    assert not any(map(lacks_an_operator, others))
 
 
 def test_operators_stand_in_where_they_offer_every_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

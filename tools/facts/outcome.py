@@ -15,6 +15,7 @@ PROGRAM = "tests/proofs/"
 
 
 SAME = Outcome("same")
+RUNS = Outcome("runs")
 
 
 def judged(claim: Claim, seen: Observation, good: Observation | None) -> Outcome:
@@ -33,8 +34,18 @@ def judged(claim: Claim, seen: Observation, good: Observation | None) -> Outcome
     if seen.error is not None:
         return Outcome("stops", _short(seen))
     if claim.proof.raises is not None:
-        return Outcome("runs")
+        return RUNS
     return _values(claim, seen, good)
+
+
+def judged_good(claim: Claim, seen: Observation) -> Outcome:
+    """What a good example does: "same" where it passes the phase of its claim with the values that its page says."""
+    if not claim.objections(seen):
+        return SAME
+    if seen.error is not None and not seen.passed(claim.proof.phase):
+        lacking = lacks_an_operator(seen) or _of_harness(seen)
+        return Outcome("unplayable" if lacking else "stops", _short(seen))
+    return _values(claim, seen, None)
 
 
 def lacks_an_operator(seen: Observation | str) -> bool:

@@ -3,8 +3,12 @@ to ``schemas/releases/rules.json``.
 
 What was played is kept, by content, in the cache: interrupted work goes on where it stopped. Outcomes of examples that
 are not played now stay in the file as long as the examples are what they were. An example that does not show its claim
-is held against a good one of its rule, so that what does not run there at all is told from what is accepted. Rules of
-keys and values are left out: the histories say of every release what they find.
+is held against a good one of its rule, so that what does not run there at all is told from what is accepted. One that
+is not refused where its claim says it is played on, to the end of a training step: an older release may refuse it
+later. Rules of keys and values are left out: the histories say of every release what they find.
+
+With ``--good`` the good examples of the rules with a release bound are played as well: what a bad example shows says
+nothing where the good one stops, too.
 """
 
 from __future__ import annotations
@@ -16,8 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tests.ledger.entries import digest
@@ -26,19 +30,24 @@ from tests.proofs.claims import Claim, measured
 from tests.proofs.harness import PHASES, Failed, HarnessError, Observation
 from tests.proofs.judging import what_is_played
 from tools.facts.environment import CACHE, ROOT
-from tools.facts.outcome import judged, lacks_an_operator
-from tools.facts.played import FILE, together, written
+from tools.facts.outcome import RUNS, SAME, judged, judged_good, lacks_an_operator
+from tools.facts.played import FILE, good_beside, together, written
+from tools.facts.release_bound import bounds
 from tools.facts.set_zygote import COMPILE, NOT_COMPILED, OPERATORS
 from tools.facts.sets import SETS, ReleaseSet, alone, installed, versions
-from zerocfg.catalog.rule_outcomes import Outcome, rule_outcomes
-from zerocfg.rulebook.older_releases import key_of, keys_of
+from zerocfg.catalog.rule_outcomes import SIDES, Outcome, Side, read_outcomes, rule_outcomes
+from zerocfg.rulebook.example import Example
+from zerocfg.rulebook.older_releases import good_keys_of, key_of, keys_of
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Rule
 from zerocfg.rules.registry import ALL
+from zerocfg.run.model import Phase
 
 PLAYED = CACHE / "played"
 LIMIT = 120.0
 """Seconds for an example; other work may go on beside it."""
+DECIDING: Phase = "step"
+"""The phase up to which an example is played that is not refused where its claim says."""
 
 
 class Inside(harness.Zygote):
@@ -118,17 +127,41 @@ class Set:
         return found
 
     def outcome(self, rule: Rule, number: int) -> Outcome:
-        example = page_of(rule).bad[number]
+        """What a bad example shows."""
         claim = _claim(rule, number, "bad")
         seen = self.play(claim)
         if isinstance(seen, str):
             return Outcome("unplayable", seen)
         if not claim.objections(seen):
             return judged(claim, seen, None)
-        proof = example.proof or page_of(rule).proof
-        near = [at for at, one in enumerate(page_of(rule).good) if (one.proof or page_of(rule).proof) == proof] or [0]
-        good = self.play(_claim(rule, near[0], "good", like=claim))
-        return Outcome("unplayable", good) if isinstance(good, str) else judged(claim, seen, good)
+        good = _good_beside(rule, number, claim)
+        found = self.play(good)
+        if isinstance(found, str):
+            return Outcome("unplayable", found)
+        outcome = judged(claim, seen, found)
+        return self.later(claim, good) if outcome == RUNS else outcome
+
+    def later(self, claim: Claim, good: Claim) -> Outcome:
+        """What an example does that its release did not refuse in the phase of its claim."""
+        if PHASES.index(claim.proof.phase) >= PHASES.index(DECIDING):
+            return RUNS
+        seen = self.play(_until_decided(claim))
+        if isinstance(seen, str) or lacks_an_operator(seen):
+            return RUNS
+        if seen.error is None:
+            return Outcome("runs", DECIDING)
+        reached = Outcome("runs", seen.reached or claim.proof.phase)
+        found = self.play(_until_decided(good))
+        if isinstance(found, str) or not found.passed(DECIDING):
+            return reached
+        outcome = judged(_until_decided(claim), seen, found)
+        return Outcome("same", f"in {seen.error.phase}") if outcome.kind == "same" else outcome
+
+    def good_outcome(self, rule: Rule, number: int) -> Outcome:
+        """What a good example does: "same" where it passes, with the values that its page says."""
+        claim = _claim(rule, number, "good")
+        seen = self.play(claim)
+        return Outcome("unplayable", seen) if isinstance(seen, str) else judged_good(claim, seen)
 
     def close(self) -> None:
         if self.started:
@@ -148,13 +181,91 @@ def _claim(rule: Rule, number: int, side: str, like: Claim | None = None) -> Cla
     return Claim(name, "good" if side == "good" else "bad", proof, example.files, example.consumer)
 
 
+def _good_beside(rule: Rule, number: int, claim: Claim) -> Claim:
+    return _claim(rule, good_beside(rule, number), "good", like=claim)
+
+
+def _until_decided(claim: Claim) -> Claim:
+    return replace(claim, proof=replace(claim.proof, phase=DECIDING))
+
+
 def playable(rule: Rule) -> bool:
     return page_of(rule).proof.status == "executed" and not rule.by_each_release
 
 
-def effort(rule: Rule, number: int) -> tuple[int, int]:
-    proof = page_of(rule).bad[number].proof or page_of(rule).proof
-    return PHASES.index(proof.phase), proof.ranks
+@dataclass(frozen=True)
+class Work:
+    """One example to play. ``number``: among those of its side, from 0."""
+
+    rule: Rule
+    side: Side
+    number: int
+
+    @property
+    def example(self) -> Example:
+        page = page_of(self.rule)
+        return (page.good if self.side == "good" else page.bad)[self.number]
+
+    @property
+    def effort(self) -> tuple[int, int]:
+        proof = self.example.proof or page_of(self.rule).proof
+        return PHASES.index(proof.phase), proof.ranks
+
+    @property
+    def name(self) -> str:
+        return f"{self.rule.code}-{self.number + 1} {self.side}"
+
+    def outcome(self, on: Set, known: Outcome | None) -> Outcome:
+        """``known``: what needs no playing again."""
+        if self.side == "good":
+            return on.good_outcome(self.rule, self.number)
+        if known == RUNS:
+            claim = _claim(self.rule, self.number, "bad")
+            return on.later(claim, _good_beside(self.rule, self.number, claim))
+        return on.outcome(self.rule, self.number)
+
+    def known(self, name: str) -> Outcome | None:
+        """What the data set has of it on a set."""
+        (outcome,) = rule_outcomes().outcomes(self.rule.code, [key_of(self.rule, self.example)], name, self.side)
+        return outcome
+
+    def decided(self, known: Outcome | None) -> bool:
+        """Whether it was played as far as its outcome can change."""
+        return known is not None and (known != RUNS or self.effort[0] >= PHASES.index(DECIDING))
+
+
+def wanted(codes: Sequence[str], until: str, *, good: bool) -> list[Work]:
+    """The examples of these rules that go no further than a phase, those with the least effort first."""
+    work = [
+        Work(rule, side, number)
+        for rule in ALL
+        if playable(rule) and (not codes or rule.code in codes)
+        for side in (SIDES if good else SIDES[:1])
+        for number in range(len(page_of(rule).good if side == "good" else page_of(rule).bad))
+    ]
+    return sorted((one for one in work if one.effort[0] <= PHASES.index(until)), key=lambda one: (one.side, one.effort))
+
+
+def played_on(on: Set, name: str, work: Sequence[Work], options: argparse.Namespace) -> Iterator[tuple[Work, Outcome]]:
+    """What was played of it, with its outcomes."""
+    left = 0
+    for one in work:
+        known = one.known(name) if options.missing else None
+        if one.decided(known):
+            continue
+        try:
+            outcome = one.outcome(on, known)
+        except NotPlayedError:
+            left += 1
+            continue
+        if outcome != SAME:
+            print(f"{name} {one.name} {outcome.kind}: {outcome.seen}", flush=True)
+        if NOT_COMPILED in outcome.seen:  # nothing new: what is known of it stays
+            left += 1
+            continue
+        yield one, outcome
+    on.close()
+    print(f"{name}: {len(work) - left} of {len(work)} examples played", flush=True)
 
 
 def main() -> int:
@@ -162,6 +273,9 @@ def main() -> int:
     parser.add_argument("sets", nargs="*", default=[one.deepspeed for one in SETS], help="by their DeepSpeed")
     parser.add_argument("--until", choices=PHASES, default="load", help="no examples that go further")
     parser.add_argument("--rules", default="", help="codes, by comma")
+    parser.add_argument("--bound", action="store_true", help="only rules with a release bound")
+    parser.add_argument("--good", action="store_true", help="the good examples as well")
+    parser.add_argument("--missing", action="store_true", help="only examples of which the data set has no outcome")
     parser.add_argument("--compile", action="store_true", help="DeepSpeed's operators, where they are not compiled")
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="play so long on a set; 0: only what is kept"
@@ -170,40 +284,23 @@ def main() -> int:
     options = parser.parse_args()
     instead = [tuple(one.split("==")) for one in options.instead]
     codes = [code for code in options.rules.split(",") if code]
-    found: dict[str, dict[str, dict[str, Outcome]]] = {}
+    if options.bound:
+        codes = [code for code in (bound.rule.code for bound in bounds()) if not codes or code in codes]
+    work = wanted(codes, options.until, good=options.good)
+    found: dict[Side, dict[str, dict[str, dict[str, Outcome]]]] = {side: {} for side in SIDES}
     known = {}
-    for wanted in SETS:
-        if wanted.deepspeed not in options.sets:
+    for release_set in SETS:
+        name = release_set.deepspeed
+        if name not in options.sets:
             continue
-        on = Set(wanted, instead, options.seconds, compiling=options.compile)
-        known[wanted.deepspeed] = on.versions
-        work = [
-            (effort(rule, number), rule, number)
-            for rule in ALL
-            if playable(rule) and (not codes or rule.code in codes)
-            for number in range(len(page_of(rule).bad))
-            if PHASES.index(options.until) >= effort(rule, number)[0]
-        ]
-        left = 0
-        for _, rule, number in sorted(work, key=lambda one: one[0]):
-            try:
-                outcome = on.outcome(rule, number)
-            except NotPlayedError:
-                left += 1
-                continue
-            if outcome.kind != "same":
-                print(f"{wanted.deepspeed} {rule.code}-{number + 1} {outcome.kind}: {outcome.seen}", flush=True)
-            if NOT_COMPILED in outcome.seen:  # nothing new: what is known of it stays
-                left += 1
-                continue
-            found.setdefault(rule.code, {}).setdefault(key_of(rule, page_of(rule).bad[number]), {})[
-                wanted.deepspeed
-            ] = outcome
-        on.close()
-        print(f"{wanted.deepspeed}: {len(work) - left} of {len(work)} examples played", flush=True)
-    if not instead:
-        examples = {rule.code: keys_of(rule) for rule in ALL if playable(rule)}
-        FILE.write_text(written(together(rule_outcomes(), known, found, examples)), encoding="utf-8")
+        on = Set(release_set, instead, options.seconds, compiling=options.compile)
+        known[name] = on.versions
+        for one, outcome in played_on(on, name, work, options):
+            key = key_of(one.rule, one.example)
+            found[one.side].setdefault(one.rule.code, {}).setdefault(key, {})[name] = outcome
+        if not instead:
+            examples = {rule.code: (keys_of(rule), good_keys_of(rule)) for rule in ALL if playable(rule)}
+            FILE.write_text(written(together(read_outcomes(FILE), known, found, examples)), encoding="utf-8")
     return 0
 
 

@@ -83,7 +83,7 @@ def life(library: str, keys: Iterable[str]) -> Life | None:
 def releases_where(holds: Callable[[Release], bool], among: Admitted, library: str) -> str | None:
     """For which of the admitted releases something holds: None for none of them, "" for all, else in words, as
     ``from TRL 0.20.0 on``."""
-    held = [holds(one) for one in among.releases]
+    held = [holds(release) for release in among.releases]
     if not any(held):
         return None
     part = range_where(library, among.releases, held)

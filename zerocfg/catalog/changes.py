@@ -81,7 +81,7 @@ def _goes_with(known: Histories, key: str, since: str) -> bool:
     """Whether the section that a key stands in goes in the same release."""
     parts = key.split(".")
     above = (".".join(parts[:at]) for at in range(1, len(parts)))
-    return any(release == since and _gone(state) for one in above for release, state in known.raw.get(one, ()))
+    return any(release == since and _gone(state) for item in above for release, state in known.raw.get(item, ()))
 
 
 def called(key: str) -> str:
@@ -145,8 +145,8 @@ def _words(before: State, now: State) -> Iterator[str]:
             yield f"default {_value(now['default'])}"
     old, new = _choices(before), _choices(now)
     if old is not None and new is not None:
-        yield from _listed("also takes", [one for one in new if one not in old])
-        yield from _listed("no longer takes", [one for one in old if one not in new])
+        yield from _listed("also takes", [item for item in new if item not in old])
+        yield from _listed("no longer takes", [item for item in old if item not in new])
     elif _type(before) != _type(now):
         yield f"{_type(now)}, was {_type(before)}" if _type(before) and _type(now) else f"checked: {_type(now)}"
     if before.get("false") != now.get("false"):
@@ -179,8 +179,8 @@ def _type(state: dict[str, Any]) -> str:
     values = state.get("choices", state.get("words"))
     if isinstance(values, list):
         return "one of " + ", ".join(map(_value, values))
-    kinds = [_kind(one) for one in state.get("kinds", ())]
-    kinds = [one for one in kinds if one != "null"] + [one for one in kinds if one == "null"]
+    kinds = [_kind(item) for item in state.get("kinds", ())]
+    kinds = [kind for kind in kinds if kind != "null"] + [kind for kind in kinds if kind == "null"]
     limits = ", ".join(text.format(_value(state[word])) for word, text in _BOUNDS.items() if word in state)
     return " ".join(filter(None, (" or ".join(kinds), limits)))
 

@@ -60,7 +60,7 @@ def translated(name: str, value: object, to: Format) -> Translation:
     lost: list[str] = []
     for setting, said, per_machine in _said(name, value):
         found = list(_in_words_of(to, setting, said))
-        places += [replace(one, per_machine=per_machine) for one in found]
+        places += [replace(counterpart, per_machine=per_machine) for counterpart in found]
         if not found:
             lost.append(setting)
     return Translation(tuple(places), tuple(lost))
@@ -97,7 +97,7 @@ def called(name: str) -> dict[str, bool]:
     for path, key in _keys("accelerate"):
         names = {path[-1]: "same", **key.facts.get("elsewhere", {})}
         if name in names:
-            return {one: how == "machine" for one, how in names.items()}
+            return {item: how == "machine" for item, how in names.items()}
     return {}
 
 
@@ -145,16 +145,16 @@ def _of_section(name: str, value: dict[object, object]) -> Iterator[tuple[str, o
     section = key.section(load_schema("deepspeed")) if key is not None else None
     if home is None or section is None:
         return
-    for inner, one in value.items():
+    for inner, item in value.items():
         known = section.key(str(inner))
         path = ".".join((*home, name, known.name if known is not None else str(inner)))
-        yield from _leaves(path, one)
+        yield from _leaves(path, item)
 
 
 def _leaves(path: str, value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from _leaves(f"{path}.{name}", one)
+        for name, item in value.items():
+            yield from _leaves(f"{path}.{name}", item)
     else:
         yield path, value
 
@@ -185,7 +185,7 @@ def _fitting(format: Format, path: Names, value: object) -> Iterator[Counterpart
     forms = [value, yaml_number(value)]
     if isinstance(value, str) and any(branch.get("type") == "array" for branch in key.scalars):
         forms.insert(0, value.split(","))
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         forms.insert(0, ",".join(value))
     if isinstance(value, float) and value.is_integer():
         forms.append(int(value))

@@ -22,7 +22,7 @@ def kind(name: str, at: Release) -> str | None:
     state = histories("transformers").state(name, at)
     if state is None:
         return None
-    kinds = [one for one in state["kinds"] if one != "null"]
+    kinds = [item for item in state["kinds"] if item != "null"]
     return _KINDS.get(str(kinds[0]), "str") if len(kinds) == 1 else "str"
 
 
@@ -34,7 +34,7 @@ def default(name: str, at: Release) -> Any:
 def choices(name: str, at: Release) -> list[str]:
     """The words that it takes; none where any will do."""
     state = histories("transformers").state(name, at) or {}
-    return [str(word) for one in state.get("kinds", ()) if isinstance(one, dict) for word in one["enum"]]
+    return [str(word) for item in state.get("kinds", ()) if isinstance(item, dict) for word in item["enum"]]
 
 
 def fills(key: str, at: Release) -> bool:

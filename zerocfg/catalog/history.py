@@ -53,11 +53,11 @@ class Histories:
     def within(self, limits: Bounds) -> list[Release]:
         """The known releases between two bounds, oldest first."""
         low, high, closed = limits
-        return [one for one in self.releases if low <= one and (one < high or (closed and one == high))]
+        return [item for item in self.releases if low <= item and (item < high or (closed and item == high))]
 
     def admitted(self, limits: Bounds) -> list[Release]:
         """As `within`; for releases between two known ones the one before them. Empty where all are older than any."""
-        return self.within(limits) or [one for one in self.releases if one <= limits[0]][-1:]
+        return self.within(limits) or [item for item in self.releases if item <= limits[0]][-1:]
 
     def changed(self, key: str) -> bool:
         """Whether the releases differ about a key."""
@@ -86,7 +86,7 @@ def name_in(library: str, path: Sequence[str]) -> str:
 
 @cache
 def histories(library: str) -> Histories:
-    """The histories of "deepspeed", "accelerate", "transformers", "trl", "axolotl", "llamafactory" or "ms-swift". Of
+    """The histories of "deepspeed", "accelerate", "transformers", "trl", or a framework that has such a file. Of
     accelerate these are its config file, its options and its variables: half of what is known of it."""
     return Histories(_read(library))
 

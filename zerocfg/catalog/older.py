@@ -81,7 +81,7 @@ def differing(name: str, keys: Callable[[str], bool], limits: Bounds) -> list[Re
     if len(within) < 2:
         return within
     edges = {edge for key in known.raw if keys(key) for edge in known.edges(key)[1:]}
-    return [within[0], *(one for one in within[1:] if one in edges)]
+    return [within[0], *(item for item in within[1:] if item in edges)]
 
 
 def _deepspeed(at: Release) -> Edit:

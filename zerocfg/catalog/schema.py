@@ -48,7 +48,7 @@ class Key:
     @property
     def variables(self) -> tuple[str, ...]:
         """The environment variables that carry the key to the job."""
-        return tuple(str(one["name"]) for one in self.facts.get("env", ()))
+        return tuple(str(fact["name"]) for fact in self.facts.get("env", ()))
 
     @property
     def description(self) -> str:

@@ -115,7 +115,7 @@ def only_below(declared: str | None, edge: str) -> bool:
 
 def both(declared: Iterable[str]) -> str | None:
     """Clauses that hold together; None where they leave no release, or one of them is not understood."""
-    joined = ",".join(dict.fromkeys(part.strip() for one in declared for part in one.split(",") if part.strip()))
+    joined = ",".join(dict.fromkeys(part.strip() for item in declared for part in item.split(",") if part.strip()))
     return joined if not joined or bounds(joined) else None
 
 
@@ -125,12 +125,12 @@ def either(declared: Iterable[str]) -> str | None:
     texts = list(dict.fromkeys(declared))
     if len(texts) == 1:
         return texts[0]
-    known = [bounds(one) if one else ((), TOP, True) for one in texts]
-    found = [one for one in known if one is not None]
+    known = [bounds(item) if item else ((), TOP, True) for item in texts]
+    found = [item for item in known if item is not None]
     if not found or len(found) < len(known):
         return None
-    low = min(one[0] for one in found)
-    high, closed = max((one[1], one[2]) for one in found)
+    low = min(item[0] for item in found)
+    high, closed = max((item[1], item[2]) for item in found)
     parts = [f">={text(low)}"] if low else []
     parts += [f"<{'=' if closed else ''}{text(high)}"] if high != TOP else []
     return ",".join(parts)

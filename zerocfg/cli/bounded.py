@@ -64,8 +64,8 @@ def _paths(value: object) -> Iterator[Path]:
     elif isinstance(value, Output):
         yield from _paths(value.file)
     elif isinstance(value, (tuple, list)):
-        for one in value:
-            yield from _paths(one)
+        for item in value:
+            yield from _paths(item)
     elif isinstance(value, str) and "\0" not in value:
         path = Path(_LINE.sub("", value))
         if value and _is_there(path):

@@ -123,7 +123,7 @@ def _meant(word: str) -> str:
         found = [f"zerocfg {name}" for name in near]
         if not found and Path(word).exists():
             found = [f"zerocfg lint {word}"]
-    return f" Did you mean {' or '.join(f'`{one}`' for one in found)}?" if found else ""
+    return f" Did you mean {' or '.join(f'`{item}`' for item in found)}?" if found else ""
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)

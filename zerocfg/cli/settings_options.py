@@ -40,4 +40,4 @@ def options(command: Command) -> Command:
 
 
 def _by_comma(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(word.strip() for one in value for word in one.split(",") if word.strip())
+    return tuple(word.strip() for item in value for word in item.split(",") if word.strip())

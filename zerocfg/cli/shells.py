@@ -21,7 +21,7 @@ class _WholeWords(ShellComplete):
         found = super().get_completions(args, incomplete)
         option, equals, _ = incomplete.partition("=")
         if equals and option.startswith("-"):
-            for item in (one for one in found if one.type == "plain"):
+            for item in (completion_item for completion_item in found if completion_item.type == "plain"):
                 item.value = f"{option}={item.value}"
         return found
 

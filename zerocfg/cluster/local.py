@@ -101,7 +101,7 @@ class _Supervisor:
 
     def run(self) -> None:
         job = json.loads((self.folder / "job.json").read_text(encoding="utf-8"))
-        tasks = [Task(one["name"], tuple(one["program"])) for one in job["tasks"]]
+        tasks = [Task(item["name"], tuple(item["program"])) for item in job["tasks"]]
         for number, task in enumerate(tasks):
             if self.ending.is_set():
                 self._tell(number, State.CANCELLED)
@@ -132,7 +132,7 @@ class _Supervisor:
                 codes = self._wait(processes)
                 for thread in threads:
                     thread.join()
-            code = next((one for one in codes if one), 0)
+            code = next((item for item in codes if item), 0)
             events.write(b"*: " + json.dumps({"event": "step", "code": code, "log": ""}).encode() + b"\x1e\n")
         return code
 

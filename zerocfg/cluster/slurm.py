@@ -151,7 +151,7 @@ class Slurm:
             if "Invalid job id" not in done.stderr:
                 raise AwayError(_words(done.stderr))
             before = self._told.get(identity, [])
-            return [one if one.state.over else TaskState(State.GONE) for one in before] or [
+            return [task_state if task_state.state.over else TaskState(State.GONE) for task_state in before] or [
                 TaskState(State.GONE) for _ in range(tasks)
             ]
         jobs = [_facts(line) for line in done.stdout.splitlines()]

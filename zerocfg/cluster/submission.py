@@ -69,7 +69,7 @@ def discard(folder: Path) -> None:
 
 def find(name: str) -> Submission:
     """The submission of this name, or the newest one where it is empty. Raises ClusterError."""
-    folders = [one.folder for one in _waiting()]
+    folders = [submission.folder for submission in _waiting()]
     if not folders:
         raise ClusterError(f"no job that was submitted from {Path.cwd()} waits to be gathered")
     found = [folder for folder in folders if folder.name == name] if name else folders[-1:]

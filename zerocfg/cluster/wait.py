@@ -64,7 +64,7 @@ class Progress:
 
     def last(self, node: int, kind: str) -> Event | None:
         """The newest event of a kind that a node wrote."""
-        return next((one for one in reversed(self.events.get(node, [])) if one["event"] == kind), None)
+        return next((event for event in reversed(self.events.get(node, [])) if event["event"] == kind), None)
 
     def silent(self, nodes: int) -> list[str]:
         """The nodes that never began, by name where that is known."""

@@ -145,10 +145,10 @@ def differences(name: str, there: bytes, given: bytes, before: dict[str, object]
             return [old]
         names = sorted({*old, *new}, key=importance)
         pairs = [(key, old.get(key, ABSENT), new.get(key, ABSENT)) for key in names]
-        pairs = [(key, one, other) for key, one, other in pairs if not same(one, other)]
+        pairs = [(key, pair, other) for key, pair, other in pairs if not same(pair, other)]
         if not pairs:
             return ["the same values, written otherwise (order, spaces or comments)"]
-        differ = [_pair(key, one, other) for key, one, other in pairs if not same(one, before.get(key, ABSENT))]
+        differ = [_pair(key, pair, other) for key, pair, other in pairs if not same(pair, before.get(key, ABSENT))]
         return differ or ["the values of the build before, written otherwise (order, spaces or comments)"]
     lines = list(
         difflib.unified_diff(

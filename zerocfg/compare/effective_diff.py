@@ -68,13 +68,13 @@ def compare(a: Side, b: Side) -> Comparison:
 
 def _without_echoes(differences: list[Difference], a: Side, b: Side) -> Iterable[Difference]:
     """Leaves out the arguments and variables whose difference the setting that they become shows already."""
-    names = {one.name for one in differences if one.group == SETTINGS}
-    for one in differences:
-        if one.group == VARIABLES and f"fsdp_config.{one.name.lower()}" in names:
+    names = {difference.name for difference in differences if difference.group == SETTINGS}
+    for difference in differences:
+        if difference.group == VARIABLES and f"fsdp_config.{difference.name.lower()}" in names:
             continue
-        setting = echoed(one.name) or one.name
-        if one.group != ARGUMENTS or setting not in names or _open(a, setting) or _open(b, setting):
-            yield one
+        setting = echoed(difference.name) or difference.name
+        if difference.group != ARGUMENTS or setting not in names or _open(a, setting) or _open(b, setting):
+            yield difference
 
 
 def _open(side: Side, setting: str) -> bool:

@@ -70,28 +70,28 @@ def sources(old: Lock, new: Lock) -> list[str]:
     hardware = _hardware(old, new)
     if hardware:
         found.append(hardware)
-    found += [f"{name} {one} -> {other}" for name, one, other in _releases(old, new)]
+    found += [f"{name} {release} -> {other}" for name, release, other in _releases(old, new)]
     if old.zerocfg != new.zerocfg:
         found.append(f"zerocfg {old.zerocfg} -> {new.zerocfg}")
     return found
 
 
-def _change(one: Row | None, other: Row | None, before: object, after: object, old: Lock, new: Lock) -> Change:
-    row = other or one
+def _change(item: Row | None, other: Row | None, before: object, after: object, old: Lock, new: Lock) -> Change:
+    row = other or item
     assert row is not None
-    inputs = _inputs(one, other)
+    inputs = _inputs(item, other)
     because = " and ".join(_input(name, *pair) for name, pair in inputs.items())
-    return Change(row, before, after, because or _because(one, other, old, new), inputs)
+    return Change(row, before, after, because or _because(item, other, old, new), inputs)
 
 
-def _inputs(one: Row | None, other: Row | None) -> dict[str, tuple[object, object]]:
+def _inputs(row: Row | None, other: Row | None) -> dict[str, tuple[object, object]]:
     """The facts behind a value that changed. A fact that only one of the builds used tells nothing by itself."""
-    if one is None or other is None or not one.inputs or not other.inputs:
+    if row is None or other is None or not row.inputs or not other.inputs:
         return {}
     return {
-        name: (one.inputs[name], value)
+        name: (row.inputs[name], value)
         for name, value in other.inputs.items()
-        if name in one.inputs and not same(one.inputs[name], value)
+        if name in row.inputs and not same(row.inputs[name], value)
     }
 
 
@@ -99,27 +99,27 @@ def _input(name: str, old: object, new: object) -> str:
     return f"{name} changed {shown(old)} -> {shown(new)}"
 
 
-def _because(one: Row | None, other: Row | None, old: Lock, new: Lock) -> str:
+def _because(row: Row | None, other: Row | None, old: Lock, new: Lock) -> str:
     if not sources(old, new):
         return "of something that the lock does not name (was it edited?)"
     if other is None:
-        return f"nothing sets it any more ({one.place} did)" if one is not None and one.place else ""
+        return f"nothing sets it any more ({row.place} did)" if row is not None and row.place else ""
     if other.place:
         # A list may be made of several keys, of which the place is the first.
         says = "says so" if isinstance(other.value, (list, dict)) else f"says {shown(other.value)}"
-        moved = f" (before: {one.place})" if one is not None and one.place and _file(one) != _file(other) else ""
+        moved = f" (before: {row.place})" if row is not None and row.place and _file(row) != _file(other) else ""
         return f"{other.place} {says} now{moved}"
     if other.group == "recipe":
         return f"{new.source('recipe') or 'the recipe'} says so now"
-    if one is not None and one.place:
-        return f"nothing sets it any more ({one.place} did); {other.reason}"
+    if row is not None and row.place:
+        return f"nothing sets it any more ({row.place} did); {other.reason}"
     if other.kind == "hardware" and (hardware := _hardware(old, new)):
         return "" if other.group == "run" else hardware
     owners = _owners(other.name) if other.kind == "default" else ()
     releases = [f"{name} changed {was} -> {now}" for name, was, now in _releases(old, new) if name in owners]
     if releases:
         return " and ".join(releases)
-    if one is None or one.reason != other.reason:
+    if row is None or row.reason != other.reason:
         return other.reason
     if old.zerocfg != new.zerocfg:
         return f"zerocfg changed {old.zerocfg} -> {new.zerocfg}"
@@ -132,7 +132,7 @@ def _owners(name: str) -> list[str]:
     return [
         str(load_schema(format).root.facts["library"])
         for format in get_args(Format)
-        if load_schema(format).find(path) or any(one == name or one.startswith(f"{name}.") for one in paths(format))
+        if load_schema(format).find(path) or any(item == name or item.startswith(f"{name}.") for item in paths(format))
     ]
 
 

@@ -55,19 +55,22 @@ def changed_sources(lock: Lock, folder: Path) -> list[str]:
     found: list[str] = []
     if lock.spec_folder is None:
         return found
-    for one in lock.inputs.values():
-        if one.path.startswith(HUB):
+    for source in lock.inputs.values():
+        if source.path.startswith(HUB):
             continue
-        data = read_bytes(folder / lock.spec_folder / one.path)
+        data = read_bytes(folder / lock.spec_folder / source.path)
         if isinstance(data, Problem):
-            found.append(f"{one.path} ({data.message})")
-        elif sha256(data) != one.sha256:
-            found.append(one.path)
+            found.append(f"{source.path} ({data.message})")
+        elif sha256(data) != source.sha256:
+            found.append(source.path)
     return found
 
 
 def _values(found: dict[str, Decision], group: Group) -> list[Row]:
-    return [Row(one.value, one.reason, one.kind, one.place, one.inputs, group, name) for name, one in found.items()]
+    return [
+        Row(decision.value, decision.reason, decision.kind, decision.place, decision.inputs, group, name)
+        for name, decision in found.items()
+    ]
 
 
 def _recipe(lock: Lock) -> list[Row]:

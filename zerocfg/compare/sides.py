@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from zerocfg.catalog.schema import load_schema
 from zerocfg.compare.lock_table import rows
 from zerocfg.emit.lock import NAME, Lock, LockError, load, without_secrets
+from zerocfg.frontends.registry import has_defaults
 from zerocfg.run.config import AUTO, Config
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name, is_launch_file
-from zerocfg.run.frameworks import has_defaults
 from zerocfg.run.link import find_runs, run_of_file, runs_from_spec
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.origins import origin_label, place_of
@@ -35,7 +35,7 @@ _REDUNDANT_VARIABLES = (
     "ACCELERATE_CONFIG_DS_FIELDS",
     "ACCELERATE_DEEPSPEED_",
     "ACCELERATE_GRADIENT_",
-    *(name for one in ("mixed_precision", "use_deepspeed") for name in _LAUNCHER[one].variables),
+    *(name for item in ("mixed_precision", "use_deepspeed") for name in _LAUNCHER[item].variables),
 )
 """Variables, or prefixes of their names, that only repeat the settings."""
 _NOT_JSON = ("inf", "-inf", "nan")
@@ -101,7 +101,7 @@ def _folder(path: Path, files: Files) -> Side:
     if len(inside) == 1:
         return _lock(inside[0] / NAME)
     if inside:
-        names = ", ".join(display_name(one) for one in inside[:8])
+        names = ", ".join(display_name(item) for item in inside[:8])
         raise SideError(f"'{display_name(path)}' holds several builds; name one: {names}")
     spec = _spec(path)
     if spec is None:
@@ -137,7 +137,7 @@ TRAINERS: tuple[Literal["transformers", "trl"], ...] = ("transformers", "trl")
 
 def _defaults(lock: Lock) -> dict[str, Value]:
     """The trainer's defaults, which a lock does not record."""
-    consumer = next((one for one in TRAINERS if one == lock.consumer), None)
+    consumer = next((trainer for trainer in TRAINERS if trainer == lock.consumer), None)
     if consumer is None:
         return {}
     nobody = Origin("default", "the lock")
@@ -148,7 +148,7 @@ def _defaults(lock: Lock) -> dict[str, Value]:
 def _file(path: Path, files: Files) -> Side:
     name = display_name(path)
     file = files.open(path)
-    problem = next((one for one in file.document.problems if one.fatal), None) if file.document else None
+    problem = next((item for item in file.document.problems if item.fatal), None) if file.document else None
     if problem is not None:
         raise SideError(f"'{name}' cannot be read: {problem.message}")
     if file.kind == "spec":
@@ -235,7 +235,7 @@ def side_of(name: str, run: Run) -> Side:
         }
     if run.recipe is not None or run.consumer in TRAINERS or (run.framework_recipe and has_defaults(run.consumer)):
         side.groups[ARGUMENTS] = _arguments(run)
-    side.failures = [f"{_where(replace(one, note=''))}: there is no file {one.note!r}" for one in run.missing]
+    side.failures = [f"{_where(replace(item, note=''))}: there is no file {item.note!r}" for item in run.missing]
     side.failures += [f"{failure.phase}: {failure.message}" for failure in effective.failures]
     return side
 

@@ -60,15 +60,15 @@ def importance(name: str) -> tuple[int, str]:
     return len(_FIRST), name
 
 
-def same(one: object, other: object) -> bool:
+def same(item: object, other: object) -> bool:
     """Equal for whoever reads the file: 1 and 1.0 are, true and 1 are not."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    return bool(one is other or one == other or (one != one and other != other))
+    if isinstance(item, dict) and isinstance(other, dict):
+        return item.keys() == other.keys() and all(same(value, other[name]) for name, value in item.items())
+    if isinstance(item, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(item) == len(other) and all(map(same, item, other))
+    if isinstance(item, bool) or isinstance(other, bool):
+        return item is other
+    return bool(item is other or item == other or (item != item and other != other))
 
 
 def shown(value: object) -> str:

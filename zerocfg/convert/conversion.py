@@ -94,9 +94,10 @@ def differences(before: Run, after: Run) -> dict[str, Difference]:
     """The effective settings that differ, by name, where both are known."""
     both = compare(side_of(before.name, before), side_of(after.name, after))
     return {
-        one.name: one
-        for one in both.differences
-        if one.group == SETTINGS and all(value is None or value.value is not UNKNOWN for value in (one.a, one.b))
+        difference.name: difference
+        for difference in both.differences
+        if difference.group == SETTINGS
+        and all(value is None or value.value is not UNKNOWN for value in (difference.a, difference.b))
     }
 
 
@@ -104,8 +105,8 @@ def unexplained(found: Mapping[str, Difference], rows: Iterable[Row]) -> tuple[R
     """The differences that no row accounts for."""
     told = frozenset().union(*(row.settings for row in rows))
     return tuple(
-        Row(f"{name}: {_shown(one.a)}", f"{name}: {_shown(one.b)}", "nearly", "the effective setting differs")
-        for name, one in found.items()
+        Row(f"{name}: {_shown(item.a)}", f"{name}: {_shown(item.b)}", "nearly", "the effective setting differs")
+        for name, item in found.items()
         if name not in told
     )
 
@@ -119,7 +120,7 @@ def converted_run(run: Run, files: Files, text: str, pointer: str = "", texts: M
     ``texts``."""
     assert run.accelerate is not None and run.accelerate.path is not None
     path = run.accelerate.path
-    overlay = {str(one.resolve()): held for one, held in {path: text, **texts}.items()}
+    overlay = {str(item.resolve()): held for item, held in {path: text, **texts}.items()}
     later = files.with_texts(overlay)
 
     def written(name: str) -> SourceFile | None:

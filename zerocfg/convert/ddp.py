@@ -10,7 +10,7 @@ from zerocfg.convert.outcome import conversion, dynamo
 from zerocfg.convert.precision import DDP_TO_FSDP2, DDP_TO_ZERO, precision
 from zerocfg.convert.yaml_edits import with_section
 from zerocfg.migrate.steps import Put, changed
-from zerocfg.rules.effects import TRAINERS
+from zerocfg.rules.effects import under_trainer
 from zerocfg.run.discover import Files
 from zerocfg.run.model import Run
 
@@ -40,7 +40,7 @@ def ddp_to_zero(run: Run, files: Files, stage: int) -> Conversion:
         values["zero3_save_16bit_model"] = True
         saved = said((SECTION, "zero3_save_16bit_model"), True)
         rows.append(Row("(checkpoints hold whole weights)", saved, "nearly", "in 16 bit, where that is the precision"))
-    if run.consumer not in TRAINERS:
+    if not under_trainer(run):
         why = "DeepSpeed clips in its own step, and takes no other norm from a script; a Trainer says max_grad_norm"
         rows.append(Row("(gradients are clipped where the script does)", "(gradient_clipping: 1.0)", "nearly", why))
     rows += precision(run, DDP_TO_ZERO)

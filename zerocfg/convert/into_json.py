@@ -75,7 +75,7 @@ def into_json(run: Run, files: Files, target: FilePath) -> Conversion:
     moves, left = _settled(run, _moves(run), taken)
     pointer = _pointer(run, target)
     text = _without_moved(file, file.source.text if json_file is not None else _pointing(file, pointer), moves)
-    new = [(move, {name: one for name, one in move.settings.items() if name not in taken}) for move in moves]
+    new = [(move, {name: setting for name, setting in move.settings.items() if name not in taken}) for move in moves]
     texts = {target: _new_json(new) if json_file is None else _extended(file, json_file, new)}
     after = converted_run(run, files, text, pointer, texts)
     found = differences(run, after)
@@ -176,13 +176,18 @@ def _moves(run: Run) -> Iterator[_Move | Row]:
 
 def _translated(file: SourceFile, path: Path, value: object) -> _Move | Row:
     found = translated(str(path[-1]), value, "deepspeed")
-    if any(one.path[:-1] in _PARAMETERS and path[-1] not in one.path for one in found.places):
+    if any(counterpart.path[:-1] in _PARAMETERS and path[-1] not in counterpart.path for counterpart in found.places):
         return Row(said(path, value), "", "not at all", "it is an argument of the Trainer", place(file, path))
-    if not found.places or found.lost or not all(one.fits for one in found.places):
+    if not found.places or found.lost or not all(counterpart.fits for counterpart in found.places):
         what = ", ".join(f"`{name}`" for name in found.lost) or f"`{path[-1]}`"
         why = f"DeepSpeed has no key {what}" if found.lost or not found.places else "DeepSpeed does not take this value"
         return Row(said(path, value), "", "not at all", why, place(file, path))
-    return _Move(path, value, {".".join(one.path): _plain(one.path, one.value) for one in found.places}, read=False)
+    return _Move(
+        path,
+        value,
+        {".".join(counterpart.path): _plain(counterpart.path, counterpart.value) for counterpart in found.places},
+        read=False,
+    )
 
 
 def _plain(path: Path, value: object) -> object:
@@ -213,10 +218,10 @@ def _settled(run: Run, moves: Iterator[_Move | Row], taken: Mapping[str, object]
     file = run.accelerate
     assert file is not None
     every = list(moves)
-    left = [one for one in every if isinstance(one, Row)]
+    left = [item for item in every if isinstance(item, Row)]
     found: list[_Move] = []
     said_so_far = dict(taken)
-    for move in sorted((one for one in every if isinstance(one, _Move)), key=lambda one: not one.read):
+    for move in sorted((item for item in every if isinstance(item, _Move)), key=lambda item: not item.read):
         clash = [(name, said_so_far[name]) for name in move.settings if name in said_so_far]
         other = next(((name, held) for name, held in clash if held != move.settings[name]), None)
         if other is not None:
@@ -225,8 +230,8 @@ def _settled(run: Run, moves: Iterator[_Move | Row], taken: Mapping[str, object]
             continue
         said_so_far |= move.settings
         found.append(move)
-    order = {id(one): at for at, one in enumerate(every)}
-    return sorted(found, key=lambda one: order[id(one)]), left
+    order = {id(item): at for at, item in enumerate(every)}
+    return sorted(found, key=lambda item: order[id(item)]), left
 
 
 def _row(run: Run, move: _Move, taken: Mapping[str, object], found: Mapping[str, Difference]) -> Row:
@@ -235,7 +240,7 @@ def _row(run: Run, move: _Move, taken: Mapping[str, object], found: Mapping[str,
     assert file is not None
     names = frozenset(move.settings) | ({PRECISION} if move.path == (PRECISION,) else set())
     new = ", ".join(f"{name}: {word(value)}" for name, value in move.settings.items())
-    changes = [one for name, one in found.items() if name in names]
+    changes = [difference for name, difference in found.items() if name in names]
     match, why = _judged(run, move, changes)
     if move.settings and move.settings.keys() <= taken.keys():
         why = "; ".join(filter(None, ("the JSON says so already", why)))
@@ -243,7 +248,7 @@ def _row(run: Run, move: _Move, taken: Mapping[str, object], found: Mapping[str,
 
 
 def _judged(run: Run, move: _Move, changes: Sequence[Difference]) -> tuple[Match, str]:
-    before = ", ".join(shown(one.a.value) if one.a is not None else "nothing" for one in changes)
+    before = ", ".join(shown(change.a.value) if change.a is not None else "nothing" for change in changes)
     if not move.read:
         default = f"{before} counted" if changes else "the default is the same"
         return "counts now" if changes else "exactly", f"nobody read it; {default}"

@@ -17,7 +17,7 @@ def conversion(run: Run, files: Files, text: str, rows: Sequence[Row]) -> Conver
     after = converted_run(run, files, text)
     found = differences(run, after)
     if run.effective.value("engine") != after.effective.value("engine"):
-        found = {name: one for name, one in found.items() if not name.startswith(_of_one_engine())}
+        found = {name: difference for name, difference in found.items() if not name.startswith(_of_one_engine())}
     return Conversion(run, text, (*rows, *refusals(run, after)), {}, unexplained(found, rows))
 
 
@@ -43,6 +43,6 @@ def _of_one_engine() -> tuple[str, ...]:
 
 def refusals(before: Run, after: Run) -> tuple[Row, ...]:
     """Why the converted run is refused, where the run before was not."""
-    known = {(one.kind, one.phase) for one in before.effective.failures}
-    new = [one for one in after.effective.failures if (one.kind, one.phase) not in known]
-    return tuple(Row("(the job starts)", "", "not at all", f"it stops: {one.message}") for one in new)
+    known = {(failure.kind, failure.phase) for failure in before.effective.failures}
+    new = [failure for failure in after.effective.failures if (failure.kind, failure.phase) not in known]
+    return tuple(Row("(the job starts)", "", "not at all", f"it stops: {item.message}") for item in new)

@@ -50,7 +50,7 @@ def _into_engine(run: Run, files: Files, target: str) -> Conversion:
     """The same job under another engine."""
     file, engine = run.accelerate, run.effective.value("engine")
     assert file is not None
-    refusal = next((one for one in run.effective.failures if one.kind not in _OPEN), None)
+    refusal = next((failure for failure in run.effective.failures if failure.kind not in _OPEN), None)
     if refusal is not None:
         raise ConversionError(f"{file.name}: the job does not start as it is: {refusal.message}")
     if target == "fsdp2" and not admitted_of(run, "accelerate").any_from(_FSDP2_SINCE):
@@ -83,7 +83,7 @@ def opened(config: Path, files: Files) -> Run:
     if not config.is_file():
         raise ConversionError(f"there is no file '{config}'")
     file = files.open(config)
-    problem = next((one for one in file.document.problems if one.fatal), None) if file.document else None
+    problem = next((item for item in file.document.problems if item.fatal), None) if file.document else None
     if problem is not None:
         at = file.source.place(problem.span.start)
         raise ConversionError(f"{name}:{at.line}:{at.column}: it cannot be read: {problem.message}")

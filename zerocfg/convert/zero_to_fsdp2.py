@@ -15,7 +15,7 @@ from zerocfg.convert.outcome import conversion, dynamo
 from zerocfg.convert.precision import ZERO_TO_FSDP2, precision
 from zerocfg.convert.yaml_edits import with_section, without_key
 from zerocfg.migrate.steps import Put, Rename, changed
-from zerocfg.rules.effects import TRAINERS
+from zerocfg.rules.effects import under_trainer
 from zerocfg.rules.issues import issues
 from zerocfg.run.config import AUTO
 from zerocfg.run.discover import Files
@@ -102,7 +102,9 @@ def _sections(run: Run, text: str, values: Mapping[str, object]) -> str:
         if SECTION in file.data():
             text = without_key(file, text, (SECTION,), SECTION)
         return with_section(file, text, FSDP, values)
-    text = changed(file, text, [Rename((SECTION,), FSDP), *(Put((FSDP, name), one) for name, one in values.items())])
+    text = changed(
+        file, text, [Rename((SECTION,), FSDP), *(Put((FSDP, name), value) for name, value in values.items())]
+    )
     for name in held:
         text = without_key(file, text, (FSDP, str(name)), str(name))
     return text
@@ -146,7 +148,7 @@ def _unsaid(run: Run, leaves: set[str]) -> Iterator[Row]:
     file = run.accelerate
     assert file is not None
     written = leaves | {str(name) for name in file.data().get(SECTION) or {}}
-    if _CLIPPING not in written and run.consumer not in TRAINERS:
+    if _CLIPPING not in written and not under_trainer(run):
         why = "FSDP clips only where the script calls clip_grad_norm_; a Trainer does, by max_grad_norm"
         yield Row(f"({_CLIPPING}: 1.0)", _OUT, "nearly", why)
 
@@ -213,7 +215,7 @@ def _offload(run: Run, value: object) -> Fate:
 
 def _of_the_script(run: Run, name: str, value: object) -> Fate:
     argument = "max_grad_norm" if name == _CLIPPING else name
-    if run.consumer in TRAINERS:
+    if under_trainer(run):
         return f"{argument} (of the Trainer)", "exactly", "the two had to agree"
     call = "accelerator.clip_grad_norm_()" if name == _CLIPPING else "Accelerator(gradient_accumulation_steps=...)"
     if value == AUTO:

@@ -51,7 +51,7 @@ def exclusive(folders: Iterable[Path]) -> Iterator[None]:
 def _make(folder: Path) -> list[Path]:
     """Make a folder; those that were missing, the outermost first."""
     missing = [folder, *folder.parents]
-    missing = [one for one in missing if not one.exists()]
+    missing = [path for path in missing if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return missing[::-1]
 

@@ -71,9 +71,9 @@ def _words(arguments: list[str]) -> list[str]:
     """The words as bash reads them. A secret comes from a variable: this file is made to be shared."""
     secrets = secret_words(arguments)
     found = [quote(word) for word in arguments]
-    for index, one in secrets.items():
+    for index, secret in secrets.items():
         needed = "set it where the job is started; zerocfg writes no secret into a file"
-        found[index] = f'{quote(one.before) if one.before else ""}"${{{one.variable}:?{needed}}}"'
+        found[index] = f'{quote(secret.before) if secret.before else ""}"${{{secret.variable}:?{needed}}}"'
     return found
 
 

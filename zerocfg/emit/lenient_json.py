@@ -8,7 +8,7 @@ def mapping(value: object) -> dict[str, object]:
 
 
 def mappings(value: object) -> list[dict[str, object]]:
-    return [one for one in items(value) if isinstance(one, dict)]
+    return [item for item in items(value) if isinstance(item, dict)]
 
 
 def items(value: object) -> list[object]:
@@ -36,4 +36,4 @@ def integer(value: object) -> int | None:
 
 
 def numbers(value: object) -> tuple[float, ...]:
-    return tuple(found for one in items(value) if (found := number(one)) is not None)
+    return tuple(found for item in items(value) if (found := number(item)) is not None)

@@ -85,7 +85,7 @@ class Choice:
         return {
             "compared": self.compared,
             "taken": None if self.taken is None else self.taken.data(),
-            "runners_up": [one.data() for one in self.runners_up],
+            "runners_up": [item.data() for item in self.runners_up],
         }
 
 
@@ -161,7 +161,7 @@ class Lock:
             "considered": self.considered.data(),
             "notes": self.notes,
             "versions": self.versions,
-            "inputs": {role: {"path": one.path, "sha256": one.sha256} for role, one in self.inputs.items()},
+            "inputs": {role: {"path": item.path, "sha256": item.sha256} for role, item in self.inputs.items()},
             "files": self.files,
         }
         return _text(_strict(content)) + "\n"
@@ -169,12 +169,12 @@ class Lock:
 
 def _rows(decisions: Mapping[str, Decision]) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
-    for name, one in decisions.items():
-        found[name] = {"value": one.value, "reason": one.reason, "kind": one.kind}
-        if one.place is not None:
-            found[name]["place"] = str(one.place)
-        if one.inputs:
-            found[name]["inputs"] = one.inputs
+    for name, decision in decisions.items():
+        found[name] = {"value": decision.value, "reason": decision.reason, "kind": decision.kind}
+        if decision.place is not None:
+            found[name]["place"] = str(decision.place)
+        if decision.inputs:
+            found[name]["inputs"] = decision.inputs
     return found
 
 
@@ -251,9 +251,9 @@ def of(content: Mapping[str, object], name: str = "") -> Lock:
         changes=_values(content.get("changes")),
         considered=_choice(mapping(content.get("considered"))),
         notes=texts(content.get("notes")),
-        versions={key: str(one) for key, one in mapping(content.get("versions")).items()},
+        versions={key: str(item) for key, item in mapping(content.get("versions")).items()},
         inputs={role: one for role, entry in mapping(content.get("inputs")).items() if (one := _source(entry))},
-        files={key: str(one) for key, one in mapping(content.get("files")).items()},
+        files={key: str(item) for key, item in mapping(content.get("files")).items()},
         content=content,
     )
 

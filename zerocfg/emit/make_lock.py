@@ -56,7 +56,7 @@ def lock_of(plan: Plan, files: dict[str, bytes], inputs: dict[str, Source], spec
         considered=_choice(plan.considered),
         notes=tuple(plan.notes),
         versions=dict(sorted(plan.versions.items())),
-        inputs={role: Source(_portable(one.path), one.sha256) for role, one in sorted(inputs.items())},
+        inputs={role: Source(_portable(source.path), source.sha256) for role, source in sorted(inputs.items())},
         files={name: sha256(data) for name, data in sorted(files.items())},
     )
 
@@ -91,27 +91,29 @@ def hardware_facts(name: str, profile: HardwareProfile | None) -> dict[str, obje
 
 
 def _values(found: dict[str, Decision]) -> dict[str, Decision]:
-    return {name: _told(name, one) for name, one in sorted(found.items())}
+    return {name: _told(name, decision) for name, decision in sorted(found.items())}
 
 
-def _told(name: str, one: Decision) -> Decision:
-    return replace(one, value=without_secrets({name: one.value})[name], inputs=dict(sorted(one.inputs.items())))
+def _told(name: str, decision: Decision) -> Decision:
+    return replace(
+        decision, value=without_secrets({name: decision.value})[name], inputs=dict(sorted(decision.inputs.items()))
+    )
 
 
 def _choice(plans: list[Considered]) -> Choice:
     """The plans that were compared, in short: the one taken, and those that came next with what excluded them."""
-    taken = next((one for one in plans if not one.excluded), None)
-    others = [one for one in plans if one is not taken][:RUNNERS_UP]
+    taken = next((plan for plan in plans if not plan.excluded), None)
+    others = [plan for plan in plans if plan is not taken][:RUNNERS_UP]
     return Choice(len(plans), None if taken is None else _weighed(taken), tuple(map(_weighed, others)))
 
 
-def _weighed(one: Considered) -> Weighed:
+def _weighed(item: Considered) -> Weighed:
     return Weighed(
-        dict(sorted(one.settings.items())),
-        one.verdict,
-        None if one.device_gib is None else float(f"{one.device_gib:.2f}"),
-        None if one.seconds_per_token is None else float(f"{one.seconds_per_token:.3g}"),
-        one.excluded,
+        dict(sorted(item.settings.items())),
+        item.verdict,
+        None if item.device_gib is None else float(f"{item.device_gib:.2f}"),
+        None if item.seconds_per_token is None else float(f"{item.seconds_per_token:.3g}"),
+        item.excluded,
     )
 
 

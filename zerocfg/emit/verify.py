@@ -15,6 +15,7 @@ from zerocfg.resolve.resolve import BY_STAGE, STAGE
 from zerocfg.run.model import UNKNOWN, Kind, Run, Setting, SourceFile
 from zerocfg.run.origins import place_of
 from zerocfg.run.resolve_settings import with_settings
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.run.stages.engine import current_name
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
@@ -29,10 +30,12 @@ def emitted_run(emitted: Emitted, built: Run) -> Run:
     """The run that the emitted files make, computed as the launched job will see it.
 
     ``built`` is the run they were made from; what is known of model and hardware is the same, and so is a recipe that
-    the plan does not change.
+    the plan does not change. The script gets the same words, so what they leave unknown there stays unknown here.
     """
     plan = emitted.plan
     run = replace(built, accelerate=None, deepspeed=None, spec=None, missing=())
+    if plan.consumer in ("transformers", "trl") and not arguments_of(built).complete:
+        run = replace(run, arguments_whole=False)  # a file that only the launch line names may hold any
     if plan.launcher == "accelerate":
         flags = node_flags() if plan.num_machines > 1 else {}
         run = replace(run, launch=None, flags=flags, accelerate=_file(emitted, ACCELERATE, "accelerate"))
@@ -42,7 +45,7 @@ def emitted_run(emitted: Emitted, built: Run) -> Run:
         run = replace(run, launch=line, flags=flags, deepspeed_route=route)
     if emitted.recipe is not None:
         # The built run may hold chosen values in front of the recipe; now the recipe has to say them.
-        arguments = {name: one for name, one in built.arguments.items() if name not in plan.changes}
+        arguments = {name: argument for name, argument in built.arguments.items() if name not in plan.changes}
         run = replace(run, recipe=_file(emitted, emitted.recipe, "recipe"), arguments=arguments)
     if DEEPSPEED in emitted.files:
         run = replace(run, deepspeed=_file(emitted, DEEPSPEED, "deepspeed"))
@@ -56,7 +59,10 @@ def _file(emitted: Emitted, name: str, kind: Kind) -> SourceFile:
 
 def differences(emitted: Emitted, run: Run) -> list[Problem]:
     """Where the emitted files give another value than the plan, or are refused: a bug of zerocfg, if any."""
-    return [replace(one, message=f"{OWN}: {one.message}", help=REPORT) for one in _differences(emitted, run)]
+    return [
+        replace(difference, message=f"{OWN}: {difference.message}", help=REPORT)
+        for difference in _differences(emitted, run)
+    ]
 
 
 def _differences(emitted: Emitted, run: Run) -> list[Problem]:
@@ -65,21 +71,34 @@ def _differences(emitted: Emitted, run: Run) -> list[Problem]:
     fsdp = [name for name in emitted.plan.accelerate if name.startswith("fsdp_config.")]
     for name in (*emitted.plan.deepspeed, *fsdp):
         planned = emitted.plan.settings[name].value
-        read = run.effective.value(name, UNKNOWN)
-        if not _same(planned, read):
-            found.append(Problem(name, f"planned {planned!r}, but the emitted file gives {read!r}"))
+        read = run.effective.get(name)
+        if _is_another(planned, read):
+            found.append(Problem(name, f"planned {planned!r}, but the emitted files {_gives(read)}"))
     for name, planned in (
         *[(name, emitted.plan.settings[name].value) for name in BATCH if name in emitted.plan.settings],
         ("num_processes", emitted.plan.num_processes),
         ("num_machines", emitted.plan.num_machines),
         ("engine", _engine(emitted)),
     ):
-        read = run.effective.value(name, UNKNOWN)
-        if read is UNKNOWN and name == "engine" and run.recipe is None:
-            continue  # the script makes its own arguments, and may name a config there
-        if read != planned:
-            found.append(Problem(name, f"planned {planned!r}, but the emitted files give {read!r}"))
+        read = run.effective.get(name)
+        if _is_another(planned, read):
+            found.append(Problem(name, f"planned {planned!r}, but the emitted files {_gives(read)}"))
     return found
+
+
+def _is_another(planned: Any, read: Setting | None) -> bool:
+    """Whether the emitted files certainly give another value than the planned one."""
+    return not _is_open(read) and (read is None or not _same(planned, read.value))
+
+
+def _is_open(read: Setting | None) -> bool:
+    """Whether nobody can tell what the job gets, though the files may state it. A default that is not known differs:
+    they do not state it."""
+    return read is not None and not read.known and read.origin.kind != "default"
+
+
+def _gives(read: Setting | None) -> str:
+    return "do not give it" if read is None or not read.known else f"give {read.value!r}"
 
 
 WRITTEN = ("file", "flag")
@@ -106,6 +125,8 @@ def unexplained(emitted: Emitted, source: Run, run: Run) -> list[Problem]:
         read = run.effective.value(name, UNKNOWN)
         if not setting.known or setting.origin.kind not in WRITTEN or _same_value(setting.value, read):
             continue
+        if _is_open(run.effective.get(name)):
+            continue
         decision = plan.changes.get(name) or plan.settings.get(name)
         if current_name(name) != name:
             continue  # compared by its name of today
@@ -117,7 +138,7 @@ def unexplained(emitted: Emitted, source: Run, run: Run) -> list[Problem]:
             continue
         if read is UNKNOWN and name not in plan.deepspeed and plan.engine == "deepspeed" and name not in plan.settings:
             continue  # what DeepSpeed itself reads no more, or the releases do not know
-        found.append(_lost(name, setting, read))
+        found.append(_lost(name, setting, run.effective.get(name)))
     if plan.launcher != "accelerate" or source.effective.value("engine", UNKNOWN) == "deepspeed":
         return found
     for name, setting in source.effective.environment.items():
@@ -127,14 +148,13 @@ def unexplained(emitted: Emitted, source: Run, run: Run) -> list[Problem]:
         )
         if not setting.known or setting.origin.kind not in WRITTEN or not (decided or name.startswith(EXPORTED)):
             continue
-        if read is None or str(read.value).lower() != str(setting.value).lower():
-            found.append(_lost(name, setting, UNKNOWN if read is None else read.value))
+        if not _is_open(read) and (read is None or str(read.value).lower() != str(setting.value).lower()):
+            found.append(_lost(name, setting, read))
     return found
 
 
-def _lost(name: str, setting: Setting, read: object) -> Problem:
-    gives = "do not give it" if read is UNKNOWN else f"give {read!r}"
-    message = f"{OWN}: the sources give {setting.value!r}, the files that would be emitted {gives}"
+def _lost(name: str, setting: Setting, read: Setting | None) -> Problem:
+    message = f"{OWN}: the sources give {setting.value!r}, the files that would be emitted {_gives(read)}"
     return Problem(name, message, REPORT, place_of(setting.origin))
 
 

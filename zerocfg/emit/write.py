@@ -38,10 +38,10 @@ class RefusedError(Exception):
 def check(emitted: list[Emitted], *, force: bool = False) -> None:
     """Raise RefusedError when writing would replace a file that is not as an earlier build left it."""
     _check_folders(emitted)
-    for one in emitted:
-        folder = one.folder
+    for item in emitted:
+        folder = item.folder
         lock, begun = lockfile.read(folder), _begun(folder)
-        for name, data in one.files.items():
+        for name, data in item.files.items():
             path = folder / name
             if path.is_dir():
                 raise RefusedError(path, "is a folder")
@@ -62,16 +62,16 @@ def check(emitted: list[Emitted], *, force: bool = False) -> None:
 
 
 def _check_folders(emitted: list[Emitted]) -> None:
-    for one in emitted:
-        for parent in (one.folder, *one.folder.parents):
+    for item in emitted:
+        for parent in (item.folder, *item.folder.parents):
             if parent.is_dir():
                 break
             if parent.exists() or parent.is_symlink():
                 raise RefusedError(parent, "is not a folder")
         try:
-            disk.check_inside(one.folder)
+            disk.check_inside(item.folder)
         except OSError as error:
-            raise RefusedError(one.folder, error.strerror or str(error)) from None
+            raise RefusedError(item.folder, error.strerror or str(error)) from None
 
 
 def _is_ours(lock: lockfile.Lock, name: str, data: bytes) -> bool:
@@ -89,21 +89,21 @@ def write(emitted: list[Emitted], *, force: bool = False) -> list[Path]:
     of before would still start the job, for another number of nodes.
     """
     _check_folders(emitted)
-    with exclusive(one.folder for one in emitted):
+    with exclusive(item.folder for item in emitted):
         check(emitted, force=force)
         return _write(emitted)
 
 
 def _write(emitted: list[Emitted]) -> list[Path]:
     written = []
-    for one in emitted:
-        outdated = _outdated(one)
-        journal = one.folder / JOURNAL
-        hashes = {name: lockfile.sha256(data) for name, data in one.files.items()}
-        write_atomic(journal, json.dumps({**_begun(one.folder), **hashes}).encode())
-        for name in sorted(one.files, key=lambda name: (name == lockfile.NAME, name)):
-            path = one.folder / name
-            write_atomic(path, one.files[name], 0o755 if name.endswith(EXECUTABLE) else 0o644)
+    for item in emitted:
+        outdated = _outdated(item)
+        journal = item.folder / JOURNAL
+        hashes = {name: lockfile.sha256(data) for name, data in item.files.items()}
+        write_atomic(journal, json.dumps({**_begun(item.folder), **hashes}).encode())
+        for name in sorted(item.files, key=lambda name: (name == lockfile.NAME, name)):
+            path = item.folder / name
+            write_atomic(path, item.files[name], 0o755 if name.endswith(EXECUTABLE) else 0o644)
             written.append(path)
         for path in outdated:
             path.unlink(missing_ok=True)

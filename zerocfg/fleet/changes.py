@@ -47,13 +47,15 @@ class Changes:
     @property
     def total(self) -> Change:
         return Change(
-            "", "", *(sum(getattr(one, kind) for one in self.repositories) for kind in ("new", "gone", "same"))
+            "",
+            "",
+            *(sum(getattr(repository, kind) for repository in self.repositories) for kind in ("new", "gone", "same")),
         )
 
 
 def changes(outcomes: Sequence[Outcome], before: Sequence[Outcome], version: str) -> Changes:
     """``before``: the outcomes of the earlier report, made by zerocfg ``version``."""
-    earlier, now = {one.name: one for one in before}, {one.name: one for one in outcomes}
+    earlier, now = {outcome.name: outcome for outcome in before}, {outcome.name: outcome for outcome in outcomes}
     both = [name for name in now if name in earlier]
     compared = [name for name in both if not now[name].problem and not earlier[name].problem]
     new: dict[str, list[dict[str, Any]]] = {}
@@ -65,9 +67,9 @@ def changes(outcomes: Sequence[Outcome], before: Sequence[Outcome], version: str
         kinds = _sorted_out(earlier[name].diagnostics, now[name].diagnostics)
         new[name], gone[name] = kinds["new"], kinds["gone"]
         for kind, diagnostics in kinds.items():
-            for one in diagnostics:
-                names[one["code"]] = one["name"]
-                by_rule.setdefault(one["code"], Counter())[kind] += 1
+            for diagnostic in diagnostics:
+                names[diagnostic["code"]] = diagnostic["name"]
+                by_rule.setdefault(diagnostic["code"], Counter())[kind] += 1
                 by_repository.setdefault(name, Counter())[kind] += 1
     return Changes(
         _changes(sorted(by_rule), by_rule, names),
@@ -82,16 +84,17 @@ def changes(outcomes: Sequence[Outcome], before: Sequence[Outcome], version: str
 
 
 def _sorted_out(before: Iterable[dict[str, Any]], now: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    earlier = {one["fingerprint"]: one for one in before}
-    found = {one["fingerprint"]: one for one in now}
+    earlier = {item["fingerprint"]: item for item in before}
+    found = {item["fingerprint"]: item for item in now}
     return {
-        "new": [one for key, one in found.items() if key not in earlier],
-        "gone": [one for key, one in earlier.items() if key not in found],
-        "same": [one for key, one in found.items() if key in earlier],
+        "new": [item for key, item in found.items() if key not in earlier],
+        "gone": [item for key, item in earlier.items() if key not in found],
+        "same": [item for key, item in found.items() if key in earlier],
     }
 
 
 def _changes(order: Iterable[str], counts: Mapping[str, Counter[str]], names: Mapping[str, str]) -> tuple[Change, ...]:
     return tuple(
-        Change(one, names.get(one, one), counts[one]["new"], counts[one]["gone"], counts[one]["same"]) for one in order
+        Change(item, names.get(item, item), counts[item]["new"], counts[item]["gone"], counts[item]["same"])
+        for item in order
     )

@@ -24,9 +24,9 @@ def render_json(outcomes: Sequence[Outcome], changes: Changes | None) -> str:
         "version": VERSION,
         "zerocfg": __version__,
         "totals": asdict(totals(outcomes)),
-        "rules": [asdict(one) for one in rule_counts(outcomes)],
+        "rules": [asdict(rule_count) for rule_count in rule_counts(outcomes)],
         "since": None if changes is None else asdict(changes),
-        "repositories": [_repository(one) for one in outcomes],
+        "repositories": [_repository(outcome) for outcome in outcomes],
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -53,7 +53,7 @@ def read(text: str) -> tuple[list[Outcome], str]:
             raise ReadError("it is no report of `zerocfg lint --repos ... --output-format json`")
         if data["version"] != VERSION:
             raise ReadError(f"it has version {data['version']!r}; this zerocfg reads version {VERSION}")
-        return [_outcome(one) for one in data["repositories"]], str(data["zerocfg"])
+        return [_outcome(item) for item in data["repositories"]], str(data["zerocfg"])
     except (ValueError, RecursionError):
         raise ReadError("it is no JSON") from None
     except (KeyError, TypeError, AttributeError):
@@ -62,8 +62,8 @@ def read(text: str) -> tuple[list[Outcome], str]:
 
 def _outcome(data: dict[str, Any]) -> Outcome:
     report = data["report"] or {}
-    for one in report.get("diagnostics", []):
-        if one["severity"] not in SEVERITIES or not all(isinstance(one[key], str) for key in ("code", "fingerprint")):
+    for item in report.get("diagnostics", []):
+        if item["severity"] not in SEVERITIES or not all(isinstance(item[key], str) for key in ("code", "fingerprint")):
             raise TypeError
     seconds = float(data["seconds"]), float(data["cpu_seconds"])
     return Outcome(str(data["name"]), str(data["path"]), *seconds, data["problem"] or "", data["fail_on"], report)

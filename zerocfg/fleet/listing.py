@@ -16,7 +16,7 @@ class ListError(Exception):
 def below(folder: Path) -> list[Repository]:
     """Every folder in a folder, but for hidden ones, by name. Raises ListError."""
     try:
-        names = sorted(one.name for one in os.scandir(folder) if one.is_dir() and not one.name.startswith("."))
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
     except OSError as error:
         raise ListError(f"'{folder}' cannot be read: {error.strerror or error}") from None
     if not names:

@@ -46,10 +46,10 @@ class Outcome:
     def failed_inside(self) -> list[str]:
         """What zerocfg itself failed at, a line each; everything else was checked."""
         return [
-            f"{one['file']}: could not {one['doing']}: {one['error']}"
-            if one["file"]
-            else f"could not {one['doing']}: {one['error']}"
-            for one in self.report.get("internal_errors", [])
+            f"{item['file']}: could not {item['doing']}: {item['error']}"
+            if item["file"]
+            else f"could not {item['doing']}: {item['error']}"
+            for item in self.report.get("internal_errors", [])
         ]
 
     @property
@@ -58,7 +58,7 @@ class Outcome:
 
     def counts(self) -> dict[str, int]:
         """Findings by severity."""
-        return {name: sum(one["severity"] == name for one in self.diagnostics) for name in SEVERITIES}
+        return {name: sum(diagnostic["severity"] == name for diagnostic in self.diagnostics) for name in SEVERITIES}
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)

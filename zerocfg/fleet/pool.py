@@ -61,21 +61,21 @@ def results(
         while waiting or running:
             while waiting and len(running) < jobs:
                 running.append(start(waiting.pop()))
-            first = min(one.began for one in running) + limit
-            wait([one.answer for one in running], max(0.0, first - time.monotonic()))
-            for one in list(running):
-                if one.answer.poll():
-                    result: R | Lost = _answer(one)
-                elif time.monotonic() - one.began >= limit:
-                    result = Lost(f"took longer than {limit:g} s", time.monotonic() - one.began)
+            first = min(entry.began for entry in running) + limit
+            wait([entry.answer for entry in running], max(0.0, first - time.monotonic()))
+            for entry in list(running):
+                if entry.answer.poll():
+                    result: R | Lost = _answer(entry)
+                elif time.monotonic() - entry.began >= limit:
+                    result = Lost(f"took longer than {limit:g} s", time.monotonic() - entry.began)
                 else:
                     continue
-                running.remove(one)
-                _end(one)
-                yield one.item, result
+                running.remove(entry)
+                _end(entry)
+                yield entry.item, result
     finally:
-        for one in running:
-            _end(one)
+        for entry in running:
+            _end(entry)
 
 
 def _play(work: Callable[[T], R], item: T, giver: Connection) -> None:
@@ -85,12 +85,12 @@ def _play(work: Callable[[T], R], item: T, giver: Connection) -> None:
         giver.send(result)
 
 
-def _answer(one: _Running[T]) -> R | Lost:
+def _answer(item: _Running[T]) -> R | Lost:
     try:
-        result: R = one.answer.recv()
+        result: R = item.answer.recv()
     except (EOFError, OSError):
-        one.process.join()
-        return Lost(_died(one.process.exitcode or 0), time.monotonic() - one.began)
+        item.process.join()
+        return Lost(_died(item.process.exitcode or 0), time.monotonic() - item.began)
     return result
 
 
@@ -101,8 +101,8 @@ def _died(code: int) -> str:
     return f"its process was ended by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
 
 
-def _end(one: _Running[T]) -> None:
-    one.answer.close()
-    one.process.kill()
-    one.process.join()
-    one.process.close()
+def _end(item: _Running[T]) -> None:
+    item.answer.close()
+    item.process.kill()
+    item.process.join()
+    item.process.close()

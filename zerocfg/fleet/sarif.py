@@ -12,7 +12,7 @@ from zerocfg.version import __version__
 
 
 def render_sarif(outcomes: Sequence[Outcome]) -> str:
-    return json.dumps(log([_run(one) for one in outcomes]), indent=2) + "\n"
+    return json.dumps(log([_run(outcome) for outcome in outcomes]), indent=2) + "\n"
 
 
 def _run(outcome: Outcome) -> dict[str, object]:

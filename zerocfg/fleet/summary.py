@@ -37,7 +37,7 @@ def rule_counts(outcomes: Sequence[Outcome]) -> list[RuleCount]:
     found: Counter[tuple[str, str, str]] = Counter()
     where: Counter[tuple[str, str, str]] = Counter()
     for outcome in outcomes:
-        keys = [(one["code"], one["name"], one["severity"]) for one in outcome.diagnostics]
+        keys = [(diagnostic["code"], diagnostic["name"], diagnostic["severity"]) for diagnostic in outcome.diagnostics]
         found.update(keys)
         where.update(set(keys))
     order = sorted(found, key=lambda key: (-found[key], key[0], SEVERITIES.index(key[2])))
@@ -45,17 +45,19 @@ def rule_counts(outcomes: Sequence[Outcome]) -> list[RuleCount]:
 
 
 def totals(outcomes: Sequence[Outcome]) -> Totals:
-    linted = [one for one in outcomes if not one.problem]
-    found = sum(bool(one.diagnostics) for one in linted)
-    findings = {name: sum(one.counts()[name] for one in linted) for name in SEVERITIES}
+    linted = [outcome for outcome in outcomes if not outcome.problem]
+    found = sum(bool(outcome.diagnostics) for outcome in linted)
+    findings = {name: sum(outcome.counts()[name] for outcome in linted) for name in SEVERITIES}
     return Totals(len(outcomes), found, len(linted) - found, len(outcomes) - len(linted), findings)
 
 
 def exit_code(outcomes: Sequence[Outcome], changes: Changes | None = None) -> int:
     """2 where a repository could not be linted or zerocfg failed inside, else 1 where a finding is grave enough for its
     repository, else 0. With ``changes`` only findings that are new to them count."""
-    if any(one.incomplete for one in outcomes):
+    if any(outcome.incomplete for outcome in outcomes):
         return 2
     if changes is not None:
-        return int(any(fails(diagnostic, one.fail_on) for one in outcomes for diagnostic in changes.new_of(one)))
-    return int(any(fails(diagnostic, one.fail_on) for one in outcomes for diagnostic in one.diagnostics))
+        return int(
+            any(fails(diagnostic, outcome.fail_on) for outcome in outcomes for diagnostic in changes.new_of(outcome))
+        )
+    return int(any(fails(diagnostic, outcome.fail_on) for outcome in outcomes for diagnostic in outcome.diagnostics))

@@ -40,10 +40,11 @@ def render_concise(outcomes: Sequence[Outcome], changes: Changes | None, colour:
     """A line for each finding, the repository in front; then what could not be linted, and the summary."""
     paint = Paint(colour)
     lines = [
-        f"{one_line(outcome.name)}: {one['file']}:{one['start']['line']}:{one['start']['column']}: "
-        f"{paint(one['severity'], one['severity'])}[{one['code']}] {one['message']}"
+        f"{one_line(outcome.name)}: {diagnostic['file']}:"
+        f"{diagnostic['start']['line']}:{diagnostic['start']['column']}: "
+        f"{paint(diagnostic['severity'], diagnostic['severity'])}[{diagnostic['code']}] {diagnostic['message']}"
         for outcome in outcomes
-        for one in outcome.diagnostics
+        for diagnostic in outcome.diagnostics
     ]
     return "\n".join([*lines, *_problems(outcomes), summary(outcomes, changes, colour)]) + "\n"
 
@@ -57,7 +58,7 @@ def summary(outcomes: Sequence[Outcome], changes: Changes | None, colour: bool =
     if total.problems:
         words.append(paint(f"{total.problems} not linted", "error"))
     text = f"{_count(total.repositories, 'repository', 'repositories')}: {', '.join(words)}."
-    inside = sum(len(one.failed_inside) for one in outcomes)
+    inside = sum(len(outcome.failed_inside) for outcome in outcomes)
     if inside:
         text += f" {_count(inside, 'check')} failed inside zerocfg."
     if changes is not None:
@@ -73,18 +74,19 @@ def _found(total: Totals) -> str:
 
 def _repositories(outcomes: Sequence[Outcome], width: int | None) -> list[str]:
     """Those in which something was found, the worst first."""
-    counted = [(one, one.counts()) for one in outcomes if one.diagnostics]
+    counted = [(outcome, outcome.counts()) for outcome in outcomes if outcome.diagnostics]
     counted.sort(key=lambda row: [-row[1][name] for name in SEVERITIES])
     noted = any(counts["note"] for _, counts in counted)
     columns = (*_REPOSITORIES, *([_NOTES] if noted else []))
     shown = SEVERITIES if noted else SEVERITIES[:2]
-    rows = [(one_line(one.name), *(str(counts[name] or "") for name in shown)) for one, counts in counted]
+    rows = [(one_line(outcome.name), *(str(counts[name] or "") for name in shown)) for outcome, counts in counted]
     return table(columns, rows, width, "")
 
 
 def _rules(outcomes: Sequence[Outcome], width: int | None) -> list[str]:
     rows = [
-        (str(one.findings), str(one.repositories), one.code, one.severity, one.name) for one in rule_counts(outcomes)
+        (str(rule_count.findings), str(rule_count.repositories), rule_count.code, rule_count.severity, rule_count.name)
+        for rule_count in rule_counts(outcomes)
     ]
     return table(_RULES, rows, width, "")
 
@@ -95,13 +97,13 @@ def _changes(changes: Changes, width: int | None) -> list[list[str]]:
     for some, named in ((changes.rules, True), (changes.repositories, False)):
         rows = [
             (
-                str(one.new or ""),
-                str(one.gone or ""),
-                str(one.same or ""),
-                f"{one.what} {one.name}" if named else one.what,
+                str(change.new or ""),
+                str(change.gone or ""),
+                str(change.same or ""),
+                f"{change.what} {change.name}" if named else change.what,
             )
-            for one in some
-            if one.new or one.gone
+            for change in some
+            if change.new or change.gone
         ]
         blocks.append(table(_CHANGED, rows, width, ""))
     return [*blocks, change_notes(changes)]
@@ -124,11 +126,13 @@ def change_notes(changes: Changes) -> list[str]:
 
 
 def _problems(outcomes: Sequence[Outcome]) -> list[str]:
-    lines = [f"{one_line(one.name)}: not linted: {one_line(one.problem)}" for one in outcomes if one.problem]
+    lines = [
+        f"{one_line(outcome.name)}: not linted: {one_line(outcome.problem)}" for outcome in outcomes if outcome.problem
+    ]
     return lines + [
-        f"{one_line(one.name)}: failed inside zerocfg: {one_line(said)}"
-        for one in outcomes
-        for said in one.failed_inside
+        f"{one_line(outcome.name)}: failed inside zerocfg: {one_line(said)}"
+        for outcome in outcomes
+        for said in outcome.failed_inside
     ]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.compare.check_outputs import FileState, OutputCheck, check_run, differences, gone_runs
 from zerocfg.emit import lock as lockfile
-from zerocfg.emit.compile_runs import emit_run
+from zerocfg.emit.emit_run import emit_run
 from zerocfg.emit.problems import problems as emit_problems
 from zerocfg.gate.model import Reason, Target
 from zerocfg.gate.outputs import unreadable
@@ -54,13 +54,13 @@ def check_builds(
             Reason(
                 "build",
                 "spec-unreadable",
-                one.place.file if one.place else name,
-                one.message,
-                _lower(one.help) or "correct the spec",
-                line=one.place.line if one.place else 0,
-                column=one.place.column if one.place else 0,
+                item.place.file if item.place else name,
+                item.message,
+                _lower(item.help) or "correct the spec",
+                line=item.place.line if item.place else 0,
+                column=item.place.column if item.place else 0,
             )
-            for one in read.problems
+            for item in read.problems
         ]
     if not outs:
         message = f"it has no build ({', '.join(list(read.runs)[:SHOWN])})"
@@ -69,28 +69,30 @@ def check_builds(
     targets: list[Target] = []
     reasons: list[Reason] = []
     built = build_plans(read, versions=versions)
-    for one in built:
-        if one.plan is not None:
-            one.problems += locate_problems(emit_problems(one.plan), read, one.run)
-        if not one.problems and (refused := refused_value(one)) is not None:
-            one.problems.append(refused.problem)
-        reasons += [_impossible(problem, one.name, name) for problem in one.problems]
-    whole = not any(one.problems for one in built)
+    for build_result in built:
+        if build_result.plan is not None:
+            build_result.problems += locate_problems(emit_problems(build_result.plan), read, build_result.run)
+        if not build_result.problems and (refused := refused_value(build_result)) is not None:
+            build_result.problems.append(refused.problem)
+        reasons += [_impossible(problem, build_result.name, name) for problem in build_result.problems]
+    whole = not any(build_result.problems for build_result in built)
     for out in outs:
         again = f"zerocfg build {name} -o {display_name(out)}"
-        for one in built:
-            if one.plan is None or one.problems:
+        for build_result in built:
+            if build_result.plan is None or build_result.problems:
                 continue
-            emitted = emit_run(one, out)
+            emitted = emit_run(build_result, out)
             if emitted is None:
-                reasons += [_impossible(problem, one.name, name) for problem in one.problems]
+                reasons += [_impossible(problem, build_result.name, name) for problem in build_result.problems]
                 continue
-            targets.append(Target(read, one, emitted, emitted.folder))
+            targets.append(Target(read, build_result, emitted, emitted.folder))
             try:
                 reasons += _reasons(check_run(emitted), emitted, again)
             except lockfile.LockError as error:
                 reasons.append(unreadable(emitted.folder / lockfile.NAME, error))
-        for gone in gone_runs(out, read.folder, spec.name, {one.name for one in built}) if whole else []:
+        for gone in (
+            gone_runs(out, read.folder, spec.name, {build_result.name for build_result in built}) if whole else []
+        ):
             message = f"it is a build of run {gone.name}, which {name} no longer has"
             reasons.append(Reason("build", "build-gone", display_name(gone.folder), message, "delete the folder"))
     return targets, reasons

@@ -99,7 +99,7 @@ def _void(found: SmokeResult, run: str) -> tuple[str, str]:
 
 def _checks(found: Certificate, lock: lockfile.Lock) -> Found:
     """What every smoke-run of this plan checks, worked out again from the lock."""
-    rows = {one.name: one for one in found.result.checks}
+    rows = {check.name: check for check in found.result.checks}
     wanted: dict[str, str | None] = {STEPS: None, WORLD_SIZE: str(found.result.ranks)}
     engine = str(lock.plan.get("engine"))
     if engine in _ENGINES:
@@ -107,7 +107,7 @@ def _checks(found: Certificate, lock: lockfile.Lock) -> Found:
     if engine == "deepspeed" and lock.plan.get(_STAGE) is not None:
         wanted[STAGE] = str(lock.plan[_STAGE])
     if found.result.instruments and found.result.command is None:  # older certificates hold no essentials
-        kinds = {one.kind for one in found.result.reductions}
+        kinds = {reduction.kind for reduction in found.result.reductions}
         wanted |= dict.fromkeys((CHANGE,) if SAVING in kinds else (CHANGE, SAVED, LOADED))
     wrong = []
     for name, value in wanted.items():
@@ -219,7 +219,7 @@ def alike(planned: Accelerator, found: SmokeResult, level: str) -> bool:
     vendor = (
         entry[0].vendor
         if entry is not None
-        else next((one for one in ("nvidia", "amd", "intel") if one in found.device_name.lower()), None)
+        else next((item for item in ("nvidia", "amd", "intel") if item in found.device_name.lower()), None)
     )
     if vendor != planned.vendor:
         return False
@@ -248,9 +248,9 @@ def _reduced(found: SmokeResult, policy: Policy) -> Found:
     return [
         (
             "certificate-reduced",
-            f"the smoke-run was smaller than planned: {one.words[:160]}; allow-reduced has no '{one.kind}'",
+            f"the smoke-run was smaller than planned: {reduction.words[:160]}; allow-reduced has no '{reduction.kind}'",
             "test it on a larger machine, or add that kind",
         )
-        for one in found.reductions
-        if one.kind not in allowed
+        for reduction in found.reductions
+        if reduction.kind not in allowed
     ]

@@ -69,7 +69,7 @@ def gate(
                 outcome.reasons += violations(target, values, schema)
     outcome.looked_at["policy"] = len(schemas)
     # Several policies or output folders may say the same of one place.
-    outcome.reasons = [one for one in dict.fromkeys(outcome.reasons) if one.check in checks]
+    outcome.reasons = [reason for reason in dict.fromkeys(outcome.reasons) if reason.check in checks]
     return outcome
 
 

@@ -83,10 +83,10 @@ def _asked(schema: Any, prefix: str, path: Path) -> Iterator[tuple[str, Path]]:
     for keyword in _SAME_OBJECT:
         inner = schema.get(keyword)
         if isinstance(inner, list):
-            for at, one in enumerate(inner):
-                yield from _asked(one, prefix, (*path, keyword, at))
+            for at, item in enumerate(inner):
+                yield from _asked(item, prefix, (*path, keyword, at))
         elif keyword == "dependentSchemas" and isinstance(inner, dict):
-            for name, one in inner.items():
-                yield from _asked(one, prefix, (*path, keyword, name))
+            for name, item in inner.items():
+                yield from _asked(item, prefix, (*path, keyword, name))
         else:
             yield from _asked(inner, prefix, (*path, keyword))

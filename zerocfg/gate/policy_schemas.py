@@ -123,11 +123,11 @@ def _spelled_out(schema: Any) -> Any:
     """The schema with ``"name": false`` as ``"name": {"type": "null"}``, of which jsonschema tells the name: what is
     null by default is not set."""
     if isinstance(schema, list):
-        return [_spelled_out(one) for one in schema]
+        return [_spelled_out(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: {name: {"type": "null"} if one is False else _spelled_out(one) for name, one in value.items()}
+        key: {name: {"type": "null"} if item is False else _spelled_out(item) for name, item in value.items()}
         if key in ("properties", "patternProperties") and isinstance(value, dict)
         else _spelled_out(value)
         for key, value in schema.items()
@@ -154,10 +154,10 @@ def violations(target: Target, values: Mapping[str, Decision], policy: PolicySch
     except RecursionError:
         raise GateError(f"{policy.name}: it refers to itself endlessly") from None
     reasons: dict[tuple[str, str], Reason] = {}
-    for one in found:
-        for name, message in _said(one):
-            rule = position(policy.document, one.absolute_schema_path)
-            reason = _reason(target, values, policy.name, name, message, rule, _words(one))
+    for validation_error in found:
+        for name, message in _said(validation_error):
+            rule = position(policy.document, validation_error.absolute_schema_path)
+            reason = _reason(target, values, policy.name, name, message, rule, _words(validation_error))
             reasons.setdefault((name, message), reason)
     return list(reasons.values())
 

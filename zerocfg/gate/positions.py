@@ -38,8 +38,8 @@ def _parts(document: Document, name: str) -> list[str]:
     rest = name
     while rest and isinstance(node, Mapping):
         entry = max(
-            (one for one in node.entries if rest == one.key or rest.startswith(f"{one.key}.")),
-            key=lambda one: len(one.key),
+            (item for item in node.entries if rest == item.key or rest.startswith(f"{item.key}.")),
+            key=lambda item: len(item.key),
             default=None,
         )
         if entry is None:

@@ -64,11 +64,11 @@ def _read_all(smi: ModuleType) -> Devices:
     types = getattr(smi, "AmdSmiLinkType", None)
     xgmi, pcie = (getattr(types, f"AMDSMI_LINK_TYPE_{name}", object()) for name in ("XGMI", "PCIE"))
     matrix = []
-    for one in handles:
+    for item in handles:
         row = []
         for other in handles:
-            kind = (ask(smi, "amdsmi_topo_get_link_type", one, other) or {}).get("type")
-            row.append("X" if one is other else "XGMI" if kind == xgmi else "PCIE" if kind == pcie else "?")
+            kind = (ask(smi, "amdsmi_topo_get_link_type", item, other) or {}).get("type")
+            row.append("X" if item is other else "XGMI" if kind == xgmi else "PCIE" if kind == pcie else "?")
         matrix.append(row)
     driver = ask(smi, "amdsmi_get_gpu_driver_info", handles[0]) if handles else None
     return Devices(

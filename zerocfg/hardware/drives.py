@@ -100,7 +100,7 @@ def _run(file: int, size: int, seconds: float, write: bool) -> float:
             running = [pool.submit(work, worker) for worker in range(WORKERS)]
             begin.wait()
             start = time.perf_counter()
-            done = sum(one.result() for one in running)
+            done = sum(future.result() for future in running)
             if write:
                 os.fsync(file)
         finally:

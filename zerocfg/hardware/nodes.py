@@ -116,15 +116,15 @@ def _host(hosts: Sequence[Host]) -> Host | None:
 
 def _everywhere(lists: Sequence[Sequence[Named]], identity: str) -> list[list[Named]]:
     """What every node has, in the order of the first one."""
-    by_name = [{getattr(one, identity): one for one in found} for found in lists]
+    by_name = [{getattr(item, identity): item for item in found} for found in lists]
     return [[found[name] for found in by_name] for name in by_name[0] if all(name in found for found in by_name)]
 
 
 def _least_of(same: Sequence[Named], rates: tuple[str, ...], best: str = "") -> Named:
     """The same thing on every node: its lowest rates, and ``best`` as its state only when it is that everywhere."""
-    updates: dict[str, object] = {name: least(getattr(one, name) for one in same) for name in rates}
+    updates: dict[str, object] = {name: least(getattr(item, name) for item in same) for name in rates}
     if best:
-        updates["state"] = next((state for one in same if (state := getattr(one, "state", "")) != best), best)
+        updates["state"] = next((state for item in same if (state := getattr(item, "state", "")) != best), best)
     return same[0].model_copy(update=updates)
 
 

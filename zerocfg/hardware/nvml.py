@@ -152,11 +152,11 @@ def _far_ends(nvml: ModuleType, handle: object, pci: list[str | None]) -> list[s
 def _paths(nvml: ModuleType, handles: list[object], pci: list[str | None], ends: list[list[str]]) -> list[list[str]]:
     """Row by row, how each device reaches each other one."""
     matrix = []
-    for one, handle in enumerate(handles):
+    for item, handle in enumerate(handles):
         row = []
         for other, far in enumerate(handles):
-            links = sum(end == ANY or end == pci[other] for end in ends[one])
-            if one == other:
+            links = sum(end == ANY or end == pci[other] for end in ends[item])
+            if item == other:
                 row.append("X")
             elif links:
                 row.append(f"NV{links}")

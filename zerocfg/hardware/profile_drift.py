@@ -52,7 +52,7 @@ class Sides:
 
 def compare(profile: HardwareProfile, machine: HardwareProfile, sides: Sides | None = None) -> list[str]:
     """The differences in words, one line each."""
-    return [(sides or Sides()).words(one) for one in differences(profile, machine)]
+    return [(sides or Sides()).words(difference) for difference in differences(profile, machine)]
 
 
 def differences(profile: HardwareProfile, machine: HardwareProfile) -> list[Difference]:
@@ -151,15 +151,15 @@ def _lists(
     identity: str,
     facts: tuple[tuple[str, str], ...],
 ) -> Iterator[Difference]:
-    others = {getattr(one, identity): one for one in here}
-    for one in stated:
-        name = getattr(one, identity)
+    others = {getattr(section, identity): section for section in here}
+    for section in stated:
+        name = getattr(section, identity)
         other = others.pop(name, None)
         if other is None:
             yield Difference(f"{label} {name}", PRESENT, ABSENT, absent=True)
             continue
         for fact, unit in facts:
-            yield from _stated(one, other, fact, f"{unit} of {label} {name}")
+            yield from _stated(section, other, fact, f"{unit} of {label} {name}")
     for name in others:
         yield Difference(f"{label} {name}", ABSENT, PRESENT, absent=True)
 

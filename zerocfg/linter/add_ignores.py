@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from zerocfg.frontends.registry import programs
 from zerocfg.linter.engine import Diagnostic, FileSpan, real_name
 from zerocfg.linter.ignores import OWN, command_lines, directives
 from zerocfg.record import field, record
@@ -55,7 +56,7 @@ def _commented(file: SourceFile, found: list[Diagnostic]) -> str | None:
         by_line.setdefault(_line(file, diagnostic.span), []).append(diagnostic)
     edits = [edit for line, here in by_line.items() for edit in _edits(file, line, here)]
     text = apply_edits(file.source.text, edits)
-    if launch and not only_comments(file.source, edits):
+    if launch and not only_comments(file.source, edits, programs()):
         return None
     if yaml and file.document is not None:
         again = load_as(SourceText(file.name, text), "yaml")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from zerocfg.budgets import FINDINGS
+from zerocfg.frontends import registry as front_ends
 from zerocfg.internal_errors import Containment, InternalError, contain, in_a_line
 from zerocfg.linter.applicability import UNUSED_BY, holds, within
 from zerocfg.linter.concerned import rules_for
@@ -121,18 +122,18 @@ class Result:
     @property
     def assumed(self) -> dict[str, str]:
         """The releases that the diagnostics are about where nothing tells which one the project has, by library."""
-        named = set().union(*(one.assumes for one in self.diagnostics))
+        named = set().union(*(diagnostic.assumes for diagnostic in self.diagnostics))
         return {library: VERSIONS[library] for library in sorted(named & VERSIONS.keys())}
 
     @property
     def outside(self) -> list[OutsideKnownReleases]:
         """Where a project admits no release that is known."""
-        return list(dict.fromkeys(one for run in self.runs for one in outside_known_releases(run)))
+        return list(dict.fromkeys(item for run in self.runs for item in outside_known_releases(run)))
 
     @property
     def suppressed_by(self) -> dict[str, int]:
         """How many findings are suppressed, by what suppresses them."""
-        return dict(Counter(one.by for one in self.suppressed))
+        return dict(Counter(item.by for item in self.suppressed))
 
 
 def lint_runs(
@@ -177,7 +178,7 @@ def findings_of_each(runs: Iterable[Run], selection: Selection) -> Iterator[list
 def without_notes(result: Result, selection: Selection) -> Result:
     """The result for those who did not ask for notes: those of rules that were selected by their own code or name are
     left, the others are counted."""
-    shown = [one for one in result.diagnostics if wanted_note(one, selection)]
+    shown = [diagnostic for diagnostic in result.diagnostics if wanted_note(diagnostic, selection)]
     return replace(result, diagnostics=shown, notes=len(result.diagnostics) - len(shown))
 
 
@@ -240,7 +241,7 @@ class _Lint:
         result.failures = [_failures(run) for run in runs]
         if complete and unused_ignore in rules:
             self.find_unused(runs, rules, None if complete is True else complete)
-        spoken_of = {id(one.span.file) for one in result.diagnostics}
+        spoken_of = {id(item.span.file) for item in result.diagnostics}
         read = (file for run in runs for file in run.files if understood(file) or id(file) in spoken_of)
         result.files = len({file.name for file in read})
         readers = Readers(runs, self.kept.readers if self.kept is not None else None)
@@ -301,9 +302,9 @@ class _Lint:
             self.say_in_part(message, "report it to those who made the package; all other rules were asked", run)
 
     def not_loaded(self, runs: Sequence[Run]) -> None:
-        """Say which rules of other packages could not be taken."""
+        """Say which rules and front ends of other packages could not be taken, and which front ends failed."""
         with_files = [run for run in runs if run.files]
-        for problem in registry.problems() if with_files else ():
+        for problem in (*registry.problems(), *front_ends.problems()) if with_files else ():
             self.say_in_part(problem, "update or uninstall the package", with_files[0])
 
     def say_in_part(self, message: str, help_text: str, run: Run) -> None:
@@ -373,13 +374,15 @@ class _Lint:
 
 def _concerns(rule: Rule, consumer: Consumer | None, in_parts: bool) -> bool:
     """Whether a rule is about runs of this consumer. ``in_parts``: nobody knows the other keys of the config."""
-    return (not rule.consumers or consumer in rule.consumers) and (not in_parts or rule.alone)
+    return rule.concerns(consumer) and (not in_parts or rule.alone)
 
 
 def _failures(run: Run) -> frozenset[tuple[str, str]]:
     """What a run will be refused for: the kind, and each key that is compared."""
-    kinds = {(one.kind, "") for one in run.effective.failures}
-    return frozenset(kinds | {(one.kind, other.key) for one in run.effective.failures for other in one.differences})
+    kinds = {(failure.kind, "") for failure in run.effective.failures}
+    return frozenset(
+        kinds | {(failure.kind, other.key) for failure in run.effective.failures for other in failure.differences}
+    )
 
 
 def _key(diagnostic: Diagnostic) -> tuple[str, str, Place, str]:

@@ -115,6 +115,16 @@ def _holding(before: Result, after: Result, tried: Sequence[Try]) -> list[Try]:
     mended = known.counted(finding for candidate in tried for finding in candidate.offer.findings)
     readers, readers_before = Readers(after), Readers(before)
     borne_on = Counter(name for candidate in tried for name in candidate.runs)
+    edited = {name for candidate in tried for name in candidate.offer.files}
+
+    @cache
+    def displacing(at: int) -> set[str]:
+        return set() if len(before.runs) != len(after.runs) else _displacing(before.runs[at], after.runs[at], edited)
+
+    def displaces(found: Diagnostic) -> bool:
+        assert found.fix is not None
+        names = {real_name(file) for file, _ in found.fix.edits}
+        return found.fix.safe and any(not names.isdisjoint(displacing(at)) for at in readers_before.of(names))
 
     @cache
     def unchanged(at: int) -> bool:
@@ -125,6 +135,7 @@ def _holding(before: Result, after: Result, tried: Sequence[Try]) -> list[Try]:
         return (
             left[known(found)] <= max(were[known(found)] - mended[known(found)], 0)
             and _as_intended(found, after, readers)
+            and not displaces(found)
             and (
                 len(before.runs) != len(after.runs)
                 or _leaves_others_alone(found, before, readers_before, runs, borne_on, unchanged)
@@ -220,6 +231,19 @@ def _leaves_others_alone(
     )
 
 
+def _displacing(before: Run, after: Run, edited: Set[str]) -> set[str]:
+    """The files, by real path, that now give a setting what a line, a variable or a file that no fix edited gave it."""
+    found = set[str]()
+    for name, now in after.effective.settings.items():
+        was = before.effective.get(name)
+        if was is None or now.origin.file is None or _same(was.value, now.value):
+            continue
+        elsewhere = was.origin.file is None or real_name(was.origin.file) not in edited
+        if was.origin.kind not in ("default", "computed") and elsewhere:
+            found.add(real_name(now.origin.file))
+    return found
+
+
 def _values(run: Run) -> dict[tuple[str, str], object]:
     """The effective settings and the training arguments of a run."""
     values: dict[tuple[str, str], object] = {
@@ -235,8 +259,8 @@ def _come(intent: Intent, runs: Sequence[Run]) -> bool:
     """Whether something has the value that is meant in every run that has it. What a launch line says against a file
     may count in some of the runs."""
     found = [setting for run in runs if (setting := _now(intent, run)) is not None]
-    good = [one for one in found if _same(one.value, intent.value)]
-    beaten = [one for one in found if one not in good and any(_same(o.value, intent.value) for o in one.overridden)]
+    good = [item for item in found if _same(item.value, intent.value)]
+    beaten = [item for item in found if item not in good and any(_same(o.value, intent.value) for o in item.overridden)]
     return len(good) == len(found) or (bool(good) and intent.of != "setting" and len(good) + len(beaten) == len(found))
 
 
@@ -250,9 +274,9 @@ def _now(intent: Intent, run: Run) -> Setting | None:
     return arguments.settings.get(intent.name) if arguments is not None else None
 
 
-def _same(one: object, other: object) -> bool:
+def _same(item: object, other: object) -> bool:
     """Whether two values are one; true is not 1."""
-    return one == other and isinstance(one, bool) is isinstance(other, bool)
+    return item == other and isinstance(item, bool) is isinstance(other, bool)
 
 
 class Identities:

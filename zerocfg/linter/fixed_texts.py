@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zerocfg.frontends.registry import programs
 from zerocfg.linter.engine import Diagnostic, real_name
 from zerocfg.linter.ignores import OWN
 from zerocfg.linter.independent import Offer, offers
@@ -31,7 +32,7 @@ def edited_together(chosen: Sequence[Offer], runs: Sequence[Run]) -> tuple[list[
         unfit: list[Offer] = []
         for path, (file, edits, of) in _by_path(fitting).items():
             text = _text_after(file, edits, _lines(file, of, runs)) if file.path is not None else None
-            unsure = [one for one in of if not _about_comments(one, file)]
+            unsure = [offer for offer in of if not _about_comments(offer, file)]
             if unsure:
                 unfit += unsure
             elif text is not None:
@@ -39,15 +40,15 @@ def edited_together(chosen: Sequence[Offer], runs: Sequence[Run]) -> tuple[list[
             elif len(of) == 1:
                 unfit += of
             else:
-                unfit += [one for one in of if not edited_together([one], runs)[0]] or of[1:]
+                unfit += [offer for offer in of if not edited_together([offer], runs)[0]] or of[1:]
         if not unfit:
             return fitting, texts
         fitting = _without(fitting, unfit)
 
 
 def _without(some: Sequence[Offer], others: Sequence[Offer]) -> list[Offer]:
-    gone = {id(one) for one in others}
-    return [one for one in some if id(one) not in gone]
+    gone = {id(other) for other in others}
+    return [offer for offer in some if id(offer) not in gone]
 
 
 def _by_path(chosen: Sequence[Offer]) -> dict[str, tuple[SourceFile, list[Edit], list[Offer]]]:
@@ -66,7 +67,7 @@ def _about_comments(offer: Offer, file: SourceFile) -> bool:
     if file.kind != "launch" or not any(finding.code in OWN for finding in offer.findings):
         return True
     edits = [edit for edited_file, edit in offer.edits if real_name(edited_file) == real_name(file)]
-    return only_comments(file.source, edits)
+    return only_comments(file.source, edits, programs())
 
 
 def _lines(file: SourceFile, of: Sequence[Offer], runs: Sequence[Run]) -> frozenset[Span] | None:
@@ -81,6 +82,6 @@ def _text_after(file: SourceFile, edits: Sequence[Edit], lines: frozenset[Span] 
     """The text of a file after edits; None where they overlap, or would change other words of a shell text."""
     try:
         text = apply_edits(file.source.text, edits)
-        return text if file.kind != "launch" or intact(file.source, edits, lines) else None
+        return text if file.kind != "launch" or intact(file.source, edits, lines, programs=programs()) else None
     except ValueError:
         return None

@@ -83,24 +83,31 @@ def fix_all(
 
 
 def without_spoiling(result: Result, relint: Relint) -> Result:
-    """The result without the fixes that `fix_all` would drop because they change another run.
+    """The result without the fixes that `fix_all` would drop because they change another run, or because a key that
+    counts under its new name gets in the way of what else a run says.
 
-    Only those are tried that edit a file of a run in which their finding was not met: all together, and those that fail
-    once more by themselves, if they are few; each try is a lint.
+    Only those are tried that edit a file of a run in which their finding was not met, and the safe ones that rename:
+    all together, and those that fail once more by themselves, if they are few; each try is a lint.
     """
     readers = Readers(result)
-    doubtful = [found for found in result.diagnostics if _is_read_elsewhere(found, result, readers)]
+    doubtful = [found for found in result.diagnostics if _renames(found) or _is_read_elsewhere(found, result, readers)]
     if not doubtful:
         return result
     reach = Reach(result)
     tries = [Try(offer, ALONE, reach(offer)) for offer in offers(doubtful)]
-    holding = {id(one) for one in _attempt(result, tries, {}, relint).kept}
-    failing = [one for one in tries if id(one) not in holding]
+    holding = {id(item) for item in _attempt(result, tries, {}, relint).kept}
+    failing = [item for item in tries if id(item) not in holding]
     if len(tries) > 1 and len(failing) <= FEW:
-        failing = [one for one in failing if not _attempt(result, [one], {}, relint).kept]
-    spoiling = {id(found) for one in failing for found in one.offer.findings}
-    found = [replace(one, fix=None) if id(one) in spoiling else one for one in result.diagnostics]
+        failing = [item for item in failing if not _attempt(result, [item], {}, relint).kept]
+    spoiling = {id(found) for item in failing for found in item.offer.findings}
+    found = [
+        replace(diagnostic, fix=None) if id(diagnostic) in spoiling else diagnostic for diagnostic in result.diagnostics
+    ]
     return replace(result, diagnostics=found)
+
+
+def _renames(found: Diagnostic) -> bool:
+    return found.fix is not None and found.fix.safe and found.fix.renames
 
 
 def _is_read_elsewhere(found: Diagnostic, result: Result, readers: Readers) -> bool:

@@ -96,7 +96,7 @@ def _read(file: SourceFile) -> Iterator[Directive]:
         codes = None
         if listed is not None:
             found = re.finditer(_CODE, match["codes"])
-            codes = tuple(Code(one[0], Span(listed.start + one.start(), listed.start + one.end())) for one in found)
+            codes = tuple(Code(item[0], Span(listed.start + item.start(), listed.start + item.end())) for item in found)
         yield Directive(
             match["word"],
             Span(start, start + len(match[0].rstrip())),
@@ -279,7 +279,7 @@ def _and(words: list[str]) -> str:
 
 def not_understood(run: Run, known: Sequence[Rule]) -> Iterator[Finding]:
     """What ZC011 says of the comments in a run's files. ``known``: every rule there is."""
-    for file in {id(file): file for file in (one.reread_of or one for one in run.files)}.values():
+    for file in {id(file): file for file in (item.reread_of or item for item in run.files)}.values():
         for directive in directives(file):
             if not directive.valid:
                 yield from _unreadable(file, directive)
@@ -313,13 +313,13 @@ def _closed(file: SourceFile, directive: Directive) -> Fix | None:
 
 
 def _unknown(file: SourceFile, directive: Directive, entry: Code, known: Sequence[Rule]) -> Finding | None:
-    if any(entry.text == one.name or entry.text.upper() == one.code for one in known):
+    if any(entry.text == rule.name or entry.text.upper() == rule.code for rule in known):
         return None
     gone = REMOVED.get(entry.text.upper())
-    meant = None if gone else closest(entry.text, [one.name for one in known])
+    meant = None if gone else closest(entry.text, [rule.name for rule in known])
     if gone is not None:
         message = f"{entry.text} ({gone.name}) was removed in {gone.since}: {gone.why}"
-    elif any(one.code.startswith(entry.text.upper()) for one in known):
+    elif any(rule.code.startswith(entry.text.upper()) for rule in known):
         message = f"'{entry.text}' is the beginning of several codes; a comment names whole codes"
         return Finding(Location(file, span=entry.span), message, "name the rules that are meant")
     else:

@@ -166,4 +166,4 @@ class _Ranges:
         insort(self._joined, span)
 
     def _first(self, span: Span) -> int:
-        return bisect_left(self._joined, span.start, key=lambda one: one.end)
+        return bisect_left(self._joined, span.start, key=lambda item: item.end)

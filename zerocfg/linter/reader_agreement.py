@@ -73,17 +73,17 @@ class Readers:
     def _all(self, rule: Rule, run: Run) -> tuple[Offers, ...]:
         """What a rule offers to each possible reader of a run."""
         if id(run) not in self._read:
-            self._read[id(run)] = tuple(with_consumer(run, one) for one in possible(run))
+            self._read[id(run)] = tuple(with_consumer(run, item) for item in possible(run))
         key = (rule.code, id(run))
         if key not in self._offered:
-            self._offered[key] = tuple(_offers(rule, one) for one in self._read[id(run)])
+            self._offered[key] = tuple(_offers(rule, item) for item in self._read[id(run)])
         return self._offered[key]
 
 
 def _offers(rule: Rule, run: Run) -> Offers:
     offers: Offers = {}
     releases = holds(rule, run)
-    if (rule.consumers and run.consumer not in rule.consumers) or releases is None:
+    if not rule.concerns(run.consumer) or releases is None:
         return offers
     for finding in islice(rule.check(run), FINDINGS):  # of the others nothing is told
         told = within(run, rule, finding, releases)

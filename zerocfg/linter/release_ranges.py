@@ -35,17 +35,17 @@ def with_release_ranges(diagnostics: Sequence[Diagnostic], runs: Sequence[Run]) 
     for run in runs:
         by_name.setdefault(run.name, []).append(run)
     wanted: dict[tuple[str, str], set[str]] = {}
-    for one in diagnostics:
-        library = _library(one)
+    for diagnostic in diagnostics:
+        library = _library(diagnostic)
         if library is not None:
-            wanted.setdefault((one.run, library), set()).add(one.code)
+            wanted.setdefault((diagnostic.run, library), set()).add(diagnostic.code)
     holds: dict[tuple[object, ...], set[str]] = {}
     for (name, library), codes in wanted.items():
         for run in by_name.get(name, ()):
             for at, found in zip(_releases(library), _found(run, library, codes), strict=True):
                 for key in found:
                     holds.setdefault((name, *key), set()).add(at)
-    return [_with(one, holds) for one in diagnostics]
+    return [_with(diagnostic, holds) for diagnostic in diagnostics]
 
 
 def _found(run: Run, library: str, codes: set[str]) -> Iterator[set[tuple[object, ...]]]:
@@ -57,29 +57,29 @@ def _found(run: Run, library: str, codes: set[str]) -> Iterator[set[tuple[object
         yield {(rule.code, *_place(file_span(finding.location))) for rule, finding in found}
 
 
-def _with(one: Diagnostic, holds: Mapping[tuple[object, ...], set[str]]) -> Diagnostic:
-    library = _library(one)
+def _with(diagnostic: Diagnostic, holds: Mapping[tuple[object, ...], set[str]]) -> Diagnostic:
+    library = _library(diagnostic)
     if library is None:
-        return one
+        return diagnostic
     known = _releases(library)
-    since = _known_from(one.code, library, known)
+    since = _known_from(diagnostic.code, library, known)
     start = known.index(since) if since is not None else len(known)
-    found = holds.get((one.run, one.code, *_place(one.span)), set())
+    found = holds.get((diagnostic.run, diagnostic.code, *_place(diagnostic.span)), set())
     parts: list[tuple[str, str]] = []
     for at, name in enumerate(known):
         if at < start or name not in found:
             continue
         follows = parts and known.index(parts[-1][1]) == at - 1
         parts[-1:] = [(parts[-1][0], name)] if follows else [*parts[-1:], (name, name)]
-    return replace(one, releases=ReleaseRange(library, tuple(parts), since or known[-1], known))
+    return replace(diagnostic, releases=ReleaseRange(library, tuple(parts), since or known[-1], known))
 
 
-def _library(one: Diagnostic) -> str | None:
+def _library(diagnostic: Diagnostic) -> str | None:
     """The library whose releases decide; None where the rule is about zerocfg, or compares releases by itself."""
-    rule = find(one.code)
+    rule = find(diagnostic.code)
     if rule is None or rule.package or page_of(rule).proof.status == "self" or "versions" in rule.needs:
         return None
-    library = library_of(rule.versions) or _READERS.get(one.span.file.kind, "")
+    library = library_of(rule.versions) or _READERS.get(diagnostic.span.file.kind, "")
     return library if _releases(library) else None
 
 

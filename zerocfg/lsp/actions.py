@@ -30,7 +30,7 @@ Edits = dict[str, list[TextEdit]]
 
 def wanted(only: Sequence[str] | None, kind: str) -> bool:
     """Whether the client asks for actions of a kind: for all, for this one, or for one that it belongs to."""
-    return only is None or any(kind == one or kind.startswith(f"{one}.") or not one for one in only)
+    return only is None or any(kind == item or kind.startswith(f"{item}.") or not item for item in only)
 
 
 def at(snapshot: Snapshot, path: str, where: Range, encoding: str) -> list[Diagnostic]:
@@ -43,8 +43,8 @@ def at(snapshot: Snapshot, path: str, where: Range, encoding: str) -> list[Diagn
     return found
 
 
-def _overlap(one: Range, other: Range) -> bool:
-    return one.start <= other.end and other.start <= one.end
+def _overlap(item: Range, other: Range) -> bool:
+    return item.start <= other.end and other.start <= item.end
 
 
 def quick_fixes(
@@ -79,7 +79,7 @@ def quick_fixes(
 def _as_shown(diagnostic: Diagnostic, context: Sequence[Shown], encoding: str) -> list[Shown] | None:
     """The same finding as the client holds it."""
     ranges = [range_of(span, encoding) for span in (diagnostic.span, *diagnostic.related)]
-    return [one for one in context if one.code == diagnostic.code and one.range in ranges] or None
+    return [item for item in context if item.code == diagnostic.code and item.range in ranges] or None
 
 
 def fix_all_of(snapshot: Snapshot, path: str, write: Writer) -> WorkspaceEdit | None:

@@ -83,9 +83,15 @@ class Snapshot:
         """Each finding once, also where two looks met it."""
         found: dict[tuple[object, ...], Diagnostic] = {}
         for look in self.looks:
-            for one in look.result.diagnostics:
-                found.setdefault((*_place(one), one.span.start, one.message), one)
+            for diagnostic in look.result.diagnostics:
+                found.setdefault((*_place(diagnostic), diagnostic.span.start, diagnostic.message), diagnostic)
         return list(found.values())
+
+    @cached_property
+    def real_names(self) -> dict[Path, str]:
+        """The real paths of the files that the findings speak of."""
+        files = (span.file for diagnostic in self.diagnostics for span in (diagnostic.span, *diagnostic.related))
+        return {file.path: real_name(file) for file in files if file.path is not None}
 
     def others_after(self, diagnostic: Diagnostic) -> list[Diagnostic] | None:
         """The findings that come up once its fix is applied, empty where it simply helps; tried once.
@@ -93,12 +99,12 @@ class Snapshot:
         None: the edits do not fit, or the finding stays.
         """
         if id(diagnostic) not in self.tried:
-            look = next(look for look in self.looks if any(one is diagnostic for one in look.result.diagnostics))
+            look = next(look for look in self.looks if any(item is diagnostic for item in look.result.diagnostics))
             texts = edited(diagnostic)
             after = look.job.lint(texts).diagnostics if texts else look.result.diagnostics
-            before = {_place(one) for one in look.result.diagnostics}
-            stays = any(_place(one) == _place(diagnostic) and one.message == diagnostic.message for one in after)
-            self.tried[id(diagnostic)] = None if stays else [one for one in after if _place(one) not in before]
+            before = {_place(item) for item in look.result.diagnostics}
+            stays = any(_place(item) == _place(diagnostic) and item.message == diagnostic.message for item in after)
+            self.tried[id(diagnostic)] = None if stays else [item for item in after if _place(item) not in before]
         return self.tried[id(diagnostic)]
 
     def fixed(self, path: str) -> tuple[Texts, Texts]:
@@ -136,7 +142,7 @@ class Project:
                 self.kept.clear()
                 self.notes.clear()
             snapshot = self._check(documents)
-            _ = snapshot.runs_of, snapshot.roles  # while the real paths are known
+            _ = snapshot.runs_of, snapshot.roles, snapshot.real_names  # while the real paths are known
         whole = not self.notes
         for question, answers in notes.items():
             self.notes.setdefault(question, {}).update(answers)
@@ -164,7 +170,7 @@ class Project:
             except (UsageError, OSError) as error:
                 troubles.append(_sentence(error))
         troubles += [f"internal error: {error}" for look in looks for error in look.result.internal_errors]
-        versions = {one.path: one.version for one in documents if one.path is not None}
+        versions = {item.path: item.version for item in documents if item.path is not None}
         return Snapshot(versions, tuple(looks), tuple(dict.fromkeys(troubles)))
 
     def _lint(self, settings: Settings, targets: list[Path]) -> Look:

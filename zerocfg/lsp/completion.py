@@ -45,7 +45,7 @@ def complete(
         return []
     key, schema = found
     inner = key.section(schema) or key.entries(schema)
-    items = [_value_item(*one, cursor, form, lines) for one in values(key, consumers)]
+    items = [_value_item(*value, cursor, form, lines) for value in values(key, consumers)]
     return items if items or inner is None or form == "yaml" else [_section_item(cursor, lines)]
 
 
@@ -128,9 +128,9 @@ def values(key: Key, consumers: Collection[str | None]) -> Iterator[tuple[object
     default = key.raw.get("default")
     if isinstance(default, (str, int, float)) and not isinstance(default, bool):
         found.append(default)
-    found += [one for one in key.raw.get("examples", []) if isinstance(one, (str, int, float))]
+    found += [item for item in key.raw.get("examples", []) if isinstance(item, (str, int, float))]
     told: list[tuple[type, object]] = []
-    for value in sorted((one for one in found if one != "auto"), key=lambda one: not _same(one, default)):
+    for value in sorted((item for item in found if item != "auto"), key=lambda item: not _same(item, default)):
         if (type(value), value) not in told:
             told.append((type(value), value))
             yield value, "default" if _same(value, default) else ""
@@ -141,8 +141,8 @@ def values(key: Key, consumers: Collection[str | None]) -> Iterator[tuple[object
 def _auto(key: Key, consumers: Collection[str | None]) -> str:
     """Who fills a literal "auto"; empty where none of the consumers does."""
     fillers = key.facts.get("auto", {})
-    known = [one for one in consumers if one is not None]
-    who = [one for one in fillers if not known or one in known]
+    known = [consumer for consumer in consumers if consumer is not None]
+    who = [filler for filler in fillers if not known or filler in known]
     return f"filled by {who[0]}: {fillers[who[0]]}" if who else ""
 
 

@@ -76,7 +76,7 @@ def in_json(text: str, offset: int) -> Cursor | None:
     if not stack or stack[-1].bracket == "[":
         return None
     frame = stack[-1]
-    path = tuple(one.index if one.bracket == "[" else one.key for one in stack[:-1])
+    path = tuple(item.index if item.bracket == "[" else item.key for item in stack[:-1])
     value = not frame.wants_key(text[typed.start : typed.end], typed.start)
     key, follows = frame.key, text[typed.end : typed.end + 200].lstrip()[:1]
     for match in tokens[seen:]:

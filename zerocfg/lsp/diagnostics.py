@@ -62,14 +62,14 @@ def diagnostics(
         file = diagnostic.span.file
         if file.path is None:
             continue
-        own = real_name(file)
+        own = snapshot.real_names[file.path]
         key = _made_from(diagnostic, uri_of, encoding)
         now[key] = before.get(key) or shown(diagnostic, uri_of, encoding)
         found.setdefault(own, []).append(now[key])
         pointed: set[str] = {own}
         for span in diagnostic.related:
-            name = real_name(span.file)
-            if span.file.path is not None and name in open_files and name not in pointed:
+            name = snapshot.real_names[span.file.path] if span.file.path is not None else ""
+            if name in open_files and name not in pointed:
                 pointed.add(name)
                 found.setdefault(name, []).append(_pointer(diagnostic, span, uri_of, encoding))
     return found

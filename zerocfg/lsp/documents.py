@@ -93,7 +93,7 @@ class Documents:
         uris = self._uris
         if not uris:  # of two names of one file the one that was opened first
             documents = reversed(list(self.open.values()))
-            uris = self._uris = {one.path: one.uri for one in documents if one.path is not None}
+            uris = self._uris = {document.path: document.uri for document in documents if document.path is not None}
         return uris.get(path) or file_uri(path)
 
     def forget_roots(self) -> None:
@@ -102,7 +102,7 @@ class Documents:
 
     def in_folder(self, root: str) -> list[Document]:
         """The open files whose nearest root is this one."""
-        return [one for one in self.open.values() if one.path is not None and self._root_of(one.folder) == root]
+        return [item for item in self.open.values() if item.path is not None and self._root_of(item.folder) == root]
 
     def root(self, path: str) -> str:
         """What the paths in a file's configs may be relative to, and below which its partners are looked for.
@@ -122,7 +122,7 @@ class Documents:
         for above in (folder, *folder.parents):
             if (above / ".git").exists() and _is_project(above):
                 return str(above)
-        around = [one for one in self.folders if folder.is_relative_to(one) and _is_project(Path(one))]
+        around = [item for item in self.folders if folder.is_relative_to(item) and _is_project(Path(item))]
         return max(around, key=len) if around else str(folder)
 
 
@@ -142,7 +142,9 @@ def file_uri(path: str | os.PathLike[str]) -> str:
 def texts(documents: Iterable[Document]) -> dict[str, str]:
     """What takes the place of the files on disk, by real path."""
     return {
-        one.path: one.text for one in documents if one.path and not one.undecodable and len(one.text) <= UNASKED_BYTES
+        document.path: document.text
+        for document in documents
+        if document.path and not document.undecodable and len(document.text) <= UNASKED_BYTES
     }
 
 

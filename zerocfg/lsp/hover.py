@@ -50,7 +50,7 @@ def kinds(key: Key) -> str:
     found: list[str] = []
     for branch in key.branches:
         if "enum" in branch:
-            found.append(" | ".join(f"`{_plain(one)}`" for one in branch["enum"][:12]))
+            found.append(" | ".join(f"`{_plain(item)}`" for item in branch["enum"][:12]))
             if len(branch["enum"]) > 12:
                 found[-1] += " | …"
         elif "const" in branch:
@@ -60,7 +60,7 @@ def kinds(key: Key) -> str:
         else:
             types = branch.get("type", [])
             found += [
-                _TYPES.get(one, str(one)) + _bounds(branch) for one in ([types] if isinstance(types, str) else types)
+                _TYPES.get(item, str(item)) + _bounds(branch) for item in ([types] if isinstance(types, str) else types)
             ]
     return " or ".join(dict.fromkeys(found))
 
@@ -113,7 +113,7 @@ def _outcomes(run: Run, file: SourceFile, keys: Path, span: Span | None, uri_of:
     names = [
         name
         for name, setting in run.effective.settings.items()
-        if any(_is_here(one.origin, path, keys, span) for one in _steps(setting))
+        if any(_is_here(item.origin, path, keys, span) for item in _steps(setting))
     ]
     own = dotted(keys)
     if keys and file is run.deepspeed and own in run.effective.settings and own not in names:
@@ -132,7 +132,7 @@ def origins(runs: Iterable[Run], path: str, keys: Path, span: Span | None) -> It
     """Where the values come from that take the place of a key, when that is somewhere else."""
     for run in runs:
         for name, setting in run.effective.settings.items():
-            steps = [one.origin for one in _steps(setting)]
+            steps = [step.origin for step in _steps(setting)]
             mine = any(_is_here(origin, path, keys, span) for origin in steps)
             mine = mine or (name == dotted(keys) and run.deepspeed is not None and real_name(run.deepspeed) == path)
             if mine and steps[0].file is not None and not _is_here(steps[0], path, keys, span):

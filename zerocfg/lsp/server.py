@@ -148,7 +148,7 @@ def make_server() -> Server:  # noqa: C901
     def initialize(_: Server, params: lsp.InitializeParams) -> None:
         encoding = server.workspace.position_encoding
         session.encoding = str(getattr(encoding, "value", encoding))
-        uris = [one.uri for one in params.workspace_folders or []] or [params.root_uri or ""]
+        uris = [workspace_folder.uri for workspace_folder in params.workspace_folders or []] or [params.root_uri or ""]
         folders = [path for path in map(real_path, uris) if path is not None and os.path.isdir(path)]  # noqa: PTH112
         session.documents.folders = folders
         if folders:
@@ -201,9 +201,11 @@ def make_server() -> Server:  # noqa: C901
     @server.feature(lsp.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
     @guarded
     async def folders(_: Server, params: lsp.DidChangeWorkspaceFoldersParams) -> None:
-        gone = {real_path(one.uri) for one in params.event.removed}
-        come = [path for one in params.event.added if (path := real_path(one.uri)) is not None]
-        session.documents.folders = [one for one in session.documents.folders if one not in gone] + come
+        gone = {real_path(workspace_folder.uri) for workspace_folder in params.event.removed}
+        come = [
+            path for workspace_folder in params.event.added if (path := real_path(workspace_folder.uri)) is not None
+        ]
+        session.documents.folders = [folder for folder in session.documents.folders if folder not in gone] + come
         session.touch_all()
 
     @server.feature(lsp.WORKSPACE_DID_CHANGE_CONFIGURATION)
@@ -251,7 +253,7 @@ def make_server() -> Server:  # noqa: C901
             here = at(snapshot, path, params.range, session.encoding)
             shown = params.context.diagnostics
             found += await session.on_worker(lambda: list(quick_fixes(snapshot, here, shown, write)), root)
-        if wanted(only, FIX_ALL) and any(one.fix and one.fix.safe for one in snapshot.diagnostics):
+        if wanted(only, FIX_ALL) and any(diagnostic.fix and diagnostic.fix.safe for diagnostic in snapshot.diagnostics):
             action = lsp.CodeAction("Apply all safe fixes of zerocfg", kind=FIX_ALL, data=uri)
             resolves = self_resolving(server)
             if only is not None and not resolves:

@@ -126,7 +126,7 @@ class Session:
             project = self._projects.setdefault(root, Project(root))
             try:
                 snapshot = await self.on_worker(partial(project.check, documents), root)
-                open_files = {one.path for one in documents if one.path is not None}
+                open_files = {document.path for document in documents if document.path is not None}
                 rendered = self._rendered.setdefault(root, {})
                 show = partial(diagnostics, snapshot, open_files, self.documents.uri_of, self.encoding, rendered)
                 shown = await self.on_worker(show, root)
@@ -150,7 +150,7 @@ class Session:
         """Publish what changed; not for a document that was changed since: the next look is on its way."""
         before = self._shown.get(root, {})
         after = dict(shown)
-        versions = {one.path: one.version for one in self.documents.in_folder(root)}
+        versions = {document.path: document.version for document in self.documents.in_folder(root)}
         for path in sorted({*before, *shown, *snapshot.versions}):
             version = snapshot.versions.get(path)
             if versions.get(path, version) != version:

@@ -65,7 +65,7 @@ def _absent(library: str, name: str, keys: list[str], at: Mapping[str, Release])
     gone = [edge for key in keys if (edge := _gone(known, key, at[library]))]
     states = [state for key in keys if (state := _before(known, key, at[library])) is not None]
     defaults = [state["default"] for state in states if "default" in state]
-    same = bool(states) and len(defaults) == len(states) and all(one == defaults[0] for one in defaults)
+    same = bool(states) and len(defaults) == len(states) and all(default == defaults[0] for default in defaults)
     return Absent(
         library,
         max(gone, key=release) if gone else None,

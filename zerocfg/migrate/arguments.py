@@ -75,9 +75,9 @@ def _value(held: Argument, absent: Absent | None) -> Any:
         return True  # a switch by itself
     word = str(held.held)
     kind = type(absent.default).__name__ if absent is not None and absent.defaulted else ""
-    for one in (kind, "int", "float") if kind != "str" else ():
+    for item in (kind, "int", "float") if kind != "str" else ():
         try:
-            found = converted(one, word) if one in ("bool", "int", "float") else word
+            found = converted(item, word) if item in ("bool", "int", "float") else word
         except RefusedError:
             continue
         if not isinstance(found, str):

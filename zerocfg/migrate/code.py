@@ -24,15 +24,15 @@ from zerocfg.source.text import Span
 
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
     """The arguments of every call of TrainingArguments or of a config of TRL that the script reaches."""
-    given = [one for one in given_in_calls(run) if is_arguments(one.call.name) and one.origin.span is not None]
-    for one in given:
-        classes = frozenset((one.of,)) if one.call.name.startswith("trl.") else frozenset[str]()
-        absent = absent_argument(one.name, plan.target, classes)
+    given = [item for item in given_in_calls(run) if is_arguments(item.call.name) and item.origin.span is not None]
+    for item in given:
+        classes = frozenset((item.of,)) if item.call.name.startswith("trl.") else frozenset[str]()
+        absent = absent_argument(item.name, plan.target, classes)
         if absent is None:
             continue
-        others = {other.name: _value(other.value) for other in given if other.call is one.call and other is not one}
-        outcome = possible(successor(one.name, _value(one.value), others, absent), plan)
-        at, why = Location(one.call.file, span=one.origin.span), said(one.name, absent, plan)
+        others = {other.name: _value(other.value) for other in given if other.call is item.call and other is not item}
+        outcome = possible(successor(item.name, _value(item.value), others, absent), plan)
+        at, why = Location(item.call.file, span=item.origin.span), said(item.name, absent, plan)
         if isinstance(outcome, Unclear):
             yield Left(at, f"{why}: {outcome.why}")
             continue
@@ -40,7 +40,7 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
             why = f"{why}; `{'.'.join(map(str, outcome.path))}` takes its place"
         else:
             why = f"{why}; {outcome.why}"
-        edits = _edits(one, outcome if isinstance(outcome, Becomes) else None, others)
+        edits = _edits(item, outcome if isinstance(outcome, Becomes) else None, others)
         yield Step(at, why, edits=edits) if edits else Left(at, why)
     yield from _of_trainers(run, plan)
 
@@ -78,10 +78,10 @@ def _value(value: Any) -> Any:
     return UNKNOWN if isinstance(value, FromLine) else value
 
 
-def _edits(one: Given, outcome: Becomes | None, others: dict[str, Any]) -> tuple[Edit, ...]:
+def _edits(item: Given, outcome: Becomes | None, others: dict[str, Any]) -> tuple[Edit, ...]:
     """Edits of the call; none where its text could not be found, and where it would need a value inside another one."""
-    program = program_of(one.call.file)
-    word = program.keyword(one.name, one.origin.span.start) if program is not None and one.origin.span else None
+    program = program_of(item.call.file)
+    word = program.keyword(item.name, item.origin.span.start) if program is not None and item.origin.span else None
     if program is None or word is None:
         return ()
     if outcome is None:
@@ -89,7 +89,7 @@ def _edits(one: Given, outcome: Becomes | None, others: dict[str, Any]) -> tuple
     if len(outcome.path) > 1 or outcome.path[0] in others:
         return ()
     start = program.span(word).start
-    renaming = program.replaced(Span(start, start + len(one.name)), str(outcome.path[0]))
+    renaming = program.replaced(Span(start, start + len(item.name)), str(outcome.path[0]))
     if outcome.value is SAME:
         return renaming
     return *renaming, *program.replaced(program.span(word.value), literal(outcome.value))

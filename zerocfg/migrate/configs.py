@@ -12,13 +12,11 @@ from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.program import program_of
 from zerocfg.migrate.steps import Drop, Left, Operation, Put, Step, editable
 from zerocfg.rules.api import Location
-from zerocfg.rules.effects import changed_before
-from zerocfg.run.frameworks import FRAMEWORKS
+from zerocfg.rules.effects import changed_before, under_trainer
 from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.source.node import dotted
 
 Names = tuple[str, ...]
-_TRAINERS = frozenset(("transformers", "trl", *FRAMEWORKS))
 _NO_SIZE = -1
 """What sizes say that are not used, as `mics_shard_size`."""
 _LEAST_WARMUP = 2
@@ -159,7 +157,7 @@ def _kept(
     edge = f"DeepSpeed {since(known, key, new, 'default')}"
     why = f"the default of `{dotted(path)}` is {_shown(now)} from {edge} on and was {_shown(then)}"
     if run.consumer not in ("deepspeed", "accelerate") and dotted(path) in _compared():
-        who = "the Trainer" if run.consumer in _TRAINERS else "a Trainer, if one reads it,"
+        who = "the Trainer" if under_trainer(run) else "a Trainer, if one reads it,"
         return Left(at, f"{why}; {who} refuses a value that differs from its argument, so that nothing is written")
     return _document_step(file, at, why, (Put(path, then),))
 

@@ -40,7 +40,7 @@ def changed_arguments(run: Run, old: Mapping[str, Release], new: Mapping[str, Re
         return
     classes = tuple(sorted(methods(run) or trainer_configs())) if who == "trl" else ("",)
     written = recipe_data(run).keys() | run.arguments.keys()
-    yield from (one for one in _changed(classes, tuple(old.items()), tuple(new.items())) if one.name not in written)
+    yield from (item for item in _changed(classes, tuple(old.items()), tuple(new.items())) if item.name not in written)
 
 
 def changed_in_call(call: Call, old: Mapping[str, Release], new: Mapping[str, Release]) -> Iterator[ChangedDefault]:
@@ -48,7 +48,7 @@ def changed_in_call(call: Call, old: Mapping[str, Release], new: Mapping[str, Re
     library, _, name = call.name.rpartition(".")
     classes = (name,) if library == "trl" else ("",)
     written = call.arguments.keys()
-    yield from (one for one in _changed(classes, tuple(old.items()), tuple(new.items())) if one.name not in written)
+    yield from (item for item in _changed(classes, tuple(old.items()), tuple(new.items())) if item.name not in written)
 
 
 def changed_dtype(old: Mapping[str, Release], new: Mapping[str, Release]) -> ChangedDefault | None:
@@ -75,10 +75,10 @@ def _changed(classes: tuple[str, ...], old: _Named, new: _Named) -> tuple[Change
     for name in names:
         of_each = [_of_class(name, of, dict(old), dict(new)) for of in classes]
         first = of_each[0]
-        if first is not None and all(one == first for one in of_each):
+        if first is not None and all(item == first for item in of_each):
             alike.append(first)
         else:
-            apart += [replace(one, of=of) for one, of in zip(of_each, classes, strict=True) if one is not None]
+            apart += [replace(item, of=of) for item, of in zip(of_each, classes, strict=True) if item is not None]
     return (*alike, *apart)
 
 
@@ -86,7 +86,7 @@ def _of_class(name: str, of: str, old: Mapping[str, Release], new: Mapping[str, 
     before, after = _state(name, of, old), _state(name, of, new)
     if before is None or after is None:
         return None
-    then, now = (_MEANT.get(name, one) if one is None else one for one in (before[1], after[1]))
+    then, now = (_MEANT.get(name, item) if item is None else item for item in (before[1], after[1]))
     if (_nothing(then) and _nothing(now)) or (then == now and isinstance(then, bool) == isinstance(now, bool)):
         return None
     library = "trl" if "trl" in (before[0], after[0]) else "transformers"

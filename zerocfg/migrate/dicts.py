@@ -15,8 +15,10 @@ from zerocfg.source.text import Span
 
 def dropped(file: SourceFile, operations: Iterable[Operation]) -> Iterator[int]:
     """Where the keys begin that go."""
-    for one in operations:
-        held = file.document.entry(one.path) if isinstance(one, Drop) and file.document is not None else None
+    for operation in operations:
+        held = (
+            file.document.entry(operation.path) if isinstance(operation, Drop) and file.document is not None else None
+        )
         if held is not None:
             yield held.key_span.start
 
@@ -27,24 +29,24 @@ def dict_edits(file: SourceFile, operations: Iterable[Operation], gone: Collecti
     program = program_of(original(file))
     if program is None or file.document is None:
         raise ValueError("it stands within another file")
-    return [edit for one in operations for edit in _edits(program, file.document, one, gone)]
+    return [edit for operation in operations for edit in _edits(program, file.document, operation, gone)]
 
 
-def _edits(program: Program, document: Document, one: Operation, gone: Collection[int]) -> tuple[Edit, ...]:
-    held = document.entry(one.path)
+def _edits(program: Program, document: Document, operation: Operation, gone: Collection[int]) -> tuple[Edit, ...]:
+    held = document.entry(operation.path)
     found = program.entry(held.key_span.start) if held is not None else None
-    if isinstance(one, Put) and held is None:
-        return _put(program, document, one.path, one.value, gone)
+    if isinstance(operation, Put) and held is None:
+        return _put(program, document, operation.path, operation.value, gone)
     if found is None:
         raise ValueError("the program does not write it out")
     key, value = program.span(found[0]), program.span(found[1])
-    if isinstance(one, Put):
+    if isinstance(operation, Put):
         if not isinstance(found[1], ast.Constant):
             raise ValueError("the program works its value out")
-        return program.replaced(value, literal(one.value))
+        return program.replaced(value, literal(operation.value))
     if program.text[value.end :].lstrip()[:1] not in (",", "}", "#"):
         raise ValueError("its value stands in parentheses")
-    assert isinstance(one, Drop), "only arguments are renamed, and none is an entry of a config"
+    assert isinstance(operation, Drop), "only arguments are renamed, and none is an entry of a config"
     return program.removed(key.start, value.end)
 
 
@@ -58,7 +60,7 @@ def _put(program: Program, document: Document, path: Path, value: object, gone: 
     for name in reversed(path[depth + 1 :]):
         value = {name: value}
     written = f"{literal(path[depth])}: {literal(value)}"
-    kept = [one for one in zip(section.keys, section.values, strict=True) if not _among(program, one[0], gone)]
+    kept = [item for item in zip(section.keys, section.values, strict=True) if not _among(program, item[0], gone)]
     if not kept:
         inside = program.span(section).start + 1
         return program.replaced(Span(inside, inside), written)
@@ -71,4 +73,4 @@ def _put(program: Program, document: Document, path: Path, value: object, gone: 
 
 
 def _among(program: Program, key: ast.expr | None, starts: Collection[int]) -> bool:
-    return key is not None and any(program.stands_at(key, one) for one in starts)
+    return key is not None and any(program.stands_at(key, start) for start in starts)

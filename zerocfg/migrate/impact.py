@@ -66,16 +66,16 @@ class Impact:
 
 
 def impact(
-    runs: Sequence[Run], one: Mapping[str, str], other: Mapping[str, str], selection: Selection | None = None
+    runs: Sequence[Run], item: Mapping[str, str], other: Mapping[str, str], selection: Selection | None = None
 ) -> Impact:
     """What changes for the runs from the releases ``one`` to ``other``."""
-    before, after = findings(runs, one, selection), findings(runs, other, selection)
+    before, after = findings(runs, item, selection), findings(runs, other, selection)
     keys: dict[tuple[object, ...], KeyChange] = {}
     for run in runs:
-        for change in _keys(run, _complete(run, one, other), _complete(run, other, one)):
+        for change in _keys(run, _complete(run, item, other), _complete(run, other, item)):
             keys.setdefault((change.span.file.name, change.span.start, change.name, change.kind), change)
     ordered = sorted(keys.values(), key=lambda change: (change.span.file.name, change.span.start, change.name))
-    settings = changed_settings(at_releases(runs, one), at_releases(runs, other))
+    settings = changed_settings(at_releases(runs, item), at_releases(runs, other))
     return Impact(tuple(coming(before, after)), tuple(coming(after, before)), tuple(settings), tuple(ordered))
 
 
@@ -101,10 +101,16 @@ def _keys(run: Run, old: dict[str, Release], new: dict[str, Release]) -> Iterato
             yield KeyChange(file_span(section), library, dotted(path), "default", edge, then, now)
     yield from _arguments(run, old, new)
     dtype = changed_dtype(old, new)
-    for one in run.script.default_dtypes if dtype is not None and run.script is not None else ():
-        if dtype is not None and (place := at(one.origin)) is not None:
+    for default_dtype in run.script.default_dtypes if dtype is not None and run.script is not None else ():
+        if dtype is not None and (place := at(default_dtype.origin)) is not None:
             yield KeyChange(
-                file_span(place), dtype.library, f"{one.name}(dtype=)", "default", dtype.since, dtype.then, dtype.now
+                file_span(place),
+                dtype.library,
+                f"{default_dtype.name}(dtype=)",
+                "default",
+                dtype.since,
+                dtype.then,
+                dtype.now,
             )
 
 
@@ -159,9 +165,17 @@ def _arguments(run: Run, old: dict[str, Release], new: dict[str, Release]) -> It
     if run.script is not None and run.arguments_whole is not True:
         return
     file = run.recipe or run.launch_file or (run.script.file if run.script is not None else None)
-    for one in changed_arguments(run, old, new):
-        if file is not None and not one.of:
-            yield KeyChange(file_span(Location(file)), one.library, one.name, "default", one.since, one.then, one.now)
+    for changed_argument in changed_arguments(run, old, new):
+        if file is not None and not changed_argument.of:
+            yield KeyChange(
+                file_span(Location(file)),
+                changed_argument.library,
+                changed_argument.name,
+                "default",
+                changed_argument.since,
+                changed_argument.then,
+                changed_argument.now,
+            )
 
 
 def _came(name: str, old: Mapping[str, Release], new: Mapping[str, Release]) -> str:

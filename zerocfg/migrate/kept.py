@@ -33,9 +33,13 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
     if reader(run) is None or (made and not any(map(is_arguments, parsed(run)))):
         return
     changes = list(changed_arguments(run, plan.source, plan.target))
-    sure = [one for one in changes if not one.of] if run.script is not None and run.arguments_whole is True else []
+    sure = (
+        [change for change in changes if not change.of]
+        if run.script is not None and run.arguments_whole is True
+        else []
+    )
     yield from _of_run(run, plan, sure)
-    rest = [one for one in changes if one not in sure]
+    rest = [change for change in changes if change not in sure]
     yield from _listed(_place(run), rest, "where the script does not say otherwise, ")
 
 
@@ -45,13 +49,14 @@ def _dtypes(run: Run, plan: Plan) -> Iterator[Left]:
     if dtype is None or run.script is None:
         return
     meant = {"auto": "the checkpoint's dtype", "float32": "float32"}
-    for one in run.script.default_dtypes:
-        place = at(one.origin)
+    for default_dtype in run.script.default_dtypes:
+        place = at(default_dtype.origin)
         if place is not None:
             yield Left(
                 place,
-                f"without a dtype, `{one.name}` gives weights in {meant[dtype.now]} from {library_name(dtype.library)} "
-                f"{dtype.since} on and gave {meant[dtype.then]} before; write the one that is trained",
+                f"without a dtype, `{default_dtype.name}` gives weights in {meant[dtype.now]} "
+                f"from {library_name(dtype.library)} {dtype.since} on and gave {meant[dtype.then]} before; "
+                "write the one that is trained",
                 ("dtype",),
             )
 
@@ -62,13 +67,13 @@ def _config(call: Call) -> str:
 
 def _of_run(run: Run, plan: Plan, changes: Sequence[ChangedDefault]) -> Iterator[Step | Left]:
     """The script was read: no class and no parser of its own says another default than the library's."""
-    writable = [one for one in changes if _writable(one)]
+    writable = [change for change in changes if _writable(change)]
     if run.recipe is not None and editable(run.recipe):
-        for one in writable:
-            yield Step(Location(run.recipe), _why(one), (Put((one.name,), one.then),), names=(one.name,))
+        for item in writable:
+            yield Step(Location(run.recipe), _why(item), (Put((item.name,), item.then),), names=(item.name,))
     elif last := _last_option(run, plan):
-        writable = [one for one in writable if one.then is not None]
-        words = " ".join(f"--{one.name} {one.then}" for one in writable)
+        writable = [item for item in writable if item.then is not None]
+        words = " ".join(f"--{item.name} {item.then}" for item in writable)
         option = line.from_option(run, last)
         edits = tuple(option.followed_by(words) or ())
         if not edits:
@@ -77,9 +82,9 @@ def _of_run(run: Run, plan: Plan, changes: Sequence[ChangedDefault]) -> Iterator
             yield Step(option.at(), _whys(writable), edits=edits, names=_names(writable))
     else:
         writable = []
-    for one in changes:
-        if one not in writable:
-            yield Left(_place(run), _why(one), (one.name,))
+    for change in changes:
+        if change not in writable:
+            yield Left(_place(run), _why(change), (change.name,))
 
 
 def _last_option(run: Run, plan: Plan) -> Option | None:
@@ -87,9 +92,9 @@ def _last_option(run: Run, plan: Plan) -> Option | None:
     options = run.launch.script_options if run.launch is not None else ()
     if run.launch is None or run.recipe is not None or guessed(run) or not any(map(is_arguments, parsed(run))):
         return None
-    starts = {one.span.start for one in options}
+    starts = {item.span.start for item in options}
     gone = {held.origin.span for held in arguments(run) if held.on_line and lacking(run, held, plan.target)}
-    for option in reversed([one for one in options if one.span not in gone]):
+    for option in reversed([item for item in options if item.span not in gone]):
         behind = _behind(run.launch.arguments, option)
         possible = line.from_option(run, option).followed_by("") is not None
         if possible and (behind is None or behind.span.start in starts):
@@ -114,11 +119,11 @@ def _of_call(call: Call, plan: Plan) -> Iterator[Step | Left]:
         other = "its class" if call.derived else "what it is given by `**` or by its position"
         yield from _listed(at, changes, f"where {other} does not say otherwise, ")
         return
-    writable = [one for one in changes if _writable(one)]
+    writable = [change for change in changes if _writable(change)]
     edits = _added(call, writable, plan)
     if edits:
         yield Step(at, _whys(writable), edits=edits, names=_names(writable))
-    yield from _listed(at, [one for one in changes if not edits or one not in writable], "")
+    yield from _listed(at, [change for change in changes if not edits or change not in writable], "")
 
 
 def _added(call: Call, changes: Sequence[ChangedDefault], plan: Plan) -> tuple[Edit, ...]:
@@ -129,17 +134,17 @@ def _added(call: Call, changes: Sequence[ChangedDefault], plan: Plan) -> tuple[E
     stays = [word for word in node.keywords if not _goes(word.arg, classes, plan)] if node is not None else []
     if program is None or not stays or not changes:
         return ()
-    return program.added(program.span(stays[-1]), [f"{one.name}={literal(one.then)}" for one in changes])
+    return program.added(program.span(stays[-1]), [f"{change.name}={literal(change.then)}" for change in changes])
 
 
 def _goes(name: str | None, classes: frozenset[str], plan: Plan) -> bool:
     return name is not None and absent_argument(name, plan.target, classes) is not None
 
 
-def _writable(one: ChangedDefault) -> bool:
+def _writable(item: ChangedDefault) -> bool:
     """Whether the new release surely takes the old value: a word of TRL may be gone with its place as the default, as
     the packing by "ffd" is."""
-    return one.library != "trl" or not isinstance(one.then, str)
+    return item.library != "trl" or not isinstance(item.then, str)
 
 
 def _listed(at: Location, changes: Sequence[ChangedDefault], where: str) -> Iterator[Left]:
@@ -151,14 +156,14 @@ def _whys(changes: Sequence[ChangedDefault]) -> str:
     return "; ".join(map(_why, changes))
 
 
-def _why(one: ChangedDefault) -> str:
-    edge = f"{library_name(one.library)} {one.since}"
-    of = f" of {one.of}" if one.of else ""
-    return f"the default of `{one.name}`{of} is {one.now!r} from {edge} on and was {one.then!r}"
+def _why(item: ChangedDefault) -> str:
+    edge = f"{library_name(item.library)} {item.since}"
+    of = f" of {item.of}" if item.of else ""
+    return f"the default of `{item.name}`{of} is {item.now!r} from {edge} on and was {item.then!r}"
 
 
 def _names(changes: Sequence[ChangedDefault]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.name for one in changes))
+    return tuple(dict.fromkeys(change.name for change in changes))
 
 
 def _place(run: Run) -> Location:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from zerocfg.frontends.registry import programs
 from zerocfg.linter.engine import FileSpan, file_span, real_name
 from zerocfg.migrate import arguments, code, configs, kept, pins
 from zerocfg.migrate.dicts import dict_edits, dropped
@@ -51,9 +52,9 @@ def migrate(
     """What to change so that the runs stay what they are at the releases ``new``. Nothing is written. ``old``: those
     that the files are for, where the project does not tell."""
     parts = [*_PARTS, pins.steps] if with_pins else _PARTS
-    found = [_for_line(one, run) for run in runs for part in parts for one in part(run, plan_of(run, new, old))]
-    steps = [one for one in found if isinstance(one, Step)]
-    left = [one for one in found if isinstance(one, Left)]
+    found = [_for_line(item, run) for run in runs for part in parts for item in part(run, plan_of(run, new, old))]
+    steps = [item for item in found if isinstance(item, Step)]
+    left = [item for item in found if isinstance(item, Left)]
     agreed, disputed = _agreed(steps)
     texts: dict[str, str] = {}
     done: list[Step] = []
@@ -63,7 +64,7 @@ def migrate(
         left += refused
         if text != file.source.text:
             texts[real_name(file)] = text
-    touched = frozenset(dotted(one.path) for step in done for one in step.operations)
+    touched = frozenset(dotted(operation.path) for step in done for operation in step.operations)
     return Migration(texts, touched, _told(done), _told([*left, *disputed]))
 
 
@@ -142,13 +143,13 @@ def _fits(file: SourceFile, edits: Sequence[Edit], lines: frozenset[Span]) -> bo
     """Whether edits do not overlap, and change no other words of a shell text, nor any of other lines."""
     try:
         apply_edits(file.source.text, edits)
-        return file.kind != "launch" or intact(file.source, edits, lines)
+        return file.kind != "launch" or intact(file.source, edits, lines, programs=programs())
     except ValueError:
         return False
 
 
 def _told(found: Iterable[Step | Left]) -> tuple[Done, ...]:
     """Each once, in the order of files and lines."""
-    made = (Done(file_span(one.at), one.why, one.names) for one in found)
-    told = {(one.span.file.name, one.span.start, one.why): one for one in made}
+    made = (Done(file_span(item.at), item.why, item.names) for item in found)
+    told = {(item.span.file.name, item.span.start, item.why): item for item in made}
     return tuple(told[key] for key in sorted(told))

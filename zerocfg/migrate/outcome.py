@@ -41,20 +41,20 @@ def rest(
     """``before`` and ``after``: the runs of the files as they are, and as the migration makes them."""
     # What the oldest releases refuse, too, does not come with the new ones; nor is a setting of unknown ones compared.
     found = coming(_told(at_stated_releases(before, old, oldest(new))), findings(after, new))
-    errors = [one for one in found if one.severity is Severity.ERROR]
+    errors = [diagnostic for diagnostic in found if diagnostic.severity is Severity.ERROR]
     settings = changed_settings(at_stated_releases(before, old, new), at_releases(after, new), migration.touched)
     return Rest(tuple(_untold(errors, migration)), tuple(settings))
 
 
 def _untold(found: Iterable[Diagnostic], migration: Migration) -> Iterator[Diagnostic]:
     """Without those at a place that is left to a person already."""
-    told = Counter(_where(one.span) for one in migration.left)
-    for one in found:
-        where = _where(one.span)
+    told = Counter(_where(item.span) for item in migration.left)
+    for diagnostic in found:
+        where = _where(diagnostic.span)
         if told[where]:
-            told[where] -= not one.span.path  # of one key all is told, of like words each once
+            told[where] -= not diagnostic.span.path  # of one key all is told, of like words each once
         else:
-            yield one
+            yield diagnostic
 
 
 def _where(span: FileSpan) -> tuple[str, str]:
@@ -69,23 +69,25 @@ def findings(runs: Sequence[Run], releases: Mapping[str, str], selection: Select
 
 
 def _told(runs: Sequence[Run], selection: Selection | None = None) -> list[Diagnostic]:
-    return [one for one in lint_runs(runs, selection).diagnostics if one.severity is not Severity.NOTE]
+    return [
+        diagnostic for diagnostic in lint_runs(runs, selection).diagnostics if diagnostic.severity is not Severity.NOTE
+    ]
 
 
 def coming(before: Iterable[Diagnostic], after: Iterable[Diagnostic]) -> list[Diagnostic]:
     """The findings that are only after, or graver there."""
-    grave = {key: one.severity.rank for key, one in _keyed(before)}
-    return [one for key, one in _keyed(after) if one.severity.rank > grave.get(key, -1)]
+    grave = {key: diagnostic.severity.rank for key, diagnostic in _keyed(before)}
+    return [diagnostic for key, diagnostic in _keyed(after) if diagnostic.severity.rank > grave.get(key, -1)]
 
 
 def _keyed(found: Iterable[Diagnostic]) -> Iterator[tuple[Key, Diagnostic]]:
     """Each finding with a key that is stable across releases: its rule, its place in the file, and its ordinal
     among equals there. Lines may have moved."""
     seen: Counter[tuple[str, str, str]] = Counter()
-    for one in found:
-        place = (one.code, one.span.file.name, one.span.path)
+    for diagnostic in found:
+        place = (diagnostic.code, diagnostic.span.file.name, diagnostic.span.path)
         seen[place] += 1
-        yield (*place, seen[place]), one
+        yield (*place, seen[place]), diagnostic
 
 
 def changed_settings(
@@ -102,16 +104,18 @@ def changed_settings(
     for old, new in pairs:
         both = compare(side_of(old.name, old), side_of(new.name, new))
         differences = tuple(
-            one for one in both.differences if one.group != ARGUMENTS and _known(one) and not _among(one.name, without)
+            difference
+            for difference in both.differences
+            if difference.group != ARGUMENTS and _known(difference) and not _among(difference.name, without)
         )
         if differences:
             found.append(Changed(new.name, differences))
     return found
 
 
-def _known(one: Difference) -> bool:
+def _known(difference: Difference) -> bool:
     """Whether both values are known: nothing is said of others."""
-    return all(value is None or value.value is not UNKNOWN for value in (one.a, one.b))
+    return all(value is None or value.value is not UNKNOWN for value in (difference.a, difference.b))
 
 
 def _among(name: str, keys: Collection[str]) -> bool:

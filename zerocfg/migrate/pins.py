@@ -32,7 +32,7 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
 
 def _stated(file: SourceFile, place: Span, library: str, plan: Plan) -> Iterator[Step | Left]:
     text = file.source.text[place.start : place.end]
-    found = next((one for one in _REQUIREMENT.finditer(text) if _named(one["name"], library)), None)
+    found = next((match for match in _REQUIREMENT.finditer(text) if _named(match["name"], library)), None)
     at, wanted = Location(file, span=place), f"=={plan.new[library]}"
     if found is None or "lock" in file.name.lower():
         yield Left(at, f"the project states {library} here; {plan.new[library]} is what the files are for now")

@@ -54,8 +54,8 @@ class Program:
 
     def entry(self, key: int) -> tuple[ast.expr, ast.expr] | None:
         """Key and value of a dict whose key begins there in the file."""
-        pairs = ((one, value) for held in self._dicts() for one, value in zip(held.keys, held.values, strict=True))
-        return next(((one, value) for one, value in pairs if one is not None and self.stands_at(one, key)), None)
+        pairs = ((item, value) for held in self._dicts() for item, value in zip(held.keys, held.values, strict=True))
+        return next(((pair, value) for pair, value in pairs if pair is not None and self.stands_at(pair, key)), None)
 
     def mapping(self, start: int) -> ast.Dict | None:
         """The dict that begins there in the file."""
@@ -73,7 +73,7 @@ class Program:
             end = self._end(span.start - 1)
             return (Edit(Span(end, end), new),)
         strings = self._strings(span)
-        return tuple(Edit(one, "" if at else new) for at, one in enumerate(strings))
+        return tuple(Edit(string, "" if at else new) for at, string in enumerate(strings))
 
     def added(self, last: Span, texts: Sequence[str]) -> tuple[Edit, ...]:
         """More keywords or entries behind one, each on a line of its own where that one begins its line. A comment that
@@ -81,14 +81,14 @@ class Program:
         line = self.text.rfind("\n", 0, last.start) + 1
         indent = self.text[line : last.start]
         if indent.strip() or not line:
-            return self.replaced(Span(last.end, last.end), "".join(f", {one}" for one in texts))
+            return self.replaced(Span(last.end, last.end), "".join(f", {text}" for text in texts))
         lines = f"{_line_end(self.text, line)}{indent}"
         stop = self.text.find("\n", last.end)
         tail = self.text[last.end : stop].removesuffix("\r")
         if tail[:1] == "," and tail[1:].strip()[:1] in ("", "#"):
             at = last.end + len(tail)
-            return self.replaced(Span(at, at), "".join(f"{lines}{one}," for one in texts))
-        return self.replaced(Span(last.end, last.end), "".join(f",{lines}{one}" for one in texts))
+            return self.replaced(Span(at, at), "".join(f"{lines}{text}," for text in texts))
+        return self.replaced(Span(last.end, last.end), "".join(f",{lines}{text}" for text in texts))
 
     def removed(self, start: int, end: int) -> tuple[Edit, ...]:
         """Without a keyword or an entry: its comma goes too, and the lines that it has for itself."""

@@ -23,8 +23,8 @@ class ReleasesError(ValueError):
 def parse_releases(words: str) -> dict[str, str]:
     """The releases of a comma list. Raises NamedError."""
     found: dict[str, str] = {}
-    for part in filter(None, (one.strip() for one in words.split(","))):
-        library, sign, version = (one.strip() for one in part.partition("=="))
+    for part in filter(None, (word.strip() for word in words.split(","))):
+        library, sign, version = (item.strip() for item in part.partition("=="))
         if not sign or not version:
             raise ReleasesError(f"'{part}' names no release; write LIBRARY==RELEASE, as deepspeed==0.19.8")
         library = library.lower()

@@ -80,23 +80,23 @@ def editable(file: SourceFile) -> bool:
 def changed(file: SourceFile, text: str, operations: Iterable[Operation]) -> str:
     """A text of the file after operations on the document in it. Raises ValueError where one has no place there."""
     assert file.document is not None
-    for one in operations:
+    for operation in operations:
         document = load_as(SourceText(file.source.name, text), file.document.format)
-        text = apply_edits(text, _edits(file, document, one))
+        text = apply_edits(text, _edits(file, document, operation))
     return text
 
 
-def _edits(file: SourceFile, document: Document, one: Operation) -> list[Edit]:
-    if isinstance(one, Rename):
-        return rename_key(document, one.path, one.new)
-    if isinstance(one, Drop):
-        return delete_entry(document, one.path)
-    text = as_text(file, one.value)
+def _edits(file: SourceFile, document: Document, operation: Operation) -> list[Edit]:
+    if isinstance(operation, Rename):
+        return rename_key(document, operation.path, operation.new)
+    if isinstance(operation, Drop):
+        return delete_entry(document, operation.path)
+    text = as_text(file, operation.value)
     if text is None:
         raise ValueError("the value cannot be written there")
-    if document.get(one.path) is not None:
-        return replace_value(document, one.path, text)
-    return placed(document, one.path, text)
+    if document.get(operation.path) is not None:
+        return replace_value(document, operation.path, text)
+    return placed(document, operation.path, text)
 
 
 def as_text(file: SourceFile, value: object) -> str | None:

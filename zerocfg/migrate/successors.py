@@ -146,6 +146,10 @@ def _no_tensorboard(others: Mapping[str, Any]) -> str:
     """Why the folder of TensorBoard's logs does not matter; empty where it may."""
     asked = others.get("report_to")
     words = asked if isinstance(asked, list) else [asked]
-    if "report_to" in others and all(isinstance(one, str) for one in words) and not {"all", "tensorboard"} & set(words):
+    if (
+        "report_to" in others
+        and all(isinstance(word, str) for word in words)
+        and not {"all", "tensorboard"} & set(words)
+    ):
         return "only TensorBoard uses it, and `report_to` does not ask for that"
     return ""

@@ -74,6 +74,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from zerocfg.models.reading import Reads, read, refused
+from zerocfg.models.walked import walked_default
 
 Consumer = Literal["deepspeed", "accelerate", "transformers", "trl"]
 Unknown = Literal["error", "ignored", "passed"]
@@ -100,7 +101,8 @@ class Section(BaseModel):
     Facts that subclasses set: ``unknown`` (what the library does with an unknown key), ``null`` (what it does
     with ``section: null``), ``source`` (file of the library that reads it), ``library`` (its name),
     ``reads`` and ``auto_raw`` (what holds for each key that does not state its own), ``variants`` (by name of
-    the key).
+    the key), ``known_as`` (what ``schemas/releases/LIBRARY.json`` calls the section: dotted, "" for the file itself.
+    Keys that state no default have the one of the newest release there. None: the section was not walked).
 
     ``Model.model_validate(data)`` takes the data of a file as the library does: keys under each of their names, values
     converted (:mod:`zerocfg.models.reading`), what counts as not written left out. Keys that nobody reads here are in
@@ -113,6 +115,7 @@ class Section(BaseModel):
     null: ClassVar[Null] = "error"
     source: ClassVar[str] = ""
     library: ClassVar[str] = ""
+    known_as: ClassVar[str | None] = None
     prefix: ClassVar[str] = ""
     prefix_optional: ClassVar[bool] = False
     also: ClassVar[str] = ""
@@ -126,10 +129,14 @@ class Section(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
-        """The constraints of all keys, as pydantic states them."""
+        """The constraints of all keys, as pydantic states them, and the defaults that are the library's own."""
         refused = cls.unknown == "error" and not cls.shared
         cls.model_config["extra"] = "forbid" if refused else "allow"
         cls.model_config["strict"] = cls.reads == "raw"
+        if cls.known_as is not None:
+            for name, field in cls.model_fields.items():
+                if field.is_required():
+                    field.default = walked_default(cls.library, cls.known_as, name)
 
     @model_validator(mode="before")
     @classmethod
@@ -252,9 +259,9 @@ def _parts(annotation: Any) -> typing.Iterator[Any]:
 
 
 def key(
-    default: object = ...,
     doc: str = "",
     *,
+    default: object = ...,
     unit: str | None = None,
     source: str | None = None,
     since: str | None = None,
@@ -278,7 +285,8 @@ def key(
 ) -> Any:
     """Declare one key; ``field`` takes the words of pydantic: ``ge``, ``gt``, ``le``, ``lt``, ``examples``...
 
-    A default that is a :class:`Section` class means: absent is the same as an empty section.
+    Without ``default`` the key has the one of its library's newest walked release (see `Section.known_as`); where the
+    section was not walked it is required. A :class:`Section` class as default: absent is the same as an empty section.
     """
     known: dict[str, Any] = {
         "unit": unit,
@@ -302,6 +310,8 @@ def key(
         **(facts or {}),
     }
     known = {name: value for name, value in known.items() if value is not None}
+    if default is ... and removed is not None:
+        default = None
     if isinstance(default, type) and issubclass(default, Section):
         field["default_factory"] = default
     elif isinstance(default, (dict, list)):

@@ -46,10 +46,10 @@ _TIED_COMPOSITES = {"gemma3", "mistral3"}
 class Part(Section):
     """Modules that follow each other in a model; the same decoder layer many times is one part."""
 
-    modules: list[list[int]] = key(..., "Sizes of the tensors that each module owns directly.", unit="elements")
-    times: int = key(1, "How often these modules follow each other.", ge=1)
-    block: bool = key(False, "They are a decoder layer.")
-    frozen: bool = key(False, "Their parameters get no gradients.")
+    modules: list[list[int]] = key("Sizes of the tensors that each module owns directly.", unit="elements")
+    times: int = key("How often these modules follow each other.", default=1, ge=1)
+    block: bool = key("They are a decoder layer.", default=False)
+    frozen: bool = key("Their parameters get no gradients.", default=False)
 
 
 class ModelFacts(Section):
@@ -57,48 +57,50 @@ class ModelFacts(Section):
 
     yaml_numbers = True
 
-    model_type: str | None = key(None, "`model_type` of config.json.")
-    parameters: int | None = key(None, "Parameters, tied weights counted once.", unit="elements", ge=1)
+    model_type: str | None = key("`model_type` of config.json.", default=None)
+    parameters: int | None = key("Parameters, tied weights counted once.", default=None, unit="elements", ge=1)
     trainable_parameters: int | None = key(
-        None, "Parameters that get gradients; all of them unless stated.", unit="elements", ge=0
+        "Parameters that get gradients; all of them unless stated.", default=None, unit="elements", ge=0
     )
-    largest_parameter: int | None = key(None, "The largest single parameter tensor.", unit="elements", ge=1)
+    largest_parameter: int | None = key("The largest single parameter tensor.", default=None, unit="elements", ge=1)
     largest_module: int | None = key(
-        None,
         "Most elements that one module owns directly (the largest layer of DeepSpeed's estimators).",
+        default=None,
         unit="elements",
         ge=1,
     )
     largest_block: int | None = key(
-        None, "Elements of the largest decoder layer (all its modules together).", unit="elements", ge=1
+        "Elements of the largest decoder layer (all its modules together).", default=None, unit="elements", ge=1
     )
     tensor_sizes: list[tuple[int, int]] = key(
-        [], "Sizes of all parameter tensors as (elements, how many tensors), largest first.", unit="elements"
+        "Sizes of all parameter tensors as (elements, how many tensors), largest first.", default=[], unit="elements"
     )
-    layout: list[Part] = key([], "The modules of the model from its embedding to its head.")
+    layout: list[Part] = key("The modules of the model from its embedding to its head.", default=[])
     adapters: list[int] = key(
-        [], "Sizes of the adapters' matrices in one decoder layer, in the order of forward.", unit="elements"
+        "Sizes of the adapters' matrices in one decoder layer, in the order of forward.", default=[], unit="elements"
     )
-    hidden_size: int | None = key(None, "Width of the residual stream.", unit="elements", ge=1)
-    num_hidden_layers: int | None = key(None, "Decoder layers.", ge=1)
-    num_attention_heads: int | None = key(None, "Query heads.", ge=1)
-    num_key_value_heads: int | None = key(None, "Key and value heads.", ge=1)
-    intermediate_size: int | None = key(None, "Inner width of a dense feed-forward part.", unit="elements", ge=1)
-    vocab_size: int | None = key(None, "Rows of the token embedding.", ge=1)
-    max_position_embeddings: int | None = key(None, "Longest sequence.", unit="tokens", ge=1)
-    tied_embeddings: bool | None = key(None, "The output head shares the weights of the token embedding.")
-    num_experts: int | None = key(None, "Experts in each sparse layer; 0 for a dense model.", ge=0)
-    experts_per_token: int | None = key(None, "Experts that each token visits.", ge=1)
-    leaf_modules: list[str] = key([], "Class names of the modules that ZeRO-3 has to treat as one leaf.")
+    hidden_size: int | None = key("Width of the residual stream.", default=None, unit="elements", ge=1)
+    num_hidden_layers: int | None = key("Decoder layers.", default=None, ge=1)
+    num_attention_heads: int | None = key("Query heads.", default=None, ge=1)
+    num_key_value_heads: int | None = key("Key and value heads.", default=None, ge=1)
+    intermediate_size: int | None = key(
+        "Inner width of a dense feed-forward part.", default=None, unit="elements", ge=1
+    )
+    vocab_size: int | None = key("Rows of the token embedding.", default=None, ge=1)
+    max_position_embeddings: int | None = key("Longest sequence.", default=None, unit="tokens", ge=1)
+    tied_embeddings: bool | None = key("The output head shares the weights of the token embedding.", default=None)
+    num_experts: int | None = key("Experts in each sparse layer; 0 for a dense model.", default=None, ge=0)
+    experts_per_token: int | None = key("Experts that each token visits.", default=None, ge=1)
+    leaf_modules: list[str] = key("Class names of the modules that ZeRO-3 has to treat as one leaf.", default=[])
     vision_parameters: int | None = key(
-        None, "Of the parameters those of the vision part of a multimodal model.", unit="elements", ge=1
+        "Of the parameters those of the vision part of a multimodal model.", default=None, unit="elements", ge=1
     )
-    text_part_only: bool = key(False, "The counts leave out the vision or audio part of a multimodal model.")
+    text_part_only: bool = key("The counts leave out the vision or audio part of a multimodal model.", default=False)
     config_hidden_size: int | None = key(
-        None, "`config.hidden_size` (else the largest of `hidden_sizes`) as Python code sees it.", ge=1
+        "`config.hidden_size` (else the largest of `hidden_sizes`) as Python code sees it.", default=None, ge=1
     )
-    text_config_hidden_size: int | None = key(None, "The same, of `config.text_config`.", ge=1)
-    unknown_because: str | None = key(None, "Why the parameters could not be counted; null when they were.")
+    text_config_hidden_size: int | None = key("The same, of `config.text_config`.", default=None, ge=1)
+    unknown_because: str | None = key("Why the parameters could not be counted; null when they were.", default=None)
     _too_large: bool = PrivateAttr(False)
 
     @property
@@ -231,7 +233,7 @@ def _from_composite(model_type: str, config: Mapping[str, Any]) -> ModelFacts:
     facts = _from_family(model_type, text["model_type"], text, tower)
     counted = {"config_hidden_size": None, "text_config_hidden_size": facts.config_hidden_size}
     if facts.parameters is not None:
-        counted |= {"text_part_only": not tower, "vision_parameters": sum(one.size for one in tower) or None}
+        counted |= {"text_part_only": not tower, "vision_parameters": sum(tensor.size for tensor in tower) or None}
     return facts.model_copy(update=counted)
 
 

@@ -63,10 +63,14 @@ def _as_it_is(value: object, words: Sequence[object], take: Take, *, used: bool)
     try:
         _first(take, *exact, *words)  # what is wrong with a whole number, before that it is written as 2.0
     except ValidationError as error:
-        wrong = [one for one in error.errors() if one.get("ctx", {}).get("expected") != "'auto'"]
+        wrong = [
+            error_details
+            for error_details in error.errors()
+            if error_details.get("ctx", {}).get("expected") != "'auto'"
+        ]
         limits = _OF_OTHERS if isinstance(value, (str, bool)) else _OF_OTHERS | _OF_NUMBERS
         stops = used and (value is None or isinstance(value, (str, list, dict)))
-        if stops or any(one["type"] in limits for one in wrong):
+        if stops or any(error_details["type"] in limits for error_details in wrong):
             raise
     return value
 

@@ -99,20 +99,20 @@ class Goals(Section):
     yaml_numbers = True
 
     prefer: Literal["throughput", "memory", "cost"] = key(
-        "throughput",
         "Among the plans that fit: most tokens a second, least memory of a device, or lowest price of a token (may "
         "leave devices unused).",
+        default="throughput",
     )
     global_batch_size: Count | None = key(
-        None,
         "Samples of one optimizer step over all ranks; micro batch and accumulation are chosen to give it.",
+        default=None,
         unit="samples",
         gt=0,
     )
     trace: bool = key(
-        False,
         "Trace the activations of the best plans on the real model class (needs torch and transformers where the build "
         "runs); without it they follow from a formula.",
+        default=False,
     )
 
 
@@ -123,11 +123,11 @@ class SampleImages(Section):
     library = "zerocfg"
     yaml_numbers = True
 
-    per_sample: Count = key(..., "Images of one sample, at most; 0 for text alone.", unit="images", ge=0)
+    per_sample: Count = key("Images of one sample, at most; 0 for text alone.", unit="images", ge=0)
     pixels: Count | None = key(
-        None,
         "Pixels of one image after the processor resized it, at most (`max_pixels` of Qwen2-VL's); not needed for a "
         "model whose images all have one size.",
+        default=None,
         unit="pixels",
         gt=0,
     )
@@ -153,16 +153,18 @@ class _Script(Section):
 class Slurm(_Script):
     """How `job.sbatch` asks Slurm for the nodes."""
 
-    partition: str | None = key(None, "Partition to run in.")
-    account: str | None = key(None, "Account to charge.")
-    time: str | None = key(None, 'Time limit, e.g. `"24:00:00"`.')
-    qos: str | None = key(None, "Quality of service.")
-    options: list[str] = key([], "Further lines behind `#SBATCH`, e.g. `--exclusive`.")
-    setup: list[str] = key([], "Shell lines to run on every node before the launch, e.g. `source venv/bin/activate`.")
+    partition: str | None = key("Partition to run in.", default=None)
+    account: str | None = key("Account to charge.", default=None)
+    time: str | None = key('Time limit, e.g. `"24:00:00"`.', default=None)
+    qos: str | None = key("Quality of service.", default=None)
+    options: list[str] = key("Further lines behind `#SBATCH`, e.g. `--exclusive`.", default=[])
+    setup: list[str] = key(
+        "Shell lines to run on every node before the launch, e.g. `source venv/bin/activate`.", default=[]
+    )
 
     preflight: bool = key(
-        False,
         "Run `zerocfg preflight` on the job's nodes first; a node that fails it keeps the training from starting.",
+        default=False,
     )
 
 
@@ -173,13 +175,13 @@ class JobSet(Section):
     library = "zerocfg"
     yaml_numbers = True
 
-    image: str = key(..., "Container image that holds the training environment and the spec's folder.")
-    folder: str = key("/workspace", "Where the spec's folder is inside the image.")
-    namespace: str | None = key(None, "Namespace of the job.")
+    image: str = key("Container image that holds the training environment and the spec's folder.")
+    folder: str = key("Where the spec's folder is inside the image.", default="/workspace")
+    namespace: str | None = key("Namespace of the job.", default=None)
     resource: str | None = key(
-        None, "Name of the device resource; by the vendor unless stated: `nvidia.com/gpu`, `amd.com/gpu`, ..."
+        "Name of the device resource; by the vendor unless stated: `nvidia.com/gpu`, `amd.com/gpu`, ...", default=None
     )
-    shared_memory_gib: Count = key(64, "Size of /dev/shm, which data loaders and NCCL use.", unit="GiB", gt=0)
+    shared_memory_gib: Count = key("Size of /dev/shm, which data loaders and NCCL use.", default=64, unit="GiB", gt=0)
 
 
 class SkyPilot(_Script):
@@ -188,12 +190,13 @@ class SkyPilot(_Script):
     yaml_numbers = True
 
     accelerators: str | None = key(
-        None, "What SkyPilot calls the devices, e.g. `H100`, without their number; by the hardware unless stated."
+        "What SkyPilot calls the devices, e.g. `H100`, without their number; by the hardware unless stated.",
+        default=None,
     )
     resources: dict[str, object] = key(
-        {}, "Further keys of the task's `resources`, e.g. `{infra: aws, use_spot: true}`."
+        "Further keys of the task's `resources`, e.g. `{infra: aws, use_spot: true}`.", default={}
     )
-    setup: list[str] = key([], "Shell lines to run once on every node, e.g. `pip install -r requirements.txt`.")
+    setup: list[str] = key("Shell lines to run once on every node, e.g. `pip install -r requirements.txt`.", default=[])
 
 
 class Ray(_Script):
@@ -202,22 +205,26 @@ class Ray(_Script):
     yaml_numbers = True
 
     folder: str | None = key(
-        None, "Where the spec's folder is on the nodes; without it, it travels as Ray's working directory."
+        "Where the spec's folder is on the nodes; without it, it travels as Ray's working directory.", default=None
     )
     runtime_env: dict[str, object] = key(
-        {}, "Keys of Ray's runtime environment, e.g. `{pip: [deepspeed], env_vars: {NCCL_DEBUG: INFO}}`."
+        "Keys of Ray's runtime environment, e.g. `{pip: [deepspeed], env_vars: {NCCL_DEBUG: INFO}}`.", default={}
     )
-    setup: list[str] = key([], "Shell lines to run on every node before the launch, e.g. `source venv/bin/activate`.")
+    setup: list[str] = key(
+        "Shell lines to run on every node before the launch, e.g. `source venv/bin/activate`.", default=[]
+    )
 
 
 class Ssh(_Script):
     """How `ssh.sh` starts the run on each node."""
 
     folder: str | None = key(
-        None, "Where the spec's folder is on the nodes; without it the same path as where `ssh.sh` is started."
+        "Where the spec's folder is on the nodes; without it the same path as where `ssh.sh` is started.", default=None
     )
-    options: list[str] = key([], 'Words for ssh, e.g. `[-p, "2222"]`.')
-    setup: list[str] = key([], "Shell lines to run on every node before the launch, e.g. `source venv/bin/activate`.")
+    options: list[str] = key('Words for ssh, e.g. `[-p, "2222"]`.', default=[])
+    setup: list[str] = key(
+        "Shell lines to run on every node before the launch, e.g. `source venv/bin/activate`.", default=[]
+    )
 
 
 class Targets(Section):
@@ -226,12 +233,14 @@ class Targets(Section):
     unknown = "error"
     library = "zerocfg"
 
-    hjson: bool = key(False, "`ds_config.hjson`: the DeepSpeed config with the reason for each value as a comment.")
-    slurm: Slurm | None = key(None, "`job.sbatch` for Slurm; `{}` for the defaults of the cluster.")
-    jobset: JobSet | None = key(None, "`jobset.yaml` for Kubernetes.")
-    skypilot: SkyPilot | None = key(None, "`sky.yaml` for SkyPilot.")
-    ray: Ray | None = key(None, "`ray_job.sh` for a Ray cluster.")
-    ssh: Ssh | None = key(None, "`ssh.sh`, which starts every node over ssh.")
+    hjson: bool = key(
+        "`ds_config.hjson`: the DeepSpeed config with the reason for each value as a comment.", default=False
+    )
+    slurm: Slurm | None = key("`job.sbatch` for Slurm; `{}` for the defaults of the cluster.", default=None)
+    jobset: JobSet | None = key("`jobset.yaml` for Kubernetes.", default=None)
+    skypilot: SkyPilot | None = key("`sky.yaml` for SkyPilot.", default=None)
+    ray: Ray | None = key("`ray_job.sh` for a Ray cluster.", default=None)
+    ssh: Ssh | None = key("`ssh.sh`, which starts every node over ssh.", default=None)
 
 
 class RunSpec(Section):
@@ -241,71 +250,70 @@ class RunSpec(Section):
     library = "zerocfg"
     yaml_numbers = True
 
-    consumer: Consumer = key(..., "Who reads the config in the end: which library's training loop the script runs.")
-    script: str = key(..., "The Python script that `launch.sh` starts, relative to the spec's folder.")
+    consumer: Consumer = key("Who reads the config in the end: which library's training loop the script runs.")
+    script: str = key("The Python script that `launch.sh` starts, relative to the spec's folder.")
     launch: str | None = key(
-        None,
         "A launch line to start from, as `scripts/train.sh:14`: its launcher options, the configs that it names and "
         "the words after its script count where the run says nothing else.",
+        default=None,
     )
     arguments: list[str | int | float] | None = key(
-        None,
         "Words after the script. Absent: those of `launch`; without it `--config RECIPE` for trl, the recipe for "
         "transformers.",
+        default=None,
     )
     model: Model = key(
-        None, "Path of the model's `config.json`, or its numbers: `{parameters: 7e9, hidden_size: 4096}`."
+        "Path of the model's `config.json`, or its numbers: `{parameters: 7e9, hidden_size: 4096}`.", default=None
     )
-    recipe: str | None = key(None, "YAML or JSON file of TrainingArguments (for trl, of its parser).")
-    accelerate: str | None = key(None, "An accelerate config to start from.")
-    deepspeed: str | None = key(None, "A DeepSpeed JSON to start from; may hold `auto`.")
+    recipe: str | None = key("YAML or JSON file of TrainingArguments (for trl, of its parser).", default=None)
+    accelerate: str | None = key("An accelerate config to start from.", default=None)
+    deepspeed: str | None = key("A DeepSpeed JSON to start from; may hold `auto`.", default=None)
     engine: Literal["deepspeed", "ddp", "fsdp"] | None = key(
-        None, "What runs the training. Without it: deepspeed or fsdp when a source asks for it, else ddp."
+        "What runs the training. Without it: deepspeed or fsdp when a source asks for it, else ddp.", default=None
     )
     goals: Goals | None = key(
-        None, "What to aim at; with it zerocfg chooses every value that no source names and that matters."
+        "What to aim at; with it zerocfg chooses every value that no source names and that matters.", default=None
     )
     launcher: Literal["accelerate", "torchrun", "deepspeed"] | None = key(
-        None,
         "What launch.sh starts the job with. Without it: accelerate; torchrun for a training loop of its own.",
+        default=None,
     )
     hosts: list[str] = key(
-        [], "Names of the nodes, for the hostfile of `launcher: deepspeed`; the first one is rank 0."
+        "Names of the nodes, for the hostfile of `launcher: deepspeed`; the first one is rank 0.", default=[]
     )
-    targets: Targets = key(Targets, "What is emitted beside the configs and `launch.sh`.")
+    targets: Targets = key("What is emitted beside the configs and `launch.sh`.", default=Targets)
     hardware: str | None = key(
-        None,
-        "`8xA100-80GB` (`2x8xH100-80GB` for two nodes), the path of a probed profile, or `this` machine.",
+        "`8xA100-80GB` (`2x8xH100-80GB` for two nodes), the path of a probed profile, or `this` machine.", default=None
     )
     train_samples: Count | None = key(
-        None,
         "Samples of the training set; needed where the number of steps must be known.",
+        default=None,
         unit="samples",
         gt=0,
     )
     sequence_length: Count | None = key(
-        None,
         "Tokens of one sample, padded or packed (GRPO: prompt and completion); memory and time are predicted for it.",
+        default=None,
         unit="tokens",
         gt=0,
     )
     images: SampleImages | None = key(
-        None, "Images of one sample; without it no activations are predicted for a model that reads images."
+        "Images of one sample; without it no activations are predicted for a model that reads images.", default=None
     )
     gradient_checkpointing: bool | None = key(
-        None, "Whether the script recomputes activations; a Trainer's recipe says it itself."
+        "Whether the script recomputes activations; a Trainer's recipe says it itself.", default=None
     )
     attention: Literal["eager", "sdpa", "flash_attention_2"] | None = key(
-        None,
         "How attention is computed, where the recipe does not say it (`attn_implementation`); sdpa if nobody does.",
+        default=None,
     )
     fused_loss: bool | None = key(
-        None, "Whether the loss is computed without holding all logits (Liger kernels, cut cross entropy)."
+        "Whether the loss is computed without holding all logits (Liger kernels, cut cross entropy).", default=None
     )
     price_per_hour: Price | None = key(
-        None, "Price of one accelerator for an hour; with it, the cost of a step is predicted.", ge=0
+        "Price of one accelerator for an hour; with it, the cost of a step is predicted.", default=None, ge=0
     )
-    versions: dict[str, str] = key({}, 'Library releases to build for, e.g. `deepspeed: "0.19.8"`.')
+    versions: dict[str, str] = key('Library releases to build for, e.g. `deepspeed: "0.19.8"`.', default={})
 
     @field_validator("script", "launch", "recipe", "accelerate", "deepspeed", "hardware")
     @classmethod
@@ -342,8 +350,8 @@ class Spec(Section):
     unknown = "error"
     library = "zerocfg"
 
-    version: Literal[1] = key(..., "Version of this format.")
-    runs: dict[RunName, RunSpec] = key(..., "The training jobs by name.")
+    version: Literal[1] = key("Version of this format.")
+    runs: dict[RunName, RunSpec] = key("The training jobs by name.")
 
     @field_validator("runs")
     @classmethod
@@ -355,7 +363,7 @@ class Spec(Section):
 
 def _axis(name: str, field: FieldInfo) -> Any:
     kind: Any = field.annotation
-    return (list[kind] | dict[str, kind] | None, key(None, f"Values of `{name}`, as a list or by label."))
+    return (list[kind] | dict[str, kind] | None, key(f"Values of `{name}`, as a list or by label.", default=None))
 
 
 class _Axes(Section):
@@ -383,11 +391,11 @@ class WrittenRun(_Removable):  # type: ignore[misc,valid-type]
     required_unless: ClassVar[tuple[str, ...] | None] = ("extends", "matrix")
 
     extends: str | list[str] | None = key(
-        None,
         "Names of `bases` whose keys this run takes, later before earlier, its own before all; `other.yaml#NAME` for "
         "one of another file.",
+        default=None,
     )
-    matrix: Matrix | None = key(None, "Keys with several values each: every combination is a run.")  # type: ignore[valid-type]
+    matrix: Matrix | None = key("Keys with several values each: every combination is a run.", default=None)  # type: ignore[valid-type]
 
 
 class Base(WrittenRun):
@@ -402,6 +410,6 @@ class WrittenSpec(Section):
     unknown = "error"
     library = "zerocfg"
 
-    version: Literal[1] = key(..., "Version of this format.")
-    runs: dict[str, WrittenRun] = key(..., "The training jobs by name.")
-    bases: dict[str, Base] | None = key(None, "What runs take with `extends`, by name.")
+    version: Literal[1] = key("Version of this format.")
+    runs: dict[str, WrittenRun] = key("The training jobs by name.")
+    bases: dict[str, Base] | None = key("What runs take with `extends`, by name.", default=None)

@@ -171,37 +171,37 @@ def _norm(block: int | None, module: str, width: int, vectors: int) -> Iterator[
         yield Tensor(block, module, width)
 
 
-def _of_qwen(one: Vision) -> Iterator[Tensor]:
-    vectors = 2 if one.kind == "qwen2" else 1
-    yield Tensor(None, "visual.patch_embed.proj", one.values * one.width)
-    for block in range(-one.layers, 0):
+def _of_qwen(vision: Vision) -> Iterator[Tensor]:
+    vectors = 2 if vision.kind == "qwen2" else 1
+    yield Tensor(None, "visual.patch_embed.proj", vision.values * vision.width)
+    for block in range(-vision.layers, 0):
         for name in ("norm1", "norm2"):
-            yield from _norm(block, name, one.width, vectors)
-        yield from _linear(block, "attn.qkv", one.width, 3 * one.width)
-        yield from _linear(block, "attn.proj", one.width, one.width)
-        names = ("mlp.fc1",) if one.kind == "qwen2" else ("mlp.gate_proj", "mlp.up_proj")
+            yield from _norm(block, name, vision.width, vectors)
+        yield from _linear(block, "attn.qkv", vision.width, 3 * vision.width)
+        yield from _linear(block, "attn.proj", vision.width, vision.width)
+        names = ("mlp.fc1",) if vision.kind == "qwen2" else ("mlp.gate_proj", "mlp.up_proj")
         for name in names:
-            yield from _linear(block, name, one.width, one.inner)
-        yield from _linear(block, "mlp.fc2" if one.kind == "qwen2" else "mlp.down_proj", one.inner, one.width)
-    wide = one.width * one.merged
-    yield from _norm(None, "visual.merger.ln_q", one.width, vectors)
+            yield from _linear(block, name, vision.width, vision.inner)
+        yield from _linear(block, "mlp.fc2" if vision.kind == "qwen2" else "mlp.down_proj", vision.inner, vision.width)
+    wide = vision.width * vision.merged
+    yield from _norm(None, "visual.merger.ln_q", vision.width, vectors)
     yield from _linear(None, "visual.merger.mlp.0", wide, wide)
-    yield from _linear(None, "visual.merger.mlp.2", wide, one.out)
+    yield from _linear(None, "visual.merger.mlp.2", wide, vision.out)
 
 
-def _of_clip(one: Vision) -> Iterator[Tensor]:
-    positions = (one.fixed or 0) // one.side**2 + one.classes
-    yield Tensor(None, "vision_tower.embeddings", one.width)  # the class token
-    yield Tensor(None, "vision_tower.embeddings.patch_embedding", one.values * one.width)
-    yield Tensor(None, "vision_tower.embeddings.position_embedding", positions * one.width)
-    yield from _norm(None, "vision_tower.pre_layrnorm", one.width, 2)
-    for block in range(-one.layers, 0):
+def _of_clip(vision: Vision) -> Iterator[Tensor]:
+    positions = (vision.fixed or 0) // vision.side**2 + vision.classes
+    yield Tensor(None, "vision_tower.embeddings", vision.width)  # the class token
+    yield Tensor(None, "vision_tower.embeddings.patch_embedding", vision.values * vision.width)
+    yield Tensor(None, "vision_tower.embeddings.position_embedding", positions * vision.width)
+    yield from _norm(None, "vision_tower.pre_layrnorm", vision.width, 2)
+    for block in range(-vision.layers, 0):
         for name in ("k_proj", "v_proj", "q_proj", "out_proj"):
-            yield from _linear(block, f"self_attn.{name}", one.width, one.width)
-        yield from _norm(block, "layer_norm1", one.width, 2)
-        yield from _linear(block, "mlp.fc1", one.width, one.inner)
-        yield from _linear(block, "mlp.fc2", one.inner, one.width)
-        yield from _norm(block, "layer_norm2", one.width, 2)
-    yield from _norm(None, "vision_tower.post_layernorm", one.width, 2)
-    yield from _linear(None, "multi_modal_projector.linear_1", one.width, one.out, one.bias)
-    yield from _linear(None, "multi_modal_projector.linear_2", one.out, one.out, one.bias)
+            yield from _linear(block, f"self_attn.{name}", vision.width, vision.width)
+        yield from _norm(block, "layer_norm1", vision.width, 2)
+        yield from _linear(block, "mlp.fc1", vision.width, vision.inner)
+        yield from _linear(block, "mlp.fc2", vision.inner, vision.width)
+        yield from _norm(block, "layer_norm2", vision.width, 2)
+    yield from _norm(None, "vision_tower.post_layernorm", vision.width, 2)
+    yield from _linear(None, "multi_modal_projector.linear_1", vision.width, vision.out, vision.bias)
+    yield from _linear(None, "multi_modal_projector.linear_2", vision.out, vision.out, vision.bias)

@@ -43,15 +43,15 @@ class Changes:
 
 def changes(found: OutputCheck) -> Changes:
     """The build on disk against what the sources give now."""
-    said = [one for one in found.changes if one.said] or found.changes
-    follow = [one.name for one in found.files if found.changes and one.state == "outdated"]
-    files = [one for one in found.files if one.name not in follow]
+    said = [change for change in found.changes if change.said] or found.changes
+    follow = [file.name for file in found.files if found.changes and file.state == "outdated"]
+    files = [file for file in found.files if file.name not in follow]
     return Changes(
         found.state == "up to date",
-        [Change(one.row.name, _text(one.old), _text(one.new), one.because) for one in said],
+        [Change(change.row.name, _text(change.old), _text(change.new), change.because) for change in said],
         len(found.changes) - len(said),
         sorted(follow),
-        [File(one.name, FILE_STATES[one.state], tuple(one.details)) for one in files],
+        [File(file.name, FILE_STATES[file.state], tuple(file.details)) for file in files],
         found.sources,
     )
 

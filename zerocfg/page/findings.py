@@ -56,8 +56,8 @@ class RulePage:
 
 def findings(result: Result) -> list[Finding]:
     """The gravest first, else in the order of files and lines."""
-    order = sorted(result.diagnostics, key=lambda one: -one.severity.rank)
-    return [_finding(one) for one in order]
+    order = sorted(result.diagnostics, key=lambda diagnostic: -diagnostic.severity.rank)
+    return [_finding(diagnostic) for diagnostic in order]
 
 
 def rule_pages(codes: Iterable[str]) -> list[RulePage]:
@@ -66,10 +66,19 @@ def rule_pages(codes: Iterable[str]) -> list[RulePage]:
     return [_rule(rule) for rule in rules if rule is not None]
 
 
-def _finding(one: Diagnostic) -> Finding:
-    frames = tuple(_frame(span) for span in (one.span, *one.related))
-    fix, safe = (one.fix.description, one.fix.safe) if one.fix is not None else ("", True)
-    return Finding(one.code, one.name, one.severity.value, one.message, one.help, frames, fix, safe)
+def _finding(diagnostic: Diagnostic) -> Finding:
+    frames = tuple(_frame(span) for span in (diagnostic.span, *diagnostic.related))
+    fix, safe = (diagnostic.fix.description, diagnostic.fix.safe) if diagnostic.fix is not None else ("", True)
+    return Finding(
+        diagnostic.code,
+        diagnostic.name,
+        diagnostic.severity.value,
+        diagnostic.message,
+        diagnostic.help,
+        frames,
+        fix,
+        safe,
+    )
 
 
 def _frame(span: FileSpan) -> Frame:

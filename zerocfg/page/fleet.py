@@ -88,14 +88,14 @@ def fleet_page(outcomes: Sequence[Outcome], changed: Changes | None) -> FleetPag
     most = counts[0].findings if counts else 1
     bars = [
         RuleBar(
-            one.code,
-            one.name,
-            one.severity,
-            one.findings,
-            one.repositories,
-            max(1.0, round(BAR * one.findings / most, 1)),
+            rule_count.code,
+            rule_count.name,
+            rule_count.severity,
+            rule_count.findings,
+            rule_count.repositories,
+            max(1.0, round(BAR * rule_count.findings / most, 1)),
         )
-        for one in counts
+        for rule_count in counts
     ]
     return FleetPage(
         "Lint of " + (count(1, "repository") if total.repositories == 1 else f"{total.repositories} repositories"),
@@ -105,7 +105,7 @@ def fleet_page(outcomes: Sequence[Outcome], changed: Changes | None) -> FleetPag
         _trend(changed) if changed is not None else None,
         bars,
         _groups(outcomes, changed),
-        rule_pages(one.code for one in counts),
+        rule_pages(rule_count.code for rule_count in counts),
         "only repositories with errors" if changed is None else "only repositories with new findings",
     )
 
@@ -151,43 +151,49 @@ def _tiles(outcomes: Sequence[Outcome], changed: Changes | None) -> list[Tile]:
 
 
 def _in(outcomes: Sequence[Outcome], severity: str) -> str:
-    some = sum(bool(one.counts()[severity]) for one in outcomes)
+    some = sum(bool(outcome.counts()[severity]) for outcome in outcomes)
     return f"in {some} {'repository' if some == 1 else 'repositories'}"
 
 
 def _problems(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
-    lost = [(one.name, one.problem) for one in outcomes if one.problem]
-    return lost + [(one.name, f"failed inside zerocfg: {said}") for one in outcomes for said in one.failed_inside]
+    lost = [(outcome.name, outcome.problem) for outcome in outcomes if outcome.problem]
+    return lost + [
+        (outcome.name, f"failed inside zerocfg: {said}") for outcome in outcomes for said in outcome.failed_inside
+    ]
 
 
 def _trend(changed: Changes) -> Trend:
     total = changed.total
     return Trend(
         f"{total.new} new, {total.gone} gone, {total.same} the same, in repositories that both reports have.",
-        [[one.what, one.name, *_figures(one)] for one in changed.rules if one.new or one.gone],
-        [[one.what, *_figures(one)] for one in changed.repositories if one.new or one.gone],
+        [[rule.what, rule.name, *_figures(rule)] for rule in changed.rules if rule.new or rule.gone],
+        [
+            [repository.what, *_figures(repository)]
+            for repository in changed.repositories
+            if repository.new or repository.gone
+        ],
         change_notes(changed),
     )
 
 
-def _figures(one: Change) -> list[str]:
-    return [str(one.new), str(one.gone), str(one.same)]
+def _figures(change: Change) -> list[str]:
+    return [str(change.new), str(change.gone), str(change.same)]
 
 
 def _groups(outcomes: Sequence[Outcome], changed: Changes | None) -> list[Group]:
     """Those in which something was found, the worst first."""
-    found = [(one, one.counts()) for one in outcomes if one.diagnostics]
+    found = [(outcome, outcome.counts()) for outcome in outcomes if outcome.diagnostics]
     found.sort(key=lambda row: [-row[1][name] for name in SEVERITIES])
     groups = []
-    for one, counts in found:
-        new = {diagnostic["fingerprint"] for diagnostic in changed.new_of(one)} if changed is not None else set()
-        rows = sorted((_row(each, new) for each in one.diagnostics), key=lambda row: SEVERITIES.index(row.severity))
+    for outcome, counts in found:
+        new = {diagnostic["fingerprint"] for diagnostic in changed.new_of(outcome)} if changed is not None else set()
+        rows = sorted((_row(each, new) for each in outcome.diagnostics), key=lambda row: SEVERITIES.index(row.severity))
         about = ", ".join(count(number, name) for name, number in counts.items() if number)
         standard = not new if changed is not None else not counts["error"]
-        groups.append(Group(one.name, about, standard, tuple(rows)))
+        groups.append(Group(outcome.name, about, standard, tuple(rows)))
     return groups
 
 
-def _row(one: dict[str, Any], new: set[str]) -> Row:
-    place = f"{one['file']}:{one['start']['line']}:{one['start']['column']}"
-    return Row(place, one["code"], one["severity"], one["message"], one["help"] or "", one["fingerprint"] in new)
+def _row(item: dict[str, Any], new: set[str]) -> Row:
+    place = f"{item['file']}:{item['start']['line']}:{item['start']['column']}"
+    return Row(place, item["code"], item["severity"], item["message"], item["help"] or "", item["fingerprint"] in new)

@@ -60,7 +60,7 @@ def clean(text: str) -> str:
     text = masked(text)
     if text.isprintable():
         return text
-    return "".join(one if one in "\t\n" or _visible(one) else "�" for one in text)
+    return "".join(item if item in "\t\n" or _visible(item) else "�" for item in text)
 
 
 def _visible(character: str) -> bool:

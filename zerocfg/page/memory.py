@@ -83,27 +83,27 @@ class Memory:
         return size(self.capacity) if self.capacity else ""
 
 
-def memory(one: Forecast, alternatives: list[Alternative]) -> Memory:
+def memory(forecast: Forecast, alternatives: list[Alternative]) -> Memory:
     """What the plan section shows."""
-    held = one.prediction.estimate.phases("device")
+    held = forecast.prediction.estimate.phases("device")
     peak = max((each.size for each in held.values()), default=0)
-    expected, chance = one.prediction.device.expected, chance_of(one)
-    said = f"{one.word}: {chance}" if chance else one.word
-    if one.verdict.by_host:
+    expected, chance = forecast.prediction.device.expected, chance_of(forecast)
+    said = f"{forecast.word}: {chance}" if chance else forecast.word
+    if forecast.verdict.by_host:
         said += ", by the node's memory"
-    found = Memory(one.verdict, said, one.capacity, unit_for(peak), peak=peak, expected=expected)
-    found.complete = one.complete
+    found = Memory(forecast.verdict, said, forecast.capacity, unit_for(peak), peak=peak, expected=expected)
+    found.complete = forecast.complete
     found.phases = [Bar(phase, _columns(each)) for phase, each in held.items()]
     found.terms = _terms(list(held.values()))
-    found.figures = list(_figures(one))
-    found.notes = [f"not modelled: {gap}" for gap in one.gaps]
-    found.notes += filter(None, (*one.assumptions, one.samples))
-    found.job = _job(one)
+    found.figures = list(_figures(forecast))
+    found.notes = [f"not modelled: {gap}" for gap in forecast.gaps]
+    found.notes += filter(None, (*forecast.assumptions, forecast.samples))
+    found.job = _job(forecast)
     found.others = [_other(row) for row in distinct_plans(alternatives)]
     found.compared = len(alternatives)
-    if one.ladder is not None:
-        found.cheapest = [_rung(rung) for rung in one.ladder.together]
-        found.changes = [_rung(rung) for rung in one.ladder.single]
+    if forecast.ladder is not None:
+        found.cheapest = [_rung(rung) for rung in forecast.ladder.together]
+        found.changes = [_rung(rung) for rung in forecast.ladder.single]
     return found
 
 
@@ -125,12 +125,12 @@ def _terms(phases: list[Held]) -> list[Term]:
     return [Term(name, tuple(sizes[name]), sources[name]) for name in order]
 
 
-def _figures(one: Forecast) -> list[tuple[str, str, str]]:
-    held = one.prediction
+def _figures(forecast: Forecast) -> list[tuple[str, str, str]]:
+    held = forecast.prediction
 
     def told(figure: Band) -> str:
-        if one.standing in ("at least", "at most"):
-            return f"{one.standing} {size(figure.low if one.standing == 'at least' else figure.high)}"
+        if forecast.standing in ("at least", "at most"):
+            return f"{forecast.standing} {size(figure.low if forecast.standing == 'at least' else figure.high)}"
         return band(figure.low, figure.high)
 
     found = [
@@ -138,16 +138,16 @@ def _figures(one: Forecast) -> list[tuple[str, str, str]]:
         ("Reserved", told(held.reserved), "max_memory_reserved of torch"),
         ("Device", told(held.device), "what nvidia-smi shows for the process"),
     ]
-    if one.host.expected >= GIB // 10:
-        of = f" of {size(one.room)}" if one.room is not None else ""
-        found.append(("Host", f"{size(one.host.expected)}{of}", "memory of a node, for all its ranks"))
-    if one.nvme >= GIB // 10:
-        found.append(("Drives", size(one.nvme), "on the NVMe drives of a node"))
+    if forecast.host.expected >= GIB // 10:
+        of = f" of {size(forecast.room)}" if forecast.room is not None else ""
+        found.append(("Host", f"{size(forecast.host.expected)}{of}", "memory of a node, for all its ranks"))
+    if forecast.nvme >= GIB // 10:
+        found.append(("Drives", size(forecast.nvme), "on the NVMe drives of a node"))
     return found
 
 
-def _job(one: Forecast) -> str:
-    work = one.setup.workload
+def _job(forecast: Forecast) -> str:
+    work = forecast.setup.workload
     if work is None:
         return ""
     kept = "gradient checkpointing" if work.gradient_checkpointing else "all activations kept"

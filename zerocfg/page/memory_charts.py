@@ -30,7 +30,7 @@ def phases(held: Memory) -> Chart:
 
 def plans(held: Memory) -> Chart:
     """A bar for each other way to run the job."""
-    bars = [one.bar for one in held.others]
+    bars = [other.bar for other in held.others]
     told = ", ".join(f"{bar.label} {size(bar.total)}" for bar in bars)
     alt = f"Memory of a device at its peak by plan: {told}{_limit(held)}."
     return chart(alt, lambda look: _stacked(look, bars, held))
@@ -44,7 +44,7 @@ def parts(found: Time) -> Chart:
 
 def sent(found: Time) -> Chart:
     """What a rank sends in a step by collective."""
-    told = ", ".join(f"{one.name} {size(one.bytes)}" for one in found.sent)
+    told = ", ".join(f"{item.name} {size(item.bytes)}" for item in found.sent)
     return chart(f"A rank sends {found.total} in a step: {told}.", lambda look: _sent(look, found), HALF)
 
 
@@ -129,13 +129,13 @@ def _sent(look: Look, found: Time) -> Figure:
     drawn = figure(look, height + 50)
     axis = drawn.subplots()
     plain(axis, look)
-    most = max(one.bytes for one in found.sent) or 1.0
+    most = max(item.bytes for item in found.sent) or 1.0
     unit = unit_for(most)
-    for at, one in enumerate(found.sent):
-        axis.barh(at, one.bytes / unit.scale, thick, color=look.theme.kind("optim"))
-        end = (one.bytes / unit.scale, at)
-        axis.annotate(size(one.bytes), end, (6, 0), textcoords="offset points", va="center", color=look.theme.ink)
-    _ends(axis, look, [one.name for one in found.sent], most / unit.scale)
+    for at, item in enumerate(found.sent):
+        axis.barh(at, item.bytes / unit.scale, thick, color=look.theme.kind("optim"))
+        end = (item.bytes / unit.scale, at)
+        axis.annotate(size(item.bytes), end, (6, 0), textcoords="offset points", va="center", color=look.theme.ink)
+    _ends(axis, look, [item.name for item in found.sent], most / unit.scale)
     axis.set_xlabel(f"{unit.name} that a rank sends in a step")
     return drawn
 

@@ -70,13 +70,13 @@ def page(report_input: ReportInput) -> Page:
     if report_input.built is not None:
         found.problems = list(
             dict.fromkeys(
-                (str(one.place or report_input.spec), one.key, one.message, one.help)
-                for one in report_input.built.problems
+                (str(problem.place or report_input.spec), problem.key, problem.message, problem.help)
+                for problem in report_input.built.problems
             )
         )
     if report_input.found is not None:
         found.findings = findings(report_input.found)
-        found.rules = rule_pages(one.code for one in found.findings)
+        found.rules = rule_pages(finding.code for finding in found.findings)
         by = ", ".join(f"{number} by {what}" for what, number in sorted(report_input.found.suppressed_by.items()))
         found.hidden = f"Not shown, because they are suppressed: {by}." if by else ""
     found.memory, found.time = _predicted(report_input)
@@ -161,7 +161,7 @@ def _changes(report_input: ReportInput) -> Changes | Missing:
 
 
 def _several(report_input: ReportInput) -> str:
-    names = ", ".join(display_name(one) for one in report_input.builds)
+    names = ", ".join(display_name(build) for build in report_input.builds)
     return f"Several builds of this run lie here: {names}. Name one with --build."
 
 
@@ -182,7 +182,7 @@ def _tiles(found: Page, report_input: ReportInput) -> list[Tile]:
         tiles.append(Tile("Step", "–", "not predicted", "", "time"))
     if isinstance(found.smoke, Smoke):
         seen = found.smoke
-        ok = sum(one.ok is True for one in seen.checks) + seen.further
+        ok = sum(check.ok is True for check in seen.checks) + seen.further
         note = f"{seen.failed} checks failed" if seen.failed else f"{count(ok, 'check')} on {count(seen.ranks, 'rank')}"
         note = "of other files than those here" if seen.stale and seen.passed else note
         note = f"not measured: {', '.join(seen.unmeasured)}" if seen.unmeasured else note
@@ -207,7 +207,9 @@ def _findings_tile(found: Page, report_input: ReportInput) -> Tile:
         return Tile("Lint", count(len(found.problems), "problem"), "the run does not resolve", "bad", "findings")
     if report_input.found is None:
         return Tile("Lint", "–", "not linted", "", "findings")
-    numbers = {name: sum(one.severity == name for one in found.findings) for name in ("error", "warning", "note")}
+    numbers = {
+        name: sum(finding.severity == name for finding in found.findings) for name in ("error", "warning", "note")
+    }
     worst = next((name for name, number in numbers.items() if number), "")
     if not worst:
         return Tile("Lint", "clean", f"{count(report_input.found.files, 'file')} read", "good", "findings")

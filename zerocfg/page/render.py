@@ -62,5 +62,5 @@ def _held(page: Page) -> dict[str, list[str]]:
     """Which kinds of memory the charts of the plan show."""
     if not isinstance(page.memory, Memory):
         return {}
-    bars = {"phases": page.memory.phases, "plans": [one.bar for one in page.memory.others]}
+    bars = {"phases": page.memory.phases, "plans": [other.bar for other in page.memory.others]}
     return {name: [kind for kind in COLUMNS if any(bar.parts[kind] for bar in some)] for name, some in bars.items()}

@@ -74,7 +74,7 @@ def settings(report_input: ReportInput) -> list[Group]:
         for name, setting in report_input.run.effective.settings.items():
             groups[_kind(name, setting.value, setting.origin.kind)].rows.append(_of_run(name, setting))
     for group in groups.values():
-        group.rows.sort(key=lambda one: importance(one.name))
+        group.rows.sort(key=lambda item: importance(item.name))
     return [group for group in groups.values() if group.rows]
 
 

@@ -73,7 +73,7 @@ class Smoke:
 
     @property
     def failed(self) -> int:
-        return sum(one.ok is False for one in self.checks)
+        return sum(check.ok is False for check in self.checks)
 
 
 def smoke(folder: Path) -> Smoke | str | None:
@@ -85,7 +85,7 @@ def smoke(folder: Path) -> Smoke | str | None:
     except (certificate_file.CertificateError, OSError) as error:
         return " ".join(str(error).split())
     seen = found.result
-    shown = [one for one in seen.checks if not one.further or one.ok is False]
+    shown = [check for check in seen.checks if not check.further or check.ok is False]
     return Smoke(
         passed=seen.passed and not seen.failed and seen.failure is None,
         unmeasured=list(seen.unmeasured) if seen.state == "incomplete" else [],
@@ -96,10 +96,10 @@ def smoke(folder: Path) -> Smoke | str | None:
         checks=shown,
         further=len(seen.checks) - len(shown),
         failure=seen.failure.message if seen.failure is not None else "",
-        diagnosis=[_diagnosis(one) for one in seen.diagnosis],
+        diagnosis=[_diagnosis(diagnosis) for diagnosis in seen.diagnosis],
         proven=list(seen.proven),
         not_proven=list(seen.not_proven),
-        reductions=[one.words for one in seen.reductions],
+        reductions=[reduction.words for reduction in seen.reductions],
         stale=_stale(folder, found),
         versions=", ".join(f"{name} {version}" for name, version in found.versions.items() if name != "zerocfg"),
         figures=_figures(seen.measured),
@@ -128,16 +128,16 @@ def _same_values(data: bytes, values: str | None) -> bool:
         return False
 
 
-def _diagnosis(one: Diagnosis) -> str:
+def _diagnosis(diagnosis: Diagnosis) -> str:
     """Without the place: the page shows findings with theirs."""
-    return str(replace(one, file=None))
+    return str(replace(diagnosis, file=None))
 
 
 def _figures(measured: Measured) -> list[tuple[str, str, str]]:
     rows = []
     seconds, first = measured.median, measured.first
     if seconds is not None:
-        known = [one for one in map(number, _list(measured.predicted.get("step_seconds"))) if one is not None]
+        known = [item for item in map(number, _list(measured.predicted.get("step_seconds"))) if item is not None]
         beside = f"predicted {known[0]:.3f} to {known[-1]:.3f} s" if known else "median, without the first"
         rows.append(("Step", f"{seconds:.3f} s", beside if known or first is None else f"the first one {first:.2f} s"))
     if measured.tokens_per_second is not None:
@@ -153,7 +153,7 @@ def _figures(measured: Measured) -> list[tuple[str, str, str]]:
 
 def _profile(measured: Measured, *, on_card: bool) -> Profile | None:
     counter = "allocated" if on_card else "rss"
-    starts = [int(one.get(counter) or 0) for one in measured.start]
+    starts = [int(item.get(counter) or 0) for item in measured.start]
     peaks = []
     for rank, phases in enumerate(measured.memory):
         before = 0 if on_card or rank >= len(starts) else starts[rank]
@@ -169,13 +169,13 @@ def _profile(measured: Measured, *, on_card: bool) -> Profile | None:
     )
     known = {phase: int(held) for phase, held in told.items() if held is not None}
     limit = measured.device_memory if on_card else None
-    return Profile(on_card, tuple(points), tuple(one for one in peaks if one), known, limit, unit_for(most, GIB))
+    return Profile(on_card, tuple(points), tuple(peak for peak in peaks if peak), known, limit, unit_for(most, GIB))
 
 
 def _points(measured: Measured, before: int) -> list[Point]:
     found = [Point(seconds, max(0, held - before), phase) for seconds, held, phase in measured.points[:MOST_POINTS]]
-    first = next((one.seconds for one in found if one.phase not in ("init", "own")), 0.0)
-    return [Point(round(one.seconds - first, 4), one.bytes, one.phase) for one in found]
+    first = next((point.seconds for point in found if point.phase not in ("init", "own")), 0.0)
+    return [Point(round(point.seconds - first, 4), point.bytes, point.phase) for point in found]
 
 
 def _list(value: object) -> list[object]:

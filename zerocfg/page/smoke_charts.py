@@ -75,12 +75,12 @@ def _over_time(look: Look, found: Profile) -> Figure:
 def _stretches(found: Profile) -> list[tuple[str, float, float]]:
     """Phase, start and end (seconds) of each stretch of the same phase."""
     known: list[tuple[str, float, float]] = []
-    for one, following in pairwise(found.points):
-        phase = one.phase if one.phase in (*PHASES, "own") else "own"
+    for point, following in pairwise(found.points):
+        phase = point.phase if point.phase in (*PHASES, "own") else "own"
         if known and known[-1][0] == phase:
             known[-1] = (phase, known[-1][1], following.seconds)
         else:
-            known.append((phase, one.seconds, following.seconds))
+            known.append((phase, point.seconds, following.seconds))
     return known
 
 
@@ -91,7 +91,7 @@ def _peaks(look: Look, found: Profile) -> Figure:
     lines = -(-len(ranks) // columns)
     drawn = figure(look, lines * (170 if look.narrow else 190) + 10)
     grid = drawn.subplots(lines, columns, squeeze=False, sharey=True)
-    most = max([max(one.values()) for one in ranks] + list(found.predicted.values())) / scale
+    most = max([max(rank.values()) for rank in ranks] + list(found.predicted.values())) / scale
     for at, axis in enumerate(grid.flat):
         if at >= len(ranks):
             axis.set_axis_off()

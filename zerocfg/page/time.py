@@ -50,9 +50,9 @@ class Time:
     figures: tuple[tuple[str, str, str], ...]
 
 
-def time(one: Forecast) -> Time | None:
+def time(forecast: Forecast) -> Time | None:
     """What the section shows; None where no time is predicted."""
-    found = one.time
+    found = forecast.time
     if found is None:
         return None
     seconds, wire = found.seconds, found.traffic
@@ -66,7 +66,7 @@ def time(one: Forecast) -> Time | None:
         tuple(sorted(parts, key=lambda part: -part.expected)),
         tuple(sorted(sent, key=lambda each: -each.bytes)),
         size(wire.sent),
-        tuple(_figures(found, one.price)),
+        tuple(_figures(found, forecast.price)),
     )
 
 

@@ -73,8 +73,8 @@ def _wrong(reports: Reports) -> Iterator[Finding]:
 
 
 def _unmet(reports: Reports) -> Iterator[Finding]:
-    failed = {rank: one for rank, one in reports.problems.items() if one.what == "meeting"}
-    late = {rank for one in reports.messages if isinstance(one, Missing) for rank in one.ranks}
+    failed = {rank: item for rank, item in reports.problems.items() if item.what == "meeting"}
+    late = {rank for message in reports.messages if isinstance(message, Missing) for rank in message.ranks}
     if failed and 2 * len(failed) > len(reports.facts) - 1 and not late:
         first = min(failed.items())
         yield _finding(
@@ -91,19 +91,19 @@ def _unmet(reports: Reports) -> Iterator[Finding]:
 
 def _broken(reports: Reports) -> Iterator[Finding]:
     """Where the ranks came to a stop first, when none of them died."""
-    failed = {rank: one for rank, one in reports.problems.items() if one.what in ("exchange", "collective")}
+    failed = {rank: item for rank, item in reports.problems.items() if item.what in ("exchange", "collective")}
     if not failed:
         return
-    first = min(one.step for one in failed.values())
-    ends = {rank: one for rank, one in failed.items() if one.step == first}
+    first = min(item.step for item in failed.values())
+    ends = {rank: item for rank, item in failed.items() if item.step == first}
     links = {
-        tuple(sorted((rank, one.partner)))
-        for rank, one in ends.items()
-        if one.partner is not None and getattr(ends.get(one.partner), "partner", None) == rank
+        tuple(sorted((rank, end.partner)))
+        for rank, end in ends.items()
+        if end.partner is not None and getattr(ends.get(end.partner), "partner", None) == rank
     }
-    for one, other in sorted(links):
-        message = f"{reports.where(one)} and {reports.where(other)} cannot exchange data: {ends[one].message}"
-        yield _finding(reports, [one, other], ends[one], message)
+    for link, other in sorted(links):
+        message = f"{reports.where(link)} and {reports.where(other)} cannot exchange data: {ends[link].message}"
+        yield _finding(reports, [link, other], ends[link], message)
     if not links:
         problem = min(ends.items())[1]
         yield _finding(reports, [], problem, f"{problem.stage} of all ranks failed: {problem.message}")

@@ -70,7 +70,7 @@ def _hardware(described: Mapping[str, NodeFacts], expected: Expectations) -> Ite
         wanted = _comparable(expected.profile)
         for node, profile in profiles.items():
             sides = Sides(expected.source, "says", node)
-            yield from (_unlike(one, sides, (node,)) for one in differences(wanted, profile))
+            yield from (_unlike(difference, sides, (node,)) for difference in differences(wanted, profile))
         return
     alike: list[list[str]] = []
     for node, profile in profiles.items():
@@ -84,8 +84,8 @@ def _hardware(described: Mapping[str, NodeFacts], expected: Expectations) -> Ite
     for node in (node for nodes in alike if nodes is not usual for node in nodes):
         sides = Sides(usual[0], "has", node)
         accused = (node,) if known else (usual[0], node)
-        for one in differences(profiles[usual[0]], profiles[node]):
-            yield _unlike(one, sides, accused)
+        for difference in differences(profiles[usual[0]], profiles[node]):
+            yield _unlike(difference, sides, accused)
 
 
 def _unlike(found: Difference, sides: Sides, nodes: tuple[str, ...]) -> Finding:
@@ -121,7 +121,7 @@ def _majority(kind: Kind, what: str, values: Mapping[str, str], cure: str, fails
         nodes[value].append(node)
     if len(nodes) < 2:
         return
-    usual, most = max(nodes.items(), key=lambda one: len(one[1]))
+    usual, most = max(nodes.items(), key=lambda item: len(item[1]))
     if 2 * len(most) > len(values):
         for value, odd in nodes.items():
             if value != usual:
@@ -175,8 +175,8 @@ def _memory(described: Mapping[str, NodeFacts], limits: Limits) -> Iterator[Find
 def _folders(described: Mapping[str, NodeFacts], limits: Limits) -> Iterator[Finding]:
     for node, facts in described.items():
         mounts = facts.profile.host.nvme if facts.profile.host is not None else []
-        places = [(one.role, one.path, one.free_gib) for one in facts.folders]
-        places += [("NVMe mount", one.path, one.free_gib) for one in mounts]
+        places = [(folder.role, folder.path, folder.free_gib) for folder in facts.folders]
+        places += [("NVMe mount", mount.path, mount.free_gib) for mount in mounts]
         for role, path, free in places:
             if free is None:
                 message = f"{node}: the {role} {path} cannot be written to: a job that saves there stops"

@@ -61,8 +61,12 @@ def of_node(environment: Mapping[str, str]) -> NodeFacts:
 def releases() -> dict[str, str]:
     """Of this Python and of the packages that a training uses, as they are installed."""
     found = {"python": platform.python_version()}
-    bundled = [name for one in metadata.distributions() if (name := one.metadata["Name"]) and NCCL.match(name.lower())]
-    for name in (*LIBRARIES, *sorted({one.lower() for one in bundled})):
+    bundled = [
+        name
+        for distribution in metadata.distributions()
+        if (name := distribution.metadata["Name"]) and NCCL.match(name.lower())
+    ]
+    for name in (*LIBRARIES, *sorted({item.lower() for item in bundled})):
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -45,23 +45,24 @@ def judge(
         findings=tuple(findings),
         figures=tuple(_figures(reports)),
         together=tuple(_together(reports)),
-        seconds=max((one.seconds for one in reports.done.values()), default=None),
+        seconds=max((item.seconds for item in reports.done.values()), default=None),
     )
 
 
 def _clocks(reports: Reports, limit: float) -> Iterator[Finding]:
-    for one in reports.messages:
-        if isinstance(one, Clock) and abs(one.ahead_s) - one.within_s > limit:
-            way = "ahead of" if one.ahead_s > 0 else "behind"
-            node = reports.names.get(one.rank, f"the node of rank {one.rank}")
+    for message in reports.messages:
+        if isinstance(message, Clock) and abs(message.ahead_s) - message.within_s > limit:
+            way = "ahead of" if message.ahead_s > 0 else "behind"
+            node = reports.names.get(message.rank, f"the node of rank {message.rank}")
             yield Finding(
                 "clock",
                 "clock",
-                f"{one.ahead_s:+.3f} s",
-                f"the clock of {node} is {abs(one.ahead_s):.3f} s {way} that of rank 0 (exact to {one.within_s:.3f} "
-                "s): synchronize it (chrony, ntpd), or times of its files and logs mislead",
-                reports.at(one.rank),
-                (one.rank,),
+                f"{message.ahead_s:+.3f} s",
+                f"the clock of {node} is {abs(message.ahead_s):.3f} s {way} that of rank 0 "
+                f"(exact to {message.within_s:.3f} s): synchronize it (chrony, ntpd), or times of its files and logs "
+                "mislead",
+                reports.at(message.rank),
+                (message.rank,),
                 others=f"<= {limit:g} s",
             )
 
@@ -71,7 +72,7 @@ def _slow(reports: Reports) -> Iterator[Finding]:
     if _processors(reports) < LEAST_CPU:
         # What takes several ranks then shows when the scheduler has both of them run, and no link.
         found = {suspect: excess for suspect, excess in found.items() if suspect.kind == "rank"}
-    units = {one.what: one.unit for one in reports.messages if isinstance(one, Local)}
+    units = {item.what: item.unit for item in reports.messages if isinstance(item, Local)}
     accused = {suspect.ranks for suspect in found if suspect.kind == "rank"}
     for suspect, excess in found.items():
         figure, others = _rates(reports, suspect, excess, units)
@@ -110,20 +111,20 @@ def _shared(reports: Reports) -> Iterator[Finding]:
 
 def _processors(reports: Reports) -> float:
     """That a rank had as a rule while it measured; without end where it was a device that worked."""
-    had = [one.cpu for one in reports.messages if isinstance(one, Local) and one.cpu is not None]
+    had = [message.cpu for message in reports.messages if isinstance(message, Local) and message.cpu is not None]
     return statistics.median(had) if had else math.inf
 
 
 def _ranks(reports: Reports, node: str) -> list[int]:
-    return [rank for rank, one in reports.facts.items() if one.node == node]
+    return [rank for rank, fact in reports.facts.items() if fact.node == node]
 
 
 def _starved(reports: Reports, rank: int) -> str:
     """What a rank on a CPU had of it, where that explains its rate."""
     shares: dict[bool, list[float]] = {True: [], False: []}
-    for one in reports.messages:
-        if isinstance(one, Local) and one.cpu is not None:
-            shares[one.rank == rank].append(one.cpu)
+    for message in reports.messages:
+        if isinstance(message, Local) and message.cpu is not None:
+            shares[message.rank == rank].append(message.cpu)
     if not (shares[True] and shares[False]):
         return ""
     had, others = statistics.median(shares[True]), statistics.median(shares[False])
@@ -139,7 +140,7 @@ def _rates(reports: Reports, suspect: Suspect, excess: Excess, units: dict[str, 
     elif suspect.kind == "rank":  # exchanges of different kinds have no rate in common
         return f"{excess.ratio:.2f} x the time", f"{excess.median:.2f} x"
     elif suspect.kind == "link":
-        sent = next(one.megabytes for one in reports.messages if isinstance(one, Pair)) / 1e3
+        sent = next(message.megabytes for message in reports.messages if isinstance(message, Pair)) / 1e3
         unit, of_one, median = "GB/s", sent / excess.time, sent / excess.median
     else:
         unit, of_one, median = "GB/s", 1 / excess.time, 1 / excess.median
@@ -149,7 +150,7 @@ def _rates(reports: Reports, suspect: Suspect, excess: Excess, units: dict[str, 
 def _figures(reports: Reports) -> Iterator[Figure]:
     """Of each node the slowest rank's figures, in the last attempt."""
     last = _last(reports.messages)
-    units = {one.what: one.unit for one in last if isinstance(one, Local)}
+    units = {item.what: item.unit for item in last if isinstance(item, Local)}
     worst: dict[tuple[str, str], tuple[Excess, str]] = {}
     for (what, _), ranks in slow.local_series(last).items():
         for rank, excess in slow.compare(ranks).items():
@@ -157,21 +158,21 @@ def _figures(reports: Reports) -> Iterator[Figure]:
             if key not in worst or excess.ratio > worst[key][0].ratio:
                 worst[key] = (excess, units[what])
     order = {node.name: at for at, node in enumerate(reports.nodes)}
-    for (node, what), (excess, unit) in sorted(worst.items(), key=lambda one: order.get(one[0][0], len(order))):
+    for (node, what), (excess, unit) in sorted(worst.items(), key=lambda item: order.get(item[0][0], len(order))):
         yield Figure(node, what, unit, 1 / excess.time, 1 / excess.median, excess.ratio)
 
 
 def _together(reports: Reports) -> Iterator[Together]:
     found: dict[tuple[str, int], list[float]] = {}
-    for one in _last(reports.messages):
-        if isinstance(one, Collective) and not one.node:
-            found.setdefault((one.what, one.ranks), []).append(one.busbw_gb_s)
+    for item in _last(reports.messages):
+        if isinstance(item, Collective) and not item.node:
+            found.setdefault((item.what, item.ranks), []).append(item.busbw_gb_s)
     for (what, ranks), rates in found.items():
         yield Together(what, ranks, statistics.median(rates))
 
 
 def _last(messages: Sequence[Message]) -> list[Message]:
     """The measurements of the last attempt that began."""
-    measured = [one for one in messages if isinstance(one, Local | Pair | Collective)]
-    last = max((one.attempt for one in measured), default=0)
-    return [one for one in measured if one.attempt == last]
+    measured = [message for message in messages if isinstance(message, Local | Pair | Collective)]
+    last = max((item.attempt for item in measured), default=0)
+    return [item for item in measured if item.attempt == last]

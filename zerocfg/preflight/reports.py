@@ -48,8 +48,8 @@ def sort(lines: Iterable[tuple[str, str]], ranks: int | None, hosts: Sequence[st
             heard.add(source)
         elif text.strip():
             silent[source] = text.strip()
-    facts = {one.rank: one for one in messages if isinstance(one, Facts)}
-    world = ranks if ranks is not None else max((one.world for one in facts.values()), default=0)
+    facts = {item.rank: item for item in messages if isinstance(item, Facts)}
+    world = ranks if ranks is not None else max((fact.world for fact in facts.values()), default=0)
     names = _names(facts)
     of_node: dict[str, list[int]] = defaultdict(list)
     for rank in sorted(facts):
@@ -58,20 +58,20 @@ def sort(lines: Iterable[tuple[str, str]], ranks: int | None, hosts: Sequence[st
         ranks=world,
         messages=messages,
         facts=facts,
-        done={one.rank: one for one in messages if isinstance(one, Done)},
-        problems={one.rank: one for one in reversed(messages) if isinstance(one, Problem)},
-        stages={one.rank: one for one in messages if isinstance(one, Stage)},
+        done={item.rank: item for item in messages if isinstance(item, Done)},
+        problems={item.rank: item for item in reversed(messages) if isinstance(item, Problem)},
+        stages={item.rank: item for item in messages if isinstance(item, Stage)},
         nodes=tuple(Node(name, tuple(found)) for name, found in of_node.items()),
         names=_missing_names(facts, names, world, hosts) | names,
-        described={names[rank]: one.facts for rank, one in sorted(facts.items()) if one.facts is not None},
+        described={names[rank]: fact.facts for rank, fact in sorted(facts.items()) if fact.facts is not None},
         silent={source: text for source, text in silent.items() if source not in heard},
     )
 
 
 def _names(facts: dict[int, Facts]) -> dict[int, str]:
     """Name of the node by rank: its host, with its number where several nodes are one host."""
-    alike = Counter(host for host, _ in {(one.host, one.node) for one in facts.values()})
-    return {rank: one.host if alike[one.host] == 1 else f"{one.host}#{one.node}" for rank, one in facts.items()}
+    alike = Counter(host for host, _ in {(fact.host, fact.node) for fact in facts.values()})
+    return {rank: fact.host if alike[fact.host] == 1 else f"{fact.host}#{fact.node}" for rank, fact in facts.items()}
 
 
 def _missing_names(facts: dict[int, Facts], names: dict[int, str], world: int, hosts: Sequence[str]) -> dict[int, str]:
@@ -80,8 +80,8 @@ def _missing_names(facts: dict[int, Facts], names: dict[int, str], world: int, h
     missing = [rank for rank in range(world) if rank not in facts]
     if hosts and world % len(hosts) == 0:
         return {rank: hosts[rank // (world // len(hosts))] for rank in missing}
-    each = max((one.local_rank for one in facts.values()), default=0) + 1
-    if any(rank % each != one.local_rank for rank, one in facts.items()):
+    each = max((fact.local_rank for fact in facts.values()), default=0) + 1
+    if any(rank % each != fact.local_rank for rank, fact in facts.items()):
         return {}
     beside = {rank // each: names[rank] for rank in facts}
     return {rank: beside[rank // each] for rank in missing if rank // each in beside}

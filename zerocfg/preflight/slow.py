@@ -62,23 +62,23 @@ def compare(series: Mapping[Key, Series]) -> dict[Key, Excess]:
     There are two kinds of noise: how far the things lie apart (which says little of few), and how exact the median of
     one thing's sweeps is. The more things there are, the farther one of them lies out by chance.
     """
-    common = set.intersection(*(set(one) for one in series.values())) if series else set()
+    common = set.intersection(*(set(mapping) for mapping in series.values())) if series else set()
     if len(series) < 2 or not common:
         return {}
-    medians = {sweep: statistics.median_low(one[sweep] for one in series.values()) for sweep in common}
+    medians = {sweep: statistics.median_low(mapping[sweep] for mapping in series.values()) for sweep in common}
     # Of speeds and not of times: a time has no upper end, and would be the less exact the slower something is.
-    speeds = {key: [medians[sweep] / one[sweep] for sweep in common] for key, one in series.items()}
+    speeds = {key: [medians[sweep] / mapping[sweep] for sweep in common] for key, mapping in series.items()}
     centres = {key: statistics.median(found) for key, found in speeds.items()}
     centre = statistics.median_high(centres.values())
-    apart = SCALED * statistics.median_low(abs(one - centre) for one in centres.values())
-    times = {key: statistics.median(one[sweep] for sweep in common) for key, one in series.items()}
+    apart = SCALED * statistics.median_low(abs(item - centre) for item in centres.values())
+    times = {key: statistics.median(mapping[sweep] for sweep in common) for key, mapping in series.items()}
     median = statistics.median_low(times.values())
     # The tail of a normal distribution beyond these is that beyond the constants, divided among all things.
     deviations, errors = (math.sqrt(limit**2 + 2 * math.log(len(series))) for limit in (DEVIATIONS, ERRORS))
     found = {}
-    for key, one in speeds.items():
-        spread = SCALED * statistics.median(abs(speed - centres[key]) for speed in one)
-        exact = OF_MEDIAN * spread / math.sqrt(len(one))
+    for key, item in speeds.items():
+        spread = SCALED * statistics.median(abs(speed - centres[key]) for speed in item)
+        exact = OF_MEDIAN * spread / math.sqrt(len(item))
         least = min(1 / (1 + SHARE), centre - deviations * apart, centre - errors * exact)
         found[key] = Excess(times[key], median, 1 / centres[key], 1 / least if least > 0 else math.inf)
     return found
@@ -128,24 +128,28 @@ def _partners(links: Mapping[str, Mapping[tuple[int, int], Series]]) -> dict[Sus
     of_rank: dict[int, list[Series]] = defaultdict(list)
     for pairs in links.values():
         sweeps = set().union(*pairs.values())
-        medians = {at: statistics.median_low(one[at] for one in pairs.values() if at in one) for at in sweeps}
-        for pair, one in pairs.items():
+        medians = {
+            at: statistics.median_low(mapping[at] for mapping in pairs.values() if at in mapping) for at in sweeps
+        }
+        for pair, mapping in pairs.items():
             for rank in pair:
-                of_rank[rank].append({at: seconds / medians[at] for at, seconds in one.items()})
+                of_rank[rank].append({at: seconds / medians[at] for at, seconds in mapping.items()})
     series = {}
     for rank, found in of_rank.items():
-        common = set.intersection(*(set(one) for one in found))
+        common = set.intersection(*(set(mapping) for mapping in found))
         if common:
-            series[rank] = {at: statistics.median_low(one[at] for one in found) for at in common}
-    return {Suspect("rank", "exchanges", (rank,)): one for rank, one in compare(series).items()}
+            series[rank] = {at: statistics.median_low(mapping[at] for mapping in found) for at in common}
+    return {Suspect("rank", "exchanges", (rank,)): excess for rank, excess in compare(series).items()}
 
 
 def _links(links: Mapping[str, Mapping[tuple[int, int], Series]], without: set[int]) -> dict[Suspect, Excess]:
     found: dict[Suspect, Excess] = {}
     for like, pairs in links.items():
-        others = {pair: one for pair, one in pairs.items() if not without & set(pair)}
+        others = {pair: mapping for pair, mapping in pairs.items() if not without & set(pair)}
         if len(others) >= FEWEST_PAIRS:
-            found |= {Suspect("link", f"exchange {like}".strip(), pair): one for pair, one in compare(others).items()}
+            found |= {
+                Suspect("link", f"exchange {like}".strip(), pair): excess for pair, excess in compare(others).items()
+            }
     return found
 
 
@@ -160,27 +164,27 @@ def _nodes(series: Mapping[int, Mapping[str, Series]]) -> dict[Suspect, Excess]:
 def local_series(messages: Iterable[Message]) -> dict[tuple[str, str], dict[int, Series]]:
     """(what, like) -> rank -> seconds of a unit."""
     found: dict[tuple[str, str], dict[int, dict[tuple[int, int], float]]] = defaultdict(lambda: defaultdict(dict))
-    for one in messages:
-        if isinstance(one, Local):
-            found[one.what, one.like][one.rank][one.attempt, one.sweep] = 1 / one.rate
+    for message in messages:
+        if isinstance(message, Local):
+            found[message.what, message.like][message.rank][message.attempt, message.sweep] = 1 / message.rate
     return {key: dict(ranks) for key, ranks in found.items()}
 
 
 def link_series(messages: Iterable[Message]) -> dict[str, dict[tuple[int, int], Series]]:
     """like -> pair -> seconds of an exchange."""
     found: dict[str, dict[tuple[int, int], dict[tuple[int, int], float]]] = defaultdict(lambda: defaultdict(dict))
-    for one in messages:
-        if isinstance(one, Pair):
-            found[one.like][min(one.rank, one.partner), max(one.rank, one.partner)][one.attempt, one.sweep] = (
-                one.seconds
-            )
+    for message in messages:
+        if isinstance(message, Pair):
+            found[message.like][min(message.rank, message.partner), max(message.rank, message.partner)][
+                message.attempt, message.sweep
+            ] = message.seconds
     return {like: dict(pairs) for like, pairs in found.items()}
 
 
 def node_series(messages: Iterable[Message]) -> dict[int, dict[str, Series]]:
     """Ranks of a node -> node -> seconds for a gigabyte of an all-reduce."""
     found: dict[int, dict[str, dict[tuple[int, int], float]]] = defaultdict(lambda: defaultdict(dict))
-    for one in messages:
-        if isinstance(one, Collective) and one.node:
-            found[one.ranks][one.node][one.attempt, one.sweep] = 1 / one.busbw_gb_s
+    for message in messages:
+        if isinstance(message, Collective) and message.node:
+            found[message.ranks][message.node][message.attempt, message.sweep] = 1 / message.busbw_gb_s
     return {ranks: dict(nodes) for ranks, nodes in found.items()}

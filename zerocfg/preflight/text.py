@@ -32,22 +32,22 @@ def render(verdict: Verdict, width: int | None = None) -> str:
     lines = [f"preflight: {_count(len(verdict.nodes), 'node')}, {_count(verdict.ranks, 'rank')}{spent}", ""]
     lines += table(_COLUMNS, list(_rows(verdict)), width)
     if verdict.together:
-        told = ", ".join(f"{one.what} {one.busbw_gb_s:.3g} GB/s" for one in verdict.together)
+        told = ", ".join(f"{item.what} {item.busbw_gb_s:.3g} GB/s" for item in verdict.together)
         lines += ["", f"together  {told}"]
     if verdict.findings:
-        lines += ["", *(f"  {'FAIL' if one.fails else 'note'}  {one.message}" for one in verdict.findings)]
+        lines += ["", *(f"  {'FAIL' if finding.fails else 'note'}  {finding.message}" for finding in verdict.findings)]
     lines += ["", *_summary(verdict)]
     return folded("\n".join(lines) + "\n", width)
 
 
 def _rows(verdict: Verdict) -> Iterator[tuple[str, str, str, str, str]]:
-    for one in verdict.findings:
-        nodes = " ".join(one.nodes) or ("?" if one.fails else "all")
-        what = one.what if not one.ranks or one.what.startswith("rank ") else f"{one.what} ({_ranks(one.ranks)})"
-        yield nodes, what, one.figure, one.others, "FAIL" if one.fails else "note"
+    for item in verdict.findings:
+        nodes = " ".join(item.nodes) or ("?" if item.fails else "all")
+        what = item.what if not item.ranks or item.what.startswith("rank ") else f"{item.what} ({_ranks(item.ranks)})"
+        yield nodes, what, item.figure, item.others, "FAIL" if item.fails else "note"
     named = {name for finding in verdict.findings for name in finding.nodes}
     small = len(verdict.nodes) <= SHOWN
-    slow = {(name, one.what) for one in verdict.findings if one.kind == "slow" for name in one.nodes}
+    slow = {(name, item.what) for item in verdict.findings if item.kind == "slow" for name in item.nodes}
     for figure in verdict.figures:
         if (small or figure.node in named) and (figure.node, figure.what) not in slow:
             rate, median = (f"{value:.4g} {figure.unit}" for value in (figure.rate, figure.median))
@@ -88,7 +88,7 @@ def hostfile(verdict: Verdict) -> str:
 def as_json(verdict: Verdict) -> str:
     """Everything that the text is made of."""
     found = dataclasses.asdict(verdict)
-    found |= {"passed": verdict.passed, "failing": verdict.failing, "passing": [one.name for one in verdict.passing]}
+    found |= {"passed": verdict.passed, "failing": verdict.failing, "passing": [node.name for node in verdict.passing]}
     return json.dumps(found, indent=2) + "\n"
 
 

@@ -18,14 +18,14 @@ def rounds(ranks: int) -> list[list[tuple[int, int]]]:
     if turns <= most + 2:  # with the ring it would be as many
         return [_turn(ranks, turn) for turn in range(turns)]
     taken = [_turn(ranks, at * turns // most) for at in range(most)]
-    seen = {pair for one in taken for pair in one}
+    seen = {pair for item in taken for pair in item}
     neighbours = [tuple(sorted((rank, (rank + 1) % ranks))) for rank in range(ranks)]
     ring: list[list[tuple[int, int]]] = [[], [], []]
-    for at, (one, other) in enumerate(neighbours):
+    for at, (neighbour, other) in enumerate(neighbours):
         # The edges of an odd ring take a third round.
-        if (one, other) not in seen:
-            ring[2 if at == ranks - 1 and ranks % 2 else at % 2].append((one, other))
-    return [one for one in ring if one] + taken
+        if (neighbour, other) not in seen:
+            ring[2 if at == ranks - 1 and ranks % 2 else at % 2].append((neighbour, other))
+    return [item for item in ring if item] + taken
 
 
 def _turn(ranks: int, turn: int) -> list[tuple[int, int]]:

@@ -77,12 +77,12 @@ def summary(result: Result, paint: Paint) -> str:
 
 def unread_lines(result: Result) -> list[str]:
     """A heading and a line for each file; files named on the command line are reported as usage errors instead."""
-    found = [one for one in result.unread if not one.named]
+    found = [unchecked_file for unchecked_file in result.unread if not unchecked_file.named]
     if not found:
         return []
     count = len(found)
     lines = [f"{count} file{'s were' if count != 1 else ' was'} not checked:"]
-    lines += [f"  {one_line(one.file)}: {one_line(one.reason)}" for one in found[:MOST_UNREAD]]
+    lines += [f"  {one_line(item.file)}: {one_line(item.reason)}" for item in found[:MOST_UNREAD]]
     return (
         [*lines, f"  and {count - MOST_UNREAD} more; --output-format json lists them"] if count > MOST_UNREAD else lines
     )
@@ -128,12 +128,12 @@ def _assumed(result: Result) -> str:
 def _outside(result: Result) -> str:
     """What is said where a project has a release of which nothing is known."""
     told = ""
-    for one in result.outside:
-        name = library_name(one.library)
-        if one.older:
-            told += f" {name} {one.declared} is older than zerocfg knows ({one.known} and later): less is checked."
+    for item in result.outside:
+        name = library_name(item.library)
+        if item.older:
+            told += f" {name} {item.declared} is older than zerocfg knows ({item.known} and later): less is checked."
         else:
-            told += f" {name} {one.declared} is newer than zerocfg knows: judged as for {one.known}."
+            told += f" {name} {item.declared} is newer than zerocfg knows: judged as for {item.known}."
     return told
 
 

@@ -22,11 +22,17 @@ def render_json(result: Result) -> str:
         "stale_in_baseline": result.stale,
         "notes": result.notes,
         "assumed": result.assumed,
-        "outside": [asdict(one) for one in result.outside],
+        "outside": [asdict(item) for item in result.outside],
         "unread": [
-            {"file": one.file, "why": one.why, "reason": one.reason, "named": one.named} for one in result.unread
+            {
+                "file": unchecked_file.file,
+                "why": unchecked_file.why,
+                "reason": unchecked_file.reason,
+                "named": unchecked_file.named,
+            }
+            for unchecked_file in result.unread
         ],
-        "internal_errors": [asdict(one) for one in result.internal_errors],
+        "internal_errors": [asdict(internal_error) for internal_error in result.internal_errors],
         "diagnostics": [_diagnostic(diagnostic) for diagnostic in result.diagnostics],
     }
     return json.dumps(document, indent=2) + "\n"

@@ -44,8 +44,8 @@ def _block(run: Run, paint: Paint) -> list[str]:
     launched = _launched(run)
     if launched:
         rows.insert(0, ("line", launched))
-    rows += [("missing", one.note) for one in run.missing]
-    rows += [("release", f"{one.library} {one.words}") for one in releases_of(run)]
+    rows += [("missing", origin.note) for origin in run.missing]
+    rows += [("release", f"{release.library} {release.words}") for release in releases_of(run)]
     rows.append(("read by", f"{_reader(run) or 'unknown'}{why(run) or _WAY_OUT}"))
     return [paint(one_line(run.name), "bold"), *(f"  {label:<10} {one_line(text)}" for label, text in rows)]
 
@@ -61,7 +61,7 @@ class Held(NamedTuple):
     def words(self) -> str:
         if self.declared is None:
             return f"{VERSIONS[self.library]}, the newest known: no file tells which"
-        told = [str(place_of(one) or origin_label(one)) for one in self.places]
+        told = [str(place_of(place) or origin_label(place)) for place in self.places]
         return f"{self.declared}, says {' and '.join(told) if told else 'the spec or the settings'}"
 
 
@@ -137,19 +137,19 @@ def _data(run: Run) -> dict[str, object]:
         "told": None if told is None else _told(told),
         "line": None if line is None else _place(line),
         "files": [{"role": role, "file": file.name} for role, file in _roles(run)],
-        "missing": [one.note for one in run.missing],
-        "releases": [_held(one) for one in releases_of(run)],
+        "missing": [origin.note for origin in run.missing],
+        "releases": [_held(release) for release in releases_of(run)],
     }
 
 
 def _held(held: Held) -> dict[str, object]:
-    found = [place_of(one) for one in held.places]
+    found = [place_of(place) for place in held.places]
     return {
         "library": held.library,
         "declared": held.declared,
         "assumed": VERSIONS[held.library] if held.declared is None else None,
         "places": [_place(where) for where in found if where is not None],
-        "by": [one.note for one in held.places if one.file is None],
+        "by": [place.note for place in held.places if place.file is None],
     }
 
 

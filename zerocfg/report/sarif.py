@@ -44,7 +44,10 @@ def run_of(result: Result, repository: Path | None = None) -> dict[str, object]:
     """What is told of a result. ``repository``: the folder that the names of its files are relative to; without one
     they are relative to the checkout of a CI service, or to where zerocfg was started."""
     told = [(diagnostic, None) for diagnostic in result.diagnostics]
-    found: list[tuple[Diagnostic, Suppressed | None]] = [*told, *((one.diagnostic, one) for one in result.suppressed)]
+    found: list[tuple[Diagnostic, Suppressed | None]] = [
+        *told,
+        *((item.diagnostic, item) for item in result.suppressed),
+    ]
     codes = sorted({diagnostic.code for diagnostic, _ in found})
     keys = fingerprints(diagnostic for diagnostic, _ in found)
     based = repository is not None
@@ -69,8 +72,11 @@ def run_of(result: Result, repository: Path | None = None) -> dict[str, object]:
 
 def _invocation(result: Result) -> dict[str, object]:
     """What was met and not checked belongs to the run of the tool, not to its findings."""
-    told = [{"level": "warning", "message": {"text": f"{one.file}: {one.reason}"}} for one in result.unread]
-    told += [{"level": "error", "message": {"text": f"{one}. {REPORT}"}} for one in result.internal_errors]
+    told = [{"level": "warning", "message": {"text": f"{item.file}: {item.reason}"}} for item in result.unread]
+    told += [
+        {"level": "error", "message": {"text": f"{internal_error}. {REPORT}"}}
+        for internal_error in result.internal_errors
+    ]
     notifications = {"toolExecutionNotifications": told} if told else {}
     return {"executionSuccessful": not result.internal_errors, **notifications}
 

@@ -32,7 +32,9 @@ def render_statistics_json(result: Result) -> str:
 
 def _rows(result: Result) -> list[tuple[str, str, int, str, bool]]:
     """A rule with findings of several severities has a row for each."""
-    found = Counter((one.code, one.name, one.severity) for one in result.diagnostics)
-    fixable = {(one.code, one.severity) for one in result.diagnostics if one.fix is not None}
+    found = Counter((diagnostic.code, diagnostic.name, diagnostic.severity) for diagnostic in result.diagnostics)
+    fixable = {
+        (diagnostic.code, diagnostic.severity) for diagnostic in result.diagnostics if diagnostic.fix is not None
+    }
     order = sorted(found.items(), key=lambda item: (-item[1], item[0][0], -item[0][2].rank))
     return [(code, name, count, severity.value, (code, severity) in fixable) for (code, name, severity), count in order]

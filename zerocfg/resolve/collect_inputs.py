@@ -130,7 +130,7 @@ def _with_module(found: Inputs) -> Inputs:
 
 
 def _with_secrets_told(found: Inputs) -> Inputs:
-    names = sorted({one.variable for one in secret_words(found.arguments).values()})
+    names = sorted({secret_word.variable for secret_word in secret_words(found.arguments).values()})
     told = [f"launch.sh takes a secret from the variable {name}: set it where the job is started" for name in names]
     return replace(found, notes=(*found.notes, *told))
 

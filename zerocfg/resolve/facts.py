@@ -70,7 +70,9 @@ def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
         inputs = with_steps(inputs)
     effective = resolve_settings(inputs.run)
     gathering = gather_weights(effective, effective.value(STAGE), entry.consumer)
-    computed = {name: Setting(one.value, Origin("computed", one.reason)) for name, one in gathering.items()}
+    computed = {
+        name: Setting(decision.value, Origin("computed", decision.reason)) for name, decision in gathering.items()
+    }
     effective = replace(effective, settings={**effective.settings, **computed})
     inputs = replace(inputs, run=replace(inputs.run, effective=effective))
     if entry.goals is None:

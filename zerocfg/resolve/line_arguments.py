@@ -52,7 +52,7 @@ def without_config(run: Run) -> dict[str, Setting]:
     launcher. One that names a file that nobody can tell stays: the job would use it."""
     if run.deepspeed is None:
         return dict(run.arguments)
-    return {name: one for name, one in run.arguments.items() if name not in CONFIG_OPTIONS}
+    return {name: argument for name, argument in run.arguments.items() if name not in CONFIG_OPTIONS}
 
 
 def lacking_configs(run: Run) -> list[tuple[str, Option]]:
@@ -62,11 +62,15 @@ def lacking_configs(run: Run) -> list[tuple[str, Option]]:
         return []
     found = []
     if run.deepspeed is None:
-        found += [("deepspeed", one) for one in run.launch.script_options if one.plain in CONFIG_OPTIONS]
+        found += [
+            ("deepspeed", script_option)
+            for script_option in run.launch.script_options
+            if script_option.plain in CONFIG_OPTIONS
+        ]
     if run.accelerate is None and run.launch.launcher == "accelerate":
-        found += [("accelerate", one) for one in run.launch.options if one.plain == "config_file"]
-    told = {origin.span for origin in run.missing} | {one.named.span for one in run.misplaced}
-    return [(key, one) for key, one in found if _is_file(one.value) and one.span not in told]
+        found += [("accelerate", option) for option in run.launch.options if option.plain == "config_file"]
+    told = {origin.span for origin in run.missing} | {misplaced_file.named.span for misplaced_file in run.misplaced}
+    return [(key, option) for key, option in found if _is_file(option.value) and option.span not in told]
 
 
 def _is_file(word: Word | None) -> bool:

@@ -124,12 +124,13 @@ class Provenance:
             return None
         size = self._hidden_size()
         formula = {
-            REDUCE_BUCKET: f"hidden_size² = {size}²",
-            PREFETCH_BUCKET: f"0.9 * hidden_size² = 0.9 * {size}²",
-            PERSISTENCE: f"10 * hidden_size = 10 * {size}",
+            REDUCE_BUCKET: "{}²",
+            PREFETCH_BUCKET: "0.9 * {}²",
+            PERSISTENCE: "10 * {}",
         }[name]
+        with_value = f" = {formula.format(size)}" if size not in (None, UNKNOWN) else ""
         who = "transformers" if self.run.consumer in ("transformers", "trl") else "accelerate"
-        return f"{formula} elements ({who} fills it so)"
+        return f"{formula.format('hidden_size')}{with_value} elements ({who} fills it so)"
 
 
 def _known(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -167,7 +167,7 @@ class _Resolver:
             plan.empty = [name for name in empty if not self._drop(f"{name}.")]
         if run.consumer != "deepspeed":
             plan.accelerate = accelerate_keys(inputs, self.settings, processes, machines)
-        plan.settings = {name: one for name, one in self.settings.items() if one.value is not UNKNOWN}
+        plan.settings = {name: setting for name, setting in self.settings.items() if setting.value is not UNKNOWN}
         return plan
 
     # -- DeepSpeed ---------------------------------------------------------------------------------
@@ -178,8 +178,10 @@ class _Resolver:
         self._choose(follow_ups.gather_weights(self.effective, stage, self.run.consumer))
         self._choose(follow_ups.pinned_memory(self.effective, self.run, self.inputs.profile, self.notes))
         leaves = follow_ups.leaf_modules(self.effective, self.run, stage, self.inputs.facts)
-        engine_choices = {name: one for name, one in self.choices.items() if name.startswith((ZERO, "aio."))}
-        self._choose({name: one for name, one in {**leaves, **engine_choices}.items() if name not in self.inputs.moved})
+        engine_choices = {name: choice for name, choice in self.choices.items() if name.startswith((ZERO, "aio."))}
+        self._choose(
+            {name: decision for name, decision in {**leaves, **engine_choices}.items() if name not in self.inputs.moved}
+        )
         chosen_names = [name for name in self.choices if name.startswith((ZERO, "aio."))]
         names = dict.fromkeys((*ALWAYS, *BY_STAGE.get(stage, ()), *written, *chosen_names, *self.inputs.moved, *leaves))
         for section in ("bf16", "fp16"):
@@ -216,8 +218,8 @@ class _Resolver:
     def _choose(self, choices: dict[str, Decision]) -> None:
         """Take choices into the settings, and into the run, so that lint judges the run as it will be."""
         self.settings.update(choices)
-        for name, one in choices.items():
-            self.taken[name] = Setting(one.value, Origin("computed", one.reason))
+        for name, choice in choices.items():
+            self.taken[name] = Setting(choice.value, Origin("computed", choice.reason))
 
     def _written(self) -> tuple[list[str], list[str]]:
         """Dotted names of the leaves of the author's DeepSpeed file and of its empty sections, as DeepSpeed calls them
@@ -306,7 +308,7 @@ class _Resolver:
         if self.run.consumer in ("transformers", "trl"):
             read = arguments_of(self.inputs.run).values
             recipe.update({name: setting.value for name, setting in read.items() if name in recipe and setting.known})
-        return recipe | {name: one.value for name, one in self.inputs.changes.items()}
+        return recipe | {name: change.value for name, change in self.inputs.changes.items()}
 
     def _files(self) -> dict[str, Any]:
         run = self.run

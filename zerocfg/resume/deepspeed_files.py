@@ -45,7 +45,7 @@ def read_deepspeed(path: Path, names: list[str], tag: str | None) -> DeepSpeed |
     latest = _line(path / (LATEST_UNIVERSAL if universal and LATEST not in names else LATEST))
     if not tags and latest is None:
         return None
-    chosen = next((one for one in (tag, latest) if one is not None), tags[-1] if tags else "")
+    chosen = next((item for item in (tag, latest) if item is not None), tags[-1] if tags else "")
     found = DeepSpeed(chosen, tags, latest, universal_tag=_line(path / LATEST_UNIVERSAL))
     folder = path / chosen
     if chosen and _is_folder(folder):

@@ -54,9 +54,9 @@ def into_deepspeed(checkpoint: Checkpoint, target: Target) -> list[Finding]:
             )
         )
     elif deepspeed.tag in deepspeed.tags:
-        found += [one for one in (_stage(checkpoint, deepspeed, target),) if one is not None]
-        found += [one for one in (_ranks(checkpoint, deepspeed, target),) if one is not None]
-        found += [one for one in (_precision(checkpoint, deepspeed, target),) if one is not None]
+        found += [item for item in (_stage(checkpoint, deepspeed, target),) if item is not None]
+        found += [item for item in (_ranks(checkpoint, deepspeed, target),) if item is not None]
+        found += [item for item in (_precision(checkpoint, deepspeed, target),) if item is not None]
     return found + random_generators(checkpoint, target)
 
 

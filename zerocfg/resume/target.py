@@ -105,10 +105,10 @@ def _precision(found: Target, settings: dict[str, Value], arguments: dict[str, V
             return name
     mixed = settings.get("mixed_precision")
     refused = [settings.get(f"{name}.enabled") for name in ("bf16", "fp16")]
-    denied = all(one is not None and one.said and one.value is False for one in refused)
+    denied = all(item is not None and item.said and item.value is False for item in refused)
     if mixed is not None and mixed.value in ("bf16", "fp16") and not (found.engine == "deepspeed" and denied):
         found.origins["precision"] = mixed.origin
         return str(mixed.value)
-    if found.engine == "deepspeed" and all(one is not None and one.value is False for one in refused):
+    if found.engine == "deepspeed" and all(item is not None and item.value is False for item in refused):
         return "fp32"
     return "fp32" if mixed is not None and mixed.value == "no" else None

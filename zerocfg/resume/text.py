@@ -21,8 +21,8 @@ def render(checkpoint: Checkpoint, target: Target | None, verdict: Verdict) -> s
         rows += [("run", target.name), *_needs(target)]
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}" for name, value in rows]
-    for one in verdict.findings:
-        lines += ["", *_block(one)]
+    for finding in verdict.findings:
+        lines += ["", *_block(finding)]
     return "\n".join([*lines, "", _last(verdict, target)]) + "\n"
 
 
@@ -32,16 +32,16 @@ def _last(verdict: Verdict, target: Target | None) -> str:
     if verdict.outcome == "described":
         rest = "name the run to check whether it fits" if target is None else "whether it fits the run is not judged"
         return f"nothing wrong with the checkpoint itself; {rest}"
-    if verdict.outcome == "resumes" and any(one.kind != "steps" for one in verdict.findings):
+    if verdict.outcome == "resumes" and any(finding.kind != "steps" for finding in verdict.findings):
         return "resumes if the run is as the notes say"
     return str(verdict.outcome)
 
 
-def _block(one: Finding) -> list[str]:
-    lines = [f"{_TITLES[one.effect]}: {one.message}"]
-    if one.error:
-        lines.append(f"  library error: {one.error}")
-    lines += [f"  fix: {step}" if not number else f"       {step}" for number, step in enumerate(one.remediations)]
+def _block(finding: Finding) -> list[str]:
+    lines = [f"{_TITLES[finding.effect]}: {finding.message}"]
+    if finding.error:
+        lines.append(f"  library error: {finding.error}")
+    lines += [f"  fix: {step}" if not number else f"       {step}" for number, step in enumerate(finding.remediations)]
     return lines
 
 
@@ -157,13 +157,13 @@ def data(checkpoint: Checkpoint, target: Target | None, verdict: Verdict) -> dic
         },
         "findings": [
             {
-                "effect": one.effect,
-                "kind": one.kind,
-                "message": one.message,
-                "library": one.error or None,
-                "lost": one.lost or None,
-                "ways_out": list(one.remediations),
+                "effect": finding.effect,
+                "kind": finding.kind,
+                "message": finding.message,
+                "library": finding.error or None,
+                "lost": finding.lost or None,
+                "ways_out": list(finding.remediations),
             }
-            for one in verdict.findings
+            for finding in verdict.findings
         ],
     }

@@ -119,7 +119,7 @@ def _place(path: Path) -> tuple[int, int]:
             entries = archive.infolist()
         if len(entries) > ARCHIVE_ENTRIES:
             raise UnreadableError(f"has {len(entries)} entries, more than any checkpoint")
-        entry = next((one for one in entries if one.filename.rpartition("/")[2] == "data.pkl"), None)
+        entry = next((item for item in entries if item.filename.rpartition("/")[2] == "data.pkl"), None)
         if entry is None:
             raise UnreadableError("holds no data.pkl: torch.save did not write it")
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:

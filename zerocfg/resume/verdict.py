@@ -32,15 +32,15 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        if any(one.effect == "stops" for one in self.findings):
+        if any(finding.effect == "stops" for finding in self.findings):
             return "does not resume"
-        if any(one.effect == "loses" for one in self.findings):
+        if any(finding.effect == "loses" for finding in self.findings):
             return "resumes with a loss"
         return "resumes" if self.judged else "described"
 
     @property
     def lost(self) -> list[str]:
-        return [one.lost for one in self.findings if one.effect == "loses"]
+        return [finding.lost for finding in self.findings if finding.effect == "loses"]
 
 
 def judge(checkpoint: Checkpoint, target: Target | None) -> Verdict:
@@ -50,9 +50,9 @@ def judge(checkpoint: Checkpoint, target: Target | None) -> Verdict:
         found += _fit(checkpoint, target)
     order = {"stops": 0, "loses": 1, "note": 2}
     seen: dict[tuple[str, str], Finding] = {}
-    for one in sorted(found, key=lambda one: order[one.effect]):
-        seen.setdefault((one.kind, one.message), one)
-    open_question = any(one.kind in ("engine", "loop") for one in found)
+    for item in sorted(found, key=lambda entry: order[entry.effect]):
+        seen.setdefault((item.kind, item.message), item)
+    open_question = any(item.kind in ("engine", "loop") for item in found)
     return Verdict(list(seen.values()), judged=target is not None and not open_question)
 
 

@@ -54,7 +54,7 @@ def read_weights(folder: Path) -> Weights | None:
         except UnreadableError as error:
             found.damaged[INDEX] = str(error)
             return found
-        names = sorted({str(one) for one in named.values()}) if isinstance(named, dict) else []
+        names = sorted({str(item) for item in named.values()}) if isinstance(named, dict) else []
         found.missing = [name for name in names if "/" in name or not is_file(folder / name)]
         found.files = [name for name in names if name not in found.missing]
     else:
@@ -119,7 +119,7 @@ def header(path: Path) -> dict[str, object]:
 
 def _placed(entry: object) -> bool:
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
-    return isinstance(offsets, list) and len(offsets) == 2 and all(isinstance(one, int) for one in offsets)
+    return isinstance(offsets, list) and len(offsets) == 2 and all(isinstance(offset, int) for offset in offsets)
 
 
 def is_file(path: Path) -> bool:

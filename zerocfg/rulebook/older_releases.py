@@ -34,9 +34,14 @@ def keys_of(rule: Rule) -> list[str]:
     return [key_of(rule, example) for example in page_of(rule).bad]
 
 
+def good_keys_of(rule: Rule) -> list[str]:
+    """Its good examples, likewise."""
+    return [key_of(rule, example) for example in page_of(rule).good]
+
+
 def since(rule: Rule) -> str | None:
     """The oldest set back to which its bad examples showed what it claims; None where the newest did not."""
-    return rule_outcomes().since(rule.code, {key_of(rule, one): one.releases for one in page_of(rule).bad})
+    return rule_outcomes().since(rule.code, {key_of(rule, item): item.releases for item in page_of(rule).bad})
 
 
 def said(rule: Rule) -> str:
@@ -84,8 +89,8 @@ def _one(outcome: Outcome | None) -> str:
     seen = outcome.seen.replace("`", "'").replace("|", "/").replace("\n", " ").strip()
     seen = seen if len(seen) <= LENGTH else f"{seen[:LENGTH].rstrip()}..."
     return {
-        "same": "as claimed",
-        "runs": "not refused",
+        "same": "as claimed" + (f", {seen}" if seen else ""),
+        "runs": "not refused" + (f", up to {seen}" if seen else ""),
         "stops": f"another error, `{seen}`",
         "other": "not seen in the log" if seen == "log" else f"`{seen}`",
         "unplayable": f"could not be played, `{seen}`",

@@ -68,7 +68,7 @@ class Page:
     @property
     def fix_safety(self) -> Safety:
         """Of the fixes that the rule offers for its bad examples."""
-        kinds = {one.fix for example in self.bad for one in example.expected} - {""}
+        kinds = {item.fix for example in self.bad for item in example.expected} - {""}
         return "both" if len(kinds) == 2 else "safe" if "safe" in kinds else "unsafe" if kinds else "none"
 
     @property
@@ -202,7 +202,7 @@ def _fenced(lines: Iterator[tuple[int, str]], fence: str, where: str) -> str:
     body: list[str] = []
     for _, line in lines:
         if line == fence:
-            return "".join(f"{one}\n" for one in body)
+            return "".join(f"{item}\n" for item in body)
         body.append(line)
     raise PageError(f"{where}: a fenced block that is not closed")
 
@@ -217,7 +217,7 @@ def _sections(parts: list[_Part], name: str) -> dict[str, list[_Part]]:
             found[part.title] = []
             here = found[part.title]
         here.append(part)
-    if list(found) != [one for one in HEADINGS if one in found]:
+    if list(found) != [heading for heading in HEADINGS if heading in found]:
         raise PageError(f"{name}: the headings stand in the order {', '.join(HEADINGS)}")
     return found
 
@@ -254,7 +254,7 @@ def _example(part: _Part, name: str) -> Example:
     consumer, proof, expected, releases = None, None, tuple[Expected, ...](), ""
     for block in part.blocks:
         if block.fenced and block.title == "finds":
-            expected = tuple(_expected(one) for one in yaml.load(block.text, yaml.BaseLoader))
+            expected = tuple(_expected(item) for item in yaml.load(block.text, yaml.BaseLoader))
         elif block.fenced and block.title == "proof":
             proof = _proof(block, name)
         elif block.fenced:
@@ -277,11 +277,11 @@ def _text_of(block: _Block) -> str:
     return _BYTE.sub(lambda byte: chr(0xDC00 + int(byte[1], 16)), block.text)
 
 
-def _expected(one: Mapping[str, Any]) -> Expected:
+def _expected(item: Mapping[str, Any]) -> Expected:
     """``error: PLACE``, with the ``fix``, ``figures`` separated by spaces and a list of places ``also``."""
-    (severity,) = (level for level in LEVELS if level in one)
-    figures, also = tuple(one.get("figures", "").split()), tuple(one.get("also", ()))
-    return Expected(severity, one[severity], figures, also, one.get("fix", ""))
+    (severity,) = (level for level in LEVELS if level in item)
+    figures, also = tuple(item.get("figures", "").split()), tuple(item.get("also", ()))
+    return Expected(severity, item[severity], figures, also, item.get("fix", ""))
 
 
 def _proof(block: _Block, name: str) -> Proof:

@@ -109,10 +109,10 @@ def _proof(rule: Rule) -> str:
     if proof.status == "executed":
         libraries = _and([f"{name} {release}" for name, release in RELEASES.items()], ordered=True)
         proofs = [example.proof or proof for example in page_of(rule).bad]
-        seen = dict.fromkeys(_PHASES[one.phase] for one in proofs)
-        ranks = max(one.ranks for one in proofs)
+        seen = dict.fromkeys(_PHASES[item.phase] for item in proofs)
+        ranks = max(item.ranks for item in proofs)
         where = _and(seen, "or", ordered=True) + (f", with {ranks} processes" if ranks > 1 else "")
-        extents = dict.fromkeys(one.extent for one in proofs if one.extent)
+        extents = dict.fromkeys(item.extent for item in proofs if item.extent)
         told = "".join(f" What they show: {extent}" for extent in extents)
         return f"Proof: seen {where}; zerocfg's tests run the examples on {libraries}.{told}"
     return {

@@ -7,6 +7,7 @@ from enum import Enum
 from functools import wraps
 from typing import Any, Generic, Literal, TypeVar
 
+from zerocfg.frontends.registry import OWN_NAMES, front_end
 from zerocfg.record import field, record
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.source.edit import Edit
@@ -83,13 +84,15 @@ class Intent:
 class Fix:
     """Edits that remove the finding. ``edits`` by file; safe keeps what the author meant, unsafe makes a choice.
 
-    ``gives``: what must have come of it afterwards in every run that reads the file.
+    ``gives``: what must have come of it afterwards in every run that reads the file. ``renames``: it gives a key
+    another name, so that a value may count that did not, and which other values that suits is not known to the rule.
     """
 
     description: str
     edits: tuple[tuple[SourceFile, Edit], ...]
     safe: bool = True
     gives: tuple[Intent, ...] = ()
+    renames: bool = False
 
 
 @record(slots=True)
@@ -167,6 +170,13 @@ class Rule:
     def alone(self) -> bool:
         """Whether it holds where other keys of the config are not known."""
         return self.scope in ALONE
+
+    def concerns(self, consumer: str | None) -> bool:
+        """Whether it is about what this one reads. A rule for every front end of zerocfg's own is for those of other
+        packages, too."""
+        if not self.consumers or consumer in self.consumers:
+            return True
+        return self.consumers.issuperset(OWN_NAMES) and front_end(consumer) is not None
 
     @property
     def by_each_release(self) -> bool:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
 from zerocfg.catalog.schema import Key, load_schema
+from zerocfg.frontends.registry import foreign_keys, front_end
 from zerocfg.rules.effects import recipe_data
-from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Run
 from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.launch.line import Option
-
-_FOREIGN = frozenset(
-    "base_model micro_batch_size sequence_len num_epochs tuner_type train_type split_dataset_ratio rlhf_type "
-    "max_train_steps lr_warmup_steps checkpointing_steps actor_rollout_ref tensor_model_parallel_size".split()
-)
-"""Keys of programs (axolotl, ms-swift, diffusers, verl, Megatron) that give the names of TrainingArguments a meaning or
-a default of their own."""
 
 _OF_OTHERS = frozenset("batch_size epochs lr lr_scheduler n_epochs num_workers per_device_batch_size".split())
 """Keys by which programs with a parser of their own call what TrainingArguments call otherwise."""
@@ -46,7 +40,8 @@ def guessed(run: Run) -> bool:
 def reader(run: Run) -> Literal["transformers", "trl"] | None:
     """Whose arguments the run has: TrainingArguments, one of TRL's configs, or nobody's that is known."""
     keys = set(recipe_data(run))
-    if keys & _FOREIGN or (run.script is None and not _FOREIGN.isdisjoint(run.arguments)):
+    foreign = foreign_keys()
+    if keys & foreign or (run.script is None and not foreign.isdisjoint(run.arguments)):
         return None
     if run.consumer == "trl":
         return "trl"
@@ -54,17 +49,21 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
         return None
     if run.consumer is None and not _mostly_arguments(frozenset(map(str, keys))):
         return None
+    stated = parsed(run)
+    if stated and not any(name.startswith("trl.") for name in stated):
+        return "transformers"  # by a class of the project that has TRL's names
     own = run.recipe_reader != "hf" and any(_trainers_with(str(name)) for name in keys)
-    return "trl" if own else "transformers"
+    # a project may read its recipes with a trainer of its own, which has words and arguments that TRL's has not
+    return "trl" if own and run.trainers_elsewhere.isdisjoint(_configs_with(keys)) else "transformers"
 
 
 def reads_recipe(run: Run) -> bool:
     """Whether a parser of TrainingArguments, or of a framework around them, reads the run's recipe: by the script, or
     by its keys where no script is seen."""
-    if run.recipe_reader is not None or run.consumer in ("transformers", "trl", *FRAMEWORKS):
+    if run.recipe_reader is not None or run.consumer in ("transformers", "trl") or front_end(run.consumer) is not None:
         return True
     keys = frozenset(map(str, recipe_data(run)))
-    return run.script is None and keys.isdisjoint(_FOREIGN) and _mostly_arguments(keys)
+    return run.script is None and keys.isdisjoint(foreign_keys()) and _mostly_arguments(keys)
 
 
 def parsed_argument(run: Run, option: Option) -> Key | None:
@@ -76,7 +75,7 @@ def parsed_argument(run: Run, option: Option) -> Key | None:
     key = load_schema("training-arguments").root.names.get(name)
     if key is None and reader(run) == "trl":
         key = load_schema("trl").root.names.get(name)
-        inside = {f"trl.{one}" for one in key.facts.get("in", ())} if key is not None else set()
+        inside = {f"trl.{fact}" for fact in key.facts.get("in", ())} if key is not None else set()
         key = key if inside & classes else None
     return key if key is not None and "cli" in key.facts else None
 
@@ -104,6 +103,14 @@ def _trainers_with(name: str) -> frozenset[str]:
     return frozenset(key.facts.get("in", ()) if key is not None else ()) & _CONFIGS
 
 
+def _configs_with(names: Iterable[object]) -> frozenset[str]:
+    """TRL's trainer configs that all of these arguments can be for."""
+    found = _CONFIGS
+    for name in names:
+        found &= _trainers_with(str(name)) or found
+    return found
+
+
 def trainer_configs() -> frozenset[str]:
     """The TRL configs that belong to a trainer; others are for the script or the model, whichever trainer it is."""
     return _CONFIGS
@@ -117,8 +124,7 @@ def methods(run: Run) -> frozenset[str]:
     stated = {f"trl.{name}" for name in found} & parsed(run)
     if stated:
         return frozenset(name.removeprefix("trl.") for name in stated)
-    for name in (*recipe_data(run), *run.arguments):
-        found &= _trainers_with(str(name)) or found
+    found = _configs_with((*recipe_data(run), *run.arguments))
     script = run.launch.script.value if run.launch is not None and run.launch.script is not None else None
     match = re.search(_SCRIPT, script) if script else None
     if match and _METHODS[match[1]] in found:

@@ -11,15 +11,15 @@ from zerocfg.catalog.admitted import admitted
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import Key
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
+from zerocfg.frontends.registry import front_end, has_defaults
 from zerocfg.record import record
 from zerocfg.rules import line
 from zerocfg.rules.api import Finding, Fix, Intent, Location, Severity, Subject, at
 from zerocfg.rules.argument_reader import key_of, methods, reader
-from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
+from zerocfg.rules.effects import effective_value, recipe_data, under_trainer
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited, put
 from zerocfg.rules.key import recipe
-from zerocfg.run.frameworks import FRAMEWORKS, has_defaults
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.stages.arguments import converted, mapping_of, parsed, recipe_untold
 from zerocfg.source.edit import Edit, delete_entry, rename_key
@@ -76,7 +76,7 @@ def passed(run: Run) -> Mapping[str, Setting]:
     None without a Trainer, none where a framework around it judges what is written, and none of the line where the
     script is known and has a parser of its own.
     """
-    if run.consumer not in TRAINERS or run.consumer in FRAMEWORKS:
+    if not under_trainer(run) or front_end(run.consumer) is not None:
         return {}
     if run.script is None or run.script.reader is None or parsed(run):
         return run.arguments
@@ -160,7 +160,7 @@ def type_of(run: Run, name: str) -> str | None:
     if among is None:
         return today
     now = fields.kind(name, histories("transformers").releases[-1])
-    then = {kind for one in among.releases if (kind := fields.kind(name, one)) is not None}
+    then = {kind for release in among.releases if (kind := fields.kind(name, release)) is not None}
     return today if not then or then == {now} else then.pop() if len(then) == 1 else None
 
 
@@ -290,7 +290,7 @@ def _in_recipe(run: Run, held: Argument) -> bool:
 def _reworded(run: Run, held: Argument, text: str, why: str, safe: bool) -> Fix | None:
     """Another plain word as the value of an option."""
     text = text[1:-1] if text[:1] == text[-1:] == '"' else text
-    if not held.on_line or not all(one.isalnum() or one in "._-+/" for one in text):
+    if not held.on_line or not all(item.isalnum() or item in "._-+/" for item in text):
         return None
     value = line.option_at(run, held.origin).with_value(text)
     return line.line_fix(run, why, value, safe=safe, gives=_says(run, held.name, text))

@@ -75,13 +75,13 @@ def taken_by(name: str) -> frozenset[str]:
     if name == ACCELERATOR:
         return parameters("accelerate", "Accelerator")
     own = load_schema("training-arguments").root.names
-    known = frozenset(one for one, key in own.items() if "removed" not in key.facts)
+    known = frozenset(item for item, key in own.items() if "removed" not in key.facts)
     if name in _OF_CLASS:
         return known | OF_SEQ2SEQ if name == _SEQ2SEQ else known
     config = name.rpartition(".")[2]
     inside = {
-        one
-        for one, key in load_schema("trl").root.names.items()
+        item
+        for item, key in load_schema("trl").root.names.items()
         if config in key.facts.get("in", ()) and "removed" not in key.facts
     }
     return known | inside if inside else frozenset()
@@ -95,7 +95,7 @@ def ever_taken(name: str, argument: str) -> bool:
         return argument in ACCELERATE[name]
     if name == _SEQ2SEQ and argument in OF_SEQ2SEQ:
         return True
-    return any(argument in load_schema(one).root.names for one in ("training-arguments", "trl"))
+    return any(argument in load_schema(item).root.names for item in ("training-arguments", "trl"))
 
 
 def key_of_call(given: Given) -> Key | None:
@@ -103,4 +103,4 @@ def key_of_call(given: Given) -> Key | None:
     if not is_arguments(given.call.name):
         return None
     names = ("training-arguments",) if given.call.name in _OF_CLASS else ("trl", "training-arguments")
-    return next((key for one in names if (key := load_schema(one).root.names.get(given.name)) is not None), None)
+    return next((key for name in names if (key := load_schema(name).root.names.get(given.name)) is not None), None)

@@ -5,18 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from zerocfg.catalog.values import whole_number
+from zerocfg.frontends.registry import OWN_NAMES, front_end
 from zerocfg.rules.api import Location, at
-from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED, origin_label
 from zerocfg.run.remembered import remembered
 from zerocfg.run.requirements.companions import limiting_package
 from zerocfg.run.templates import is_template, opened_by_script
 
-TRAINERS = frozenset(("transformers", "trl", *FRAMEWORKS))
-"""Those under whom the Trainer reads the DeepSpeed config."""
+TRAINERS = frozenset(("transformers", "trl", *OWN_NAMES))
+"""Those under whom the Trainer reads the DeepSpeed config. A rule for them is asked about front ends of other packages,
+too (`Rule.concerns`)."""
 WITH_ACCELERATE = TRAINERS | {"accelerate"}
 """Those who give the DeepSpeed config to accelerate, which fills in what is "auto"."""
+
+
+def under_trainer(run: Run) -> bool:
+    """Whether the Trainer reads the DeepSpeed config."""
+    return run.consumer in TRAINERS or front_end(run.consumer) is not None
+
+
+def with_accelerate(run: Run) -> bool:
+    """Whether accelerate gets the DeepSpeed config and fills in what is "auto"."""
+    return run.consumer == "accelerate" or under_trainer(run)
 
 
 def describe_origin(origin: Origin) -> str:

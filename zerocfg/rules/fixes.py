@@ -30,7 +30,7 @@ def edited(
         edits = edit(file.document, path, *values, **({"after": after} if after else {}))
     except ValueError:
         return None
-    return Fix(why, tuple((file, one) for one in edits), safe, meant(edit, file, path, values))
+    return Fix(why, tuple((file, item) for item in edits), safe, meant(edit, file, path, values), edit is rename_key)
 
 
 def together(why: str, *fixes: Fix | None, safe: bool = True) -> Fix | None:
@@ -39,7 +39,8 @@ def together(why: str, *fixes: Fix | None, safe: bool = True) -> Fix | None:
     if not parts or len(parts) < len(fixes):
         return None
     edits = tuple(edit for fix in parts for edit in fix.edits)
-    return Fix(why, edits, safe, tuple(intent for fix in parts for intent in fix.gives))
+    gives = tuple(intent for fix in parts for intent in fix.gives)
+    return Fix(why, edits, safe, gives, any(fix.renames for fix in parts))
 
 
 def rewritten(file: SourceFile | None, path: Path, new: str, text: str, *, why: str, safe: bool = True) -> Fix | None:
@@ -50,7 +51,8 @@ def rewritten(file: SourceFile | None, path: Path, new: str, text: str, *, why: 
         edits = rename_key(file.document, path, new) + replace_value(file.document, path, text)
     except ValueError:
         return None
-    return Fix(why, tuple((file, edit) for edit in edits), safe, written_at(file, (*path[:-1], new), text))
+    gives = written_at(file, (*path[:-1], new), text)
+    return Fix(why, tuple((file, edit) for edit in edits), safe, gives, renames=True)
 
 
 def giving(fix: Fix | None, name: str, value: object) -> Fix | None:
@@ -84,9 +86,9 @@ def without(file: SourceFile | None, paths: Iterable[Path], why: str, *, safe: b
     return Fix(why, ((file, edit),), safe)
 
 
-def _alike(one: str, other: str) -> int:
+def _alike(item: str, other: str) -> int:
     """How many characters two texts begin with in common."""
-    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(other))
+    return next((at for at, pair in enumerate(zip(item, other, strict=False)) if pair[0] != pair[1]), len(other))
 
 
 def present(file: SourceFile | None, path: Path) -> bool:

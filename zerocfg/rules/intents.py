@@ -34,8 +34,8 @@ def written_at(file: SourceFile, path: Path, text: str) -> tuple[Intent, ...]:
 
 def _leaves(path: Path, value: object) -> Iterator[tuple[Path, object]]:
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from _leaves((*path, str(name)), one)
+        for name, item in value.items():
+            yield from _leaves((*path, str(name)), item)
     elif value is not None and value != "auto" and not isinstance(value, list):
         yield path, value
 

@@ -78,8 +78,8 @@ def issues(run: Run, *kinds: str) -> Iterator[KeyIssue]:
             continue
         library = LIBRARY_NAMES.get(name, "zerocfg" if name == "spec" else "accelerate")
         for issue in _admitted(run, file, name):
-            if issue.kind not in kinds:
-                continue
+            if issue.kind not in kinds or (issue.kind.startswith("unknown") and name in run.forked):
+                continue  # a fork may have keys of its own
             key = KeyIssue(run, file, issue.path, issue.value, issue=issue, library=library)
             if file.document.editable or not key.unfilled:  # a value that the script makes is not known
                 yield key

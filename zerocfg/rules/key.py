@@ -117,7 +117,7 @@ class Key:
         severity: Severity | None = None,
         versions: str = "",
     ) -> Finding:
-        places = [one.at() if isinstance(one, Key) else one for one in related]
+        places = [item.at() if isinstance(item, Key) else item for item in related]
         return self._told(Finding(self.at(where), message, help_text, places, fix, severity, versions=versions))
 
     def _told(self, finding: Finding) -> Finding:

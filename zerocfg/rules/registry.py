@@ -6,7 +6,7 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from zerocfg.rule_packages import rule_packages
+from zerocfg.plugins import RULES, plugins
 from zerocfg.rules import batch, files, fsdp, keys, launch, memory, offload, precision, zero
 from zerocfg.rules.api import Rule
 
@@ -43,14 +43,14 @@ def every() -> tuple[Rule, ...]:
 
 def with_outside(own: tuple[Rule, ...]) -> tuple[Rule, ...]:
     """Some of zerocfg's own rules, and those of other packages."""
-    if not rule_packages():
+    if not plugins(RULES):
         return own
     return _together(own, _outside().rules)
 
 
 def problems() -> tuple[str, ...]:
     """Which rules of other packages could not be taken, and why."""
-    return _outside().problems if rule_packages() else ()
+    return _outside().problems if plugins(RULES) else ()
 
 
 def _outside() -> OutsideRules:

@@ -9,7 +9,7 @@ from zerocfg.catalog.release_range import ReleaseRange
 from zerocfg.catalog.versions import Release, bounds, release
 from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Severity
-from zerocfg.rules.effects import TRAINERS, admitted, admitting
+from zerocfg.rules.effects import admitted, admitting, under_trainer
 from zerocfg.run.model import Run
 
 _LIBRARY = pattern(r"[a-z]+")
@@ -56,7 +56,7 @@ def _among(library: str, versions: str, declared: str) -> str | None:
 def uses_plugin(run: Run) -> bool:
     """Whether accelerate may see the DeepSpeed config of a run, and refuse it. The Trainer of transformers before 4.30
     hands it to DeepSpeed itself."""
-    return run.consumer not in TRAINERS or among("transformers>=4.30", run) is not None
+    return not under_trainer(run) or among("transformers>=4.30", run) is not None
 
 
 def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:

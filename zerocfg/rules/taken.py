@@ -123,7 +123,7 @@ def named(run: Run) -> list[str] | None:
     found = [name for name in known.raw if "." not in name and known.state(name, base.newest) is not None]
     if own is not None:
         fields = histories("trl")
-        within = tuple(f"{one}." for one in _classes(run, None))
+        within = tuple(f"{item}." for item in _classes(run, None))
         found += [
             key.rpartition(".")[2]
             for key in fields.raw
@@ -158,7 +158,7 @@ def _lack(run: Run, held: Argument, behind: bool) -> Lack | None:
     if own is None or among is None:
         return None
     there = life("trl", _trainers(_classes(run, held)))
-    releases = tuple(one for one in among.releases if there is not None and there.at(one))
+    releases = tuple(release for release in among.releases if there is not None and there.at(release))
     return _of(own, "trl", Admitted(releases, among.below), behind) if releases else None
 
 
@@ -167,13 +167,13 @@ def _of(own: Life, library: str, among: Admitted | None, behind: bool) -> Lack |
     if among is None:
         return None
 
-    def lacks(one: Release) -> bool:
-        return not own.at(one) and (own.gone(one) is not None) is behind
+    def lacks(release: Release) -> bool:
+        return not own.at(release) and (own.gone(release) is not None) is behind
 
     words = releases_where(lacks, among, library)
     if words is None:
         return None
-    first = next(one for one in among.releases if lacks(one))
+    first = next(release for release in among.releases if lacks(release))
     edge = own.gone(first) if behind else own.since(first)
     return Lack(library, words, text(edge)) if edge is not None else None
 
@@ -182,7 +182,7 @@ def _in_trl(run: Run, held: Argument) -> bool:
     """Whether every admitted release of TRL has an argument by itself, whatever the transformers below it."""
     among = admitted("trl", run.declared("trl"))
     own = life("trl", _keys(run, held)) if among is not None else None
-    return own is not None and among is not None and all(own.at(one) for one in among.releases)
+    return own is not None and among is not None and all(own.at(release) for release in among.releases)
 
 
 def _classes(run: Run, held: Argument | None) -> frozenset[str]:
@@ -193,7 +193,7 @@ def _classes(run: Run, held: Argument | None) -> frozenset[str]:
         return frozenset((_of_history(call.name),)) if call.name.startswith("trl.") else frozenset()
     stated = frozenset(_of_history(name) for name in parsed(run) if name.startswith("trl."))
     configs = methods(run)
-    return stated or configs | _BESIDE | {f"{one.removesuffix('Config')}ScriptArguments" for one in configs}
+    return stated or configs | _BESIDE | {f"{config.removesuffix('Config')}ScriptArguments" for config in configs}
 
 
 def _of_history(name: str) -> str:
@@ -204,14 +204,14 @@ def _of_history(name: str) -> str:
 def _call(run: Run, held: Argument) -> Call | None:
     """The call of the script that an argument stands in."""
     calls = run.script.calls if run.script is not None else ()
-    return next((one for one in calls if is_arguments(one.name) and held.origin.file is one.file), None)
+    return next((call for call in calls if is_arguments(call.name) and held.origin.file is call.file), None)
 
 
 def _keys(run: Run, held: Argument) -> tuple[str, ...]:
     """What histories call an argument in these classes."""
-    return tuple(f"{one}.{held.name}" for one in sorted(_classes(run, held)))
+    return tuple(f"{item}.{held.name}" for item in sorted(_classes(run, held)))
 
 
 def _trainers(classes: frozenset[str]) -> tuple[str, ...]:
     """The configs of trainers among these classes; all of them where there is none."""
-    return tuple(sorted({one for one in classes - _BESIDE if one.endswith("Config")} or classes))
+    return tuple(sorted({item for item in classes - _BESIDE if item.endswith("Config")} or classes))

@@ -69,7 +69,7 @@ def _copied(value: Any) -> Any:
     loads three modules."""
     if isinstance(value, dict):
         return {name: _copied(below) for name, below in value.items()}
-    return [_copied(one) for one in value] if isinstance(value, list) else value
+    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 class Config:

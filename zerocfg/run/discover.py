@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.budgets import FILE_BYTES, HEAD_BYTES, UNASKED_BYTES
+from zerocfg.frontends.registry import markers, programs
 from zerocfg.internal_errors import REPORT, Containment
 from zerocfg.run.hydra import is_hydra_fragment, is_in_hydra_group
 from zerocfg.run.kinds import MARKERS, guess_unread, sniff
@@ -41,17 +42,20 @@ _NOWHERE = Span(0, 0)
 _LAUNCHERS = (
     *(b"accelerate", b"deepspeed", b"torchrun", b"torch.distributed"),
     b"--per_device_train_batch_size",
-    *(b"llamafactory-cli", b"lmf train", b"axolotl train", b"swift sft", b"swift pt", b"swift rlhf"),
 )
 
 
 _IN_SCRIPTS = (
     *(b"TrainingArguments(", b"Accelerator(", b"DeepSpeedPlugin(", b"FullyShardedDataParallelPlugin("),
     *(b"SFTConfig(", b"DPOConfig(", b"GRPOConfig(", b"KTOConfig(", b"RLOOConfig(", b"RewardConfig("),
+    *(b"SFTTrainer(", b"DPOTrainer(", b"GRPOTrainer(", b"KTOTrainer(", b"RLOOTrainer(", b"RewardTrainer("),
     *(b"deepspeed.initialize(", b"DeepSpeedStrategy(", b"zero_optimi"),
 )
-"""What a Python file holds that states a config of its own; parsing the others would take most of the time."""
-_MAY_STATE = (b"Arguments(", b"Accelerator(", b"Plugin(", b"Strategy(", b"Config(", b"deepspeed", b"zero_optimi")
+"""What a Python file holds that states a config of its own, or has a trainer of its own with the name of one of TRL's;
+parsing the others would take most of the time."""
+_MAY_STATE = (
+    *(b"Arguments(", b"Accelerator(", b"Plugin(", b"Strategy(", b"Config(", b"Trainer(", b"deepspeed", b"zero_optimi"),
+)
 """One of these is in each of them; fewer words to look for in files that hold none."""
 _STARTS = (b"subprocess.", b"os.system(")
 _STARTED = (b'"accelerate"', b"'accelerate'", b'"deepspeed"', b"'deepspeed'", b"torchrun", b"accelerate launch")
@@ -255,7 +259,7 @@ class Files:
         if above is None:
             above = self._real[folder] = disk.real(folder)
         whole = os.path.join(above, last)  # noqa: PTH118
-        return disk.real(whole) if os.path.islink(whole) else whole  # noqa: PTH114
+        return disk.real(whole) if disk.is_link(whole) else whole
 
     def _pass_over(self, path: Path, key: str, problem: Problem) -> None:
         self._others.add(key)
@@ -274,12 +278,16 @@ class Files:
 def _looks_like_ours(path: Path, data: bytes) -> bool:
     """Whether a file holds a word that one of ours has; looking for bytes is much cheaper than parsing."""
     if path.suffix not in SCRIPT_SUFFIXES:
-        return any(word in data for word in (_LAUNCHERS if is_launch_file(path) else MARKERS))
+        return any(word in data for word in (_launchers() if is_launch_file(path) else (*MARKERS, *markers())))
     if any(word in data for word in _MAY_STATE) and any(word in data for word in _IN_SCRIPTS):
         return True
     if path.suffix == ".ipynb":
-        return any(word in data for word in _LAUNCHERS)
+        return any(word in data for word in _launchers())
     return any(word in data for word in _STARTS) and any(word in data for word in _STARTED)
+
+
+def _launchers() -> tuple[bytes, ...]:
+    return (*_LAUNCHERS, *programs().marks)
 
 
 Stamp = tuple[int, int] | None
@@ -342,7 +350,7 @@ def launches(file: SourceFile) -> LaunchFile:
     """The launch lines of a launch file or a notebook, and what it writes; read once."""
     from zerocfg.source.launch.files import read_launch_lines
 
-    return read_launch_lines(file.source)
+    return read_launch_lines(file.source, programs())
 
 
 def launch_lines(file: SourceFile) -> Sequence[LaunchLine]:

@@ -167,7 +167,7 @@ class _Expander:
         except _StoppedError:
             return []
         bases = tuple(str(base) for base, _ in self._names(self.document, origin.path, node, told=True))
-        return [_run(name + label, name, one, origin, bases) for label, one in variants]
+        return [_run(name + label, name, variant, origin, bases) for label, variant in variants]
 
     # -- extends ------------------------------------------------------------------------------------------------
 
@@ -370,12 +370,12 @@ def _take(values: _Values, key: str, new: _Value) -> None:
 
 
 def _run(name: str, written: str, values: _Values, origin: Written, bases: tuple[str, ...]) -> ExpandedRun:
-    values = {key: one for key, one in values.items() if one.value is not None}
+    values = {key: value for key, value in values.items() if value.value is not None}
     places: dict[KeyPath, Written] = {}
-    for key, one in values.items():
-        places[(key,)] = one.place
-        places.update({(key, part): place for part, place in (one.parts or {}).items()})
-    return ExpandedRun(name, written, {key: one.value for key, one in values.items()}, origin, places, bases)
+    for key, value in values.items():
+        places[(key,)] = value.place
+        places.update({(key, part): place for part, place in (value.parts or {}).items()})
+    return ExpandedRun(name, written, {key: value.value for key, value in values.items()}, origin, places, bases)
 
 
 def _is_path(key: str, text: str, folder: Path) -> bool:

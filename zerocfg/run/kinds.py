@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.run.frameworks import recognise
+from zerocfg.frontends.registry import recognise
 from zerocfg.run.hydra import is_for_omegaconf
 from zerocfg.run.model import Kind
 

@@ -185,7 +185,7 @@ def _runs(
                 if run is None:
                     continue
                 runs.append(_like_its_siblings(paths, run, runs) if kind in ("recipe", "accelerate") and runs else run)
-                used |= {id(original(one)) for one in run.files}
+                used |= {id(original(item)) for item in run.files}
     return runs
 
 
@@ -255,7 +255,11 @@ def _like_its_siblings(paths: Paths, run: Run, known: Sequence[Run]) -> Run:
 
     if run.recipe is None:
         return with_address_of_siblings(run, known)
-    found = as_siblings(run, known, paths.root)
+    from zerocfg.run.linking.possible_lines import with_script_of_lines
+
+    found = with_script_of_lines(run, known)
+    if found.script is None:
+        found = as_siblings(run, known, paths.root)
     if found.script is None:
         return found
     from zerocfg.run.linking.script_runs import with_script_arguments

@@ -14,6 +14,7 @@ from zerocfg.record import field, record
 from zerocfg.source.load import OUTSIDE
 from zerocfg.source.node import Document, Path
 from zerocfg.source.text import SourceText, Span
+from zerocfg.unknown import UNKNOWN as UNKNOWN
 
 if TYPE_CHECKING:
     from zerocfg.run.facts import (  # specs and builds know such, few configs do
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
         LaunchLine,  # its classes take time to make, and few configs have launch lines
     )
 
-Consumer = Literal["deepspeed", "accelerate", "transformers", "trl", "llamafactory", "axolotl", "swift"]
+Library = Literal["deepspeed", "accelerate", "transformers", "trl"]
+Consumer = str
+"""Who reads the configs: a `Library`, or the name of a front end (`zerocfg.frontends`)."""
 Kind = Literal[
     "accelerate", "deepspeed", "recipe", "neighbour", "model", "spec", "hardware", "launch", "script", "other"
 ]
@@ -35,28 +38,7 @@ EvidenceSource = Literal["command", "path", "spec", "script", "option", "recipe"
 Phase = Literal["read", "launch", "arguments", "parse", "init", "step", "save", "load"]
 
 
-CONSUMERS: tuple[Consumer, ...] = get_args(Consumer)
-
-
-def consumer_of(word: object) -> Consumer | None:
-    """The consumer that a file or an option names; None for any other word."""
-    return next((one for one in CONSUMERS if one == word), None)
-
-
-class _Unknown:
-    """The value of a setting that the files do not determine (a shell variable, for example)."""
-
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __deepcopy__(self, memo: object) -> _Unknown:
-        return self
-
-
-UNKNOWN = _Unknown()
+LIBRARIES: tuple[Library, ...] = get_args(Library)
 
 
 @record(slots=True, eq=False)
@@ -323,7 +305,8 @@ class Script:
     ``required``: the requirements without which it stops, each with its place. ``loading``: None where it is not
     certain how and when the model of the Trainer is loaded. ``comparisons``: decisions by its own options.
     ``resumes``: it gives `train` a checkpoint to go on from.
-    ``saves_sharded``: where it calls `save_pretrained` of a model that an Accelerator prepared, with nothing gathered.
+    ``saves_sharded``: where it calls `save_pretrained` of a model that an Accelerator prepared or a Trainer trained,
+    with nothing gathered.
     ``default_dtypes``: the models that it loads without saying in which dtype.
     ``strict_parser``: None where it is not certain that a parser of argparse, all of whose options are known, stops at
     others.
@@ -371,20 +354,25 @@ class Run:
                            so nothing follows from a key that is absent
     ``recipe_reader``      who parses the recipe: TrlParser ("trl", converts strings) or HfArgumentParser ("hf", does
                            not)
-    ``framework_recipe``   the recipe of a framework around the Trainer, with keys of its own (`zerocfg.run.frameworks`)
+    ``framework_recipe``   the recipe of a framework around the Trainer, with keys of its own (`zerocfg.frontends`)
     ``own_framework``      whether the repository holds that framework's package, which may have keys of its own
     ``entry_point``        the file that the run starts
     ``script``             what the code of the training script says
     ``options_elsewhere``  of configs by themselves: the options that scripts of the project have, which may read them
     ``size_elsewhere``     of configs by themselves: whether code of the project gives a DeepSpeed config its batch size
+    ``trainers_elsewhere`` of recipes by themselves: the configs of TRL for which the project has a class of its own, by
+                           that name or as the config of a trainer by that name
     ``flags``              options of the launcher
     ``arguments``          options of the training script by name without dashes, UNKNOWN where the value is not known;
                            literal arguments of its TrainingArguments are among them, with their place in the code
     ``arguments_whole``    whether training arguments that are not among these have their library's default; None where
                            no script was read
+    ``processes``          how many a front end starts, where its recipe says so
     ``versions``           releases that the project admits, by library, as clauses of PEP 440
     ``version_places``     where those are stated, for versions read from the project's own files
     ``undetermined``       libraries installed from a commit, a path or a variable: which release that is, is open
+    ``forked``             libraries in whose place the project, or a part of it, installs a fork with another name
+    ``folders``            those of the missing files where a folder lies in their place
     ``misplaced``          files given where a file of another kind is read
     ``unreadable``         files that the launch line names and that cannot be read
     ``undeclared``         the libraries that `declared` was asked for in vain
@@ -410,17 +398,21 @@ class Run:
     script: Script | None = None
     options_elsewhere: frozenset[str] = frozenset()
     size_elsewhere: bool = False
+    trainers_elsewhere: frozenset[str] = frozenset()
     flags: Mapping[str, Setting] = field(default_factory=dict)
     arguments: Mapping[str, Setting] = field(default_factory=dict)
     arguments_whole: bool | None = None
     environment: Mapping[str, Setting] = field(default_factory=dict)
+    processes: Setting | None = None
     model: ModelSummary | None = None
     hardware: HardwareSummary | None = None
     memory: MemorySummary | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     version_places: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     undetermined: frozenset[str] = frozenset()
+    forked: frozenset[str] = frozenset()
     missing: tuple[Origin, ...] = ()
+    folders: tuple[Origin, ...] = ()
     misplaced: tuple[MisplacedFile, ...] = ()
     unreadable: tuple[SourceFile, ...] = ()
     troubles: tuple[tuple[Origin, str, str], ...] = ()
@@ -441,7 +433,7 @@ class Run:
         found = [self.accelerate, self.deepspeed, self.recipe, self.framework_recipe, self.launch_file, self.spec]
         if self.script is not None and self.launch is None and self.spec is None:
             found.append(self.script.file)
-        return [*(file for file in found if file is not None), *(one.file for one in self.misplaced)]
+        return [*(file for file in found if file is not None), *(item.file for item in self.misplaced)]
 
     @property
     def main_file(self) -> str:

@@ -9,16 +9,18 @@ zerocfg's settings win over all of these, the run's spec over both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from zerocfg.catalog.versions import OLDEST, both, bounds, release
+from zerocfg.frontends.registry import front_end
 from zerocfg.record import record, replace
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.frameworks import FRAMEWORKS
+from zerocfg.run.linking.entry_point import starts_elsewhere
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED
-from zerocfg.run.requirements.companions import limited_releases
+from zerocfg.run.requirements.companions import limited_releases, unreachable_newest
+from zerocfg.run.requirements.deciders import FORKS, HOLDS
 from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, all_of, any_of, installs_of, is_bare
 from zerocfg.run.resolve_settings import with_releases, with_settings
 from zerocfg.source import disk
@@ -62,7 +64,7 @@ def outside_known_releases(run: Run) -> list[OutsideKnownReleases]:
 
 def training_libraries(run: Run) -> list[str]:
     """The libraries whose releases make a difference to a run, in the order of the reports."""
-    trainer = run.consumer in ("transformers", "trl") or run.consumer in FRAMEWORKS
+    trainer = run.consumer in ("transformers", "trl") or front_end(run.consumer) is not None
     uses = {
         "accelerate": run.accelerate is not None or run.consumer not in (None, "deepspeed"),
         "transformers": trainer,
@@ -78,8 +80,8 @@ def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
     projects = Projects()
     found = []
     for run in runs:
-        versions, places, undetermined = _stated(run, settled, projects)
-        run = replace(run, undetermined=undetermined) if undetermined else run
+        versions, places, undetermined, forks = _stated(run, settled, projects)
+        run = replace(run, undetermined=undetermined, forked=forks) if undetermined or forks else run
         found.append(with_releases(run, versions, places) if versions else run)
     return found
 
@@ -89,28 +91,34 @@ def with_versions_and_settings(settled: Mapping[str, str]) -> Callable[[Run], Ru
     projects = Projects()
 
     def settle(run: Run) -> Run:
-        versions, places, undetermined = _stated(run, settled, projects)
-        return with_settings(replace(run, versions=versions, version_places=places, undetermined=undetermined))
+        versions, places, undetermined, forks = _stated(run, settled, projects)
+        run = replace(run, versions=versions, version_places=places, undetermined=undetermined, forked=forks)
+        return with_settings(run)
 
     return settle
 
 
 def _stated(
     run: Run, settled: Mapping[str, str], projects: Projects
-) -> tuple[dict[str, str], dict[str, tuple[Origin, ...]], frozenset[str]]:
-    """The versions of a run, where its project states them, and the libraries whose release cannot be determined."""
-    asked = {name: one for name, one in _of_run(run, projects).items() if name in LIBRARIES}
-    read = {name: one for name, one in asked.items() if one.clauses}
+) -> tuple[dict[str, str], dict[str, tuple[Origin, ...]], frozenset[str], frozenset[str]]:
+    """The versions of a run, where its project states them, the libraries whose release cannot be determined, and those
+    of which a fork may be installed."""
+    every = _of_run(run, projects)
+    asked = {name: item for name, item in every.items() if name in LIBRARIES}
+    if run.launch is not None and run.entry_point is None and starts_elsewhere(run.launch):
+        installed = _installed(run)
+        asked = {name: installed.get(name, Declared(None)) for name in LIBRARIES}
+    read = {name: item for name, item in asked.items() if item.clauses}
     own = {**settled, **run.versions}
-    versions = {**{name: one.clauses or "" for name, one in read.items()}, **own}
-    undetermined = frozenset(name for name, one in asked.items() if one.clauses is None and name not in own)
-    return versions, {name: one.places for name, one in read.items() if name not in own}, undetermined
+    versions = {**{name: item.clauses or "" for name, item in read.items()}, **own}
+    undetermined = frozenset(name for name, item in asked.items() if item.clauses is None and name not in own)
+    return versions, {name: item.places for name, item in read.items() if name not in own}, undetermined, forked(every)
 
 
 def versions_for(folder: Path) -> dict[str, Declared]:
     """By library: the clauses that the nearest project states, and where; undeterminable ones are left out."""
     found = Projects().nearest(folder)
-    return {name: one for name, one in found.items() if name in LIBRARIES and one.clauses}
+    return {name: item for name, item in found.items() if name in LIBRARIES and item.clauses}
 
 
 def release_files(run: Run, known: dict[object, frozenset[str]]) -> frozenset[str]:
@@ -136,13 +144,24 @@ def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
     found = _of_folders(run, projects)
     for name, declared in limited_releases(found, lambda base: _python(run, base, projects)):
         found[name] = _bounded(found[name], declared, firm=False)
-    found = {name: one for name, one in found.items() if not is_bare(name, one)}
+    open_ = dict(unreachable_newest(found, lambda base: _python(run, base, projects)))
+    found = {name: item for name, item in found.items() if not is_bare(name, item)}
     found |= _installed(run)
+    for package in HOLDS.keys() & found.keys():
+        open_ |= dict.fromkeys(HOLDS[package], Declared(None, found[package].places))
+    for library in forked(found):
+        open_[library] = Declared(None)
+    found = {**open_, **found}
     for name, declared in _required(run).items():
         found[name] = _bounded(found.get(name), declared, firm=True)
     for name, declared in _framework(run, found).items():
         found[name] = _bounded(found.get(name), declared, firm=False)
     return found
+
+
+def forked(stated: Collection[str]) -> frozenset[str]:
+    """The libraries in whose place one of these packages installs a fork."""
+    return frozenset(library for fork in FORKS.keys() & set(stated) for library in FORKS[fork])
 
 
 def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
@@ -151,10 +170,10 @@ def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
     found = dict(projects.nearest(start)) if start is not None else {}
     others = [folder for file in run.files if (folder := _folder(file)) is not None and folder != start]
     read = [projects.nearest(folder) for folder in dict.fromkeys(others)]
-    for name in dict.fromkeys(name for one in read for name in one):
+    for name in dict.fromkeys(name for item in read for name in item):
         if name not in found:
-            stated = [one[name] for one in read if name in one]
-            found[name] = any_of([one for one in stated if not is_bare(name, one)] or stated)
+            stated = [item[name] for item in read if name in item]
+            found[name] = any_of([item for item in stated if not is_bare(name, item)] or stated)
     return found
 
 
@@ -218,16 +237,19 @@ def _required(run: Run) -> dict[str, Declared]:
 
 def _framework(run: Run, found: Mapping[str, Declared]) -> dict[str, Declared]:
     """What the framework that starts the training allows, at the release of it that the project states."""
-    if run.consumer not in FRAMEWORKS:
+    reader = front_end(run.consumer)
+    facts = reader.facts if reader is not None else None
+    if facts is None or not facts.requires:
         return {}
-    from zerocfg.run.requirements.ceilings import PACKAGES, allowed
+    from zerocfg.run.requirements.ceilings import allowed
 
-    package = PACKAGES[run.consumer]
-    stated = found.get(package)
+    stated = found.get(facts.package)
     if stated is not None and stated.clauses is None:  # a copy of it, or a commit: nobody knows the release
         return {}
-    allows = {name: allowed(package, stated.clauses if stated is not None else None, name) for name in LIBRARIES}
-    return {name: Declared(one[0], (Origin("computed", one[1]),)) for name, one in allows.items() if one is not None}
+    allows = {name: allowed(facts, stated.clauses if stated is not None else None, name) for name in LIBRARIES}
+    return {
+        name: Declared(item[0], (Origin("computed", item[1]),)) for name, item in allows.items() if item is not None
+    }
 
 
 def _bounded(found: Declared | None, declared: Declared, *, firm: bool) -> Declared:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.frontends.registry import front_end
 from zerocfg.record import replace
 from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
-from zerocfg.run.frameworks import FRAMEWORKS, with_framework
+from zerocfg.run.consumers import consumer_of
+from zerocfg.run.lowered import with_front_end
 from zerocfg.run.model import (
     UNKNOWN,
     Effective,
@@ -22,7 +24,6 @@ from zerocfg.run.model import (
     ReaderEvidence,
     Run,
     Setting,
-    consumer_of,
     may_be_quoted,
 )
 from zerocfg.run.script import accelerator
@@ -73,8 +74,8 @@ def with_releases(run: Run, versions: Mapping[str, str], places: Mapping[str, tu
 def with_consumer(run: Run, consumer: str | None, evidence: ReaderEvidence | None = None) -> Run:
     """The run when this consumer reads its configs; ``evidence``: what shows it."""
     reader = consumer_of(consumer)
-    if reader in FRAMEWORKS:
-        run = with_framework(run, reader, run.recipe)
+    if reader is not None and front_end(reader) is not None:
+        run = with_front_end(run, reader, run.recipe)
     return with_settings(
         replace(run, consumer=reader, reader_evidence=evidence, deepspeed_route=_route(run.deepspeed_route, reader))
     )
@@ -110,7 +111,7 @@ class _Resolution:
             self.settings["mixed_precision"] = launch.mixed_precision
         consumer = self.run.consumer
         try:
-            if consumer in ("transformers", "trl", *FRAMEWORKS):
+            if consumer in ("transformers", "trl") or front_end(consumer) is not None:
                 self._trainer()
             elif consumer == "accelerate":
                 self._accelerate()
@@ -267,7 +268,7 @@ class _Resolution:
         the engine fewer."""
         if divides_ranks(self.run):
             return Setting(UNKNOWN, Origin("computed", "the script's own model parallelism"))
-        sizes = {f"{one}_size": self.settings.get(f"{PARALLEL}{one}_size") for one in shared}
+        sizes = {f"{item}_size": self.settings.get(f"{PARALLEL}{item}_size") for item in shared}
         divided = {name: size.value for name, size in sizes.items() if size is not None and size.value != 1}
         if not divided:
             return self.world

@@ -31,7 +31,7 @@ def placeholder(value: object) -> str | None:
     """The part of a text that something should have filled in."""
     if not isinstance(value, str) or not ("$" in value or "{{" in value or "<" in value):
         return None
-    found = min(_placeholders(value), key=lambda one: one.start(), default=None)
+    found = min(_placeholders(value), key=lambda item: item.start(), default=None)
     return found[0] if found else None
 
 
@@ -53,7 +53,7 @@ def opened_by_script(run: Run) -> bool:
     script = run.script
     if script is None or script.reader in ("transformers", "trl"):
         return False
-    return any(one in script.opened and one in run.arguments for one in ("deepspeed", "deepspeed_config"))
+    return any(item in script.opened and item in run.arguments for item in ("deepspeed", "deepspeed_config"))
 
 
 def stops_at_placeholder(document: Document, where: int) -> bool:

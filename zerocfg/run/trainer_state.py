@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.budgets import UNASKED_BYTES
+from zerocfg.frontends.registry import front_end
 from zerocfg.record import replace
 from zerocfg.run.discover import display_name
-from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import Origin, ResumedState, Run, Setting
 from zerocfg.source import disk
 
@@ -54,7 +54,7 @@ def with_resumed(paths: Paths, run: Run) -> Run:
 
 def _named(run: Run) -> Setting | None:
     """The checkpoint that the arguments name, if what trains hands it to `Trainer.train`."""
-    if run.consumer in FRAMEWORKS:
+    if front_end(run.consumer) is not None:
         recipe = run.framework_recipe
         data = recipe.data() if recipe is not None else None
         words = [word.value or "" for word in run.launch.arguments] if run.launch is not None else []

@@ -62,14 +62,14 @@ def unchecked_files(
     return tuple(
         sorted(
             [*_named(files, runs, named), *_met(files, runs, named, folders, places), *_missing(runs, places)],
-            key=lambda one: (not one.named, one.file, one.reason),
+            key=lambda item: (not item.named, item.file, item.reason),
         )
     )
 
 
 def without_unknown(found: Iterable[UncheckedFile]) -> tuple[UncheckedFile, ...]:
     """What is left where files are named that may be anything (a hook names whatever was changed)."""
-    return tuple(replace(one, named=False) for one in found if not one.named or one.why == "not-read")
+    return tuple(replace(item, named=False) for item in found if not item.named or item.why == "not-read")
 
 
 def understood(file: SourceFile) -> bool:
@@ -174,7 +174,7 @@ def _met(
     for file in files.met():
         trouble = _fatal(file)
         if trouble is None and id(file) not in used and is_launch_file(file.path or Path()):
-            trouble = next((one.message for one in launches(file).exhausted), None)
+            trouble = next((item.message for item in launches(file).exhausted), None)
         why: Why = "not-read"
         if trouble is None and id(file) not in used and file.kind == "launch":
             why, trouble = "other-program", _other_program(file)

@@ -67,7 +67,7 @@ class Row:
                 "training_memory_bytes": seen.grown() if not seen.on_card else seen.peaks("allocated"),
                 "loss": seen.loss,
                 "predicted": {"unknown": expected} if isinstance(expected, str) else expected.data(),
-                "failed_checks": [one.name for one in self.verdict.checks if one.ok is False],
+                "failed_checks": [check.name for check in self.verdict.checks if check.ok is False],
             }
         found["max_batch"] = self.batches.data() if self.batches is not None else None
         return found
@@ -92,10 +92,10 @@ class Comparison:
     def losses_agree(self) -> bool | None:
         """Of the setups with the same start, see `unlike`. None: fewer than two are known."""
         alike = [row.verdict for row in self.rows if row.ended and row.verdict is not None and not unlike(row)]
-        known = [one.figures.loss for one in alike if one.figures.loss is not None]
+        known = [item.figures.loss for item in alike if item.figures.loss is not None]
         if len(known) < 2:
             return None
-        return max(known) - min(known) <= SAME * max(abs(one) for one in known)
+        return max(known) - min(known) <= SAME * max(abs(item) for item in known)
 
     @property
     def good(self) -> bool:
@@ -145,7 +145,7 @@ def compare(
         raise SmokeError("--compare changes ZeRO stages; this run is one of FSDP")
     found = Comparison(run)
     changed = {strategy: with_strategy(run, strategy) for strategy in strategies}
-    pinned = smallest([pin(one, options) for one, _ in changed.values()])
+    pinned = smallest([pin(item, options) for item, _ in changed.values()])
     with warm.shared_imports():
         for strategy, (one, dropped) in changed.items():
             row = Row(strategy, dropped)
@@ -184,7 +184,7 @@ def pin_with(run: RunFolder, options: Options) -> Reduced:
 
 def smallest(reduced: list[Reduced]) -> Reduced:
     """The reduction with the fewest parameters, and of these the shortest samples: one that fits every strategy."""
-    return min(reduced, key=lambda one: (from_config(one.model).parameters or 0, one.sequence))
+    return min(reduced, key=lambda item: (from_config(item.model).parameters or 0, item.sequence))
 
 
 def render(found: Comparison, width: int | None = None) -> str:
@@ -239,7 +239,7 @@ def _cells(row: Row, card: bool) -> list[str]:
     if row.verdict is None:
         return [label(row.strategy), *["-"] * 5]
     seen, expected = row.verdict.figures, row.verdict.expected
-    beside = max((one for one in seen.grown() if one is not None), default=None)
+    beside = max((item for item in seen.grown() if item is not None), default=None)
     second = size(beside)
     if card:
         known = None if isinstance(expected, str) else expected

@@ -128,9 +128,9 @@ _SUMMARY = (Column("run", hangs=24), Column("verdict"), Column("seconds", right=
 def summary(results: list[Result], width: int | None = None) -> str:
     """A table of what was run: name, verdict, seconds, and what is wrong first. ``width``: columns of a terminal."""
     rows = []
-    for one in results:
-        seconds = f"{one.verdict.outcome.seconds:.0f}" if one.verdict is not None else "-"
-        rows.append((one.name, _word(one), seconds, _first(one)))
+    for result in results:
+        seconds = f"{result.verdict.outcome.seconds:.0f}" if result.verdict is not None else "-"
+        rows.append((result.name, _word(result), seconds, _first(result)))
     return "".join(f"{line}\n" for line in table(_SUMMARY, rows, width, ""))
 
 
@@ -147,7 +147,7 @@ def _first(result: Result) -> str:
         return result.verdict.outcome.failure[:160]
     if result.verdict.state == "incomplete":
         return f"not measured: {', '.join(result.verdict.unmeasured)}"[:160]
-    failed = next((one for one in result.verdict.checks if one.ok is False), None)
+    failed = next((check for check in result.verdict.checks if check.ok is False), None)
     return f"{failed.name}: planned {failed.planned}, seen {failed.seen}"[:160] if failed is not None else ""
 
 
@@ -156,14 +156,14 @@ def as_data(results: list[Result]) -> dict[str, object]:
     return {
         "version": VERSION,
         "runs": [
-            {"path": str(one.path), **data(one.verdict)}
-            if one.verdict is not None
-            else {"path": str(one.path), "run": one.name, "passed": False, "problem": one.problem}
-            for one in results
+            {"path": str(result.path), **data(result.verdict)}
+            if result.verdict is not None
+            else {"path": str(result.path), "run": result.name, "passed": False, "problem": result.problem}
+            for result in results
         ],
     }
 
 
 def exit_code(results: list[Result]) -> int:
     """0 every run passed, 1 one failed, 2 one could not be tried, 3 one is incomplete and none failed."""
-    return exit_code_of("problem" if one.verdict is None else one.verdict.state for one in results)
+    return exit_code_of("problem" if result.verdict is None else result.verdict.state for result in results)

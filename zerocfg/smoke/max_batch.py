@@ -118,7 +118,7 @@ class Found:
 
     @property
     def largest(self) -> int | None:
-        return max((one.batch for one in self.tries if one.fits), default=None)
+        return max((item.batch for item in self.tries if item.fits), default=None)
 
     @property
     def certain(self) -> bool:
@@ -132,10 +132,10 @@ class Found:
     @property
     def fastest(self) -> Try | None:
         """The launch with most tokens per second; of equals, within 3 percent, the smallest."""
-        rated = [one for one in self.tries if one.fits and one.tokens_per_second]
-        most = max((one.tokens_per_second or 0 for one in rated), default=0)
-        good = [one for one in rated if (one.tokens_per_second or 0) >= 0.97 * most]
-        return min(good, key=lambda one: one.batch, default=None)
+        rated = [item for item in self.tries if item.fits and item.tokens_per_second]
+        most = max((item.tokens_per_second or 0 for item in rated), default=0)
+        good = [item for item in rated if (item.tokens_per_second or 0) >= 0.97 * most]
+        return min(good, key=lambda item: item.batch, default=None)
 
     @property
     def faithful(self) -> bool:
@@ -157,7 +157,7 @@ class Found:
             "launches": len(self.tries),
             "holds_for_the_plan": self.faithful,
             "reductions": self.verdict.reduced.descriptions if self.verdict is not None else [],
-            "tries": [one.data() for one in self.tries],
+            "tries": [item.data() for item in self.tries],
             "problem": self.problem,
         }
 

@@ -23,10 +23,10 @@ def render(found: Found, width: int | None = None) -> str:
     ``width``: columns of a terminal.
     """
     rows = []
-    for one in sorted(found.tries, key=lambda one: one.batch):
-        rate = f"{one.tokens_per_second:,.0f}" if one.tokens_per_second else "-"
-        fits = "yes" if one.fits else "no"
-        rows.append((str(one.batch), fits, size(one.peak), rate, f"{one.seconds:.0f} s", one.why[:120]))
+    for item in sorted(found.tries, key=lambda entry: entry.batch):
+        rate = f"{item.tokens_per_second:,.0f}" if item.tokens_per_second else "-"
+        fits = "yes" if item.fits else "no"
+        rows.append((str(item.batch), fits, size(item.peak), rate, f"{item.seconds:.0f} s", item.why[:120]))
     lines = [heading(found), "", *table(_TRIES, rows, width, "")]
     return folded("\n".join([*lines, "", *conclusion(found)]) + "\n", width)
 

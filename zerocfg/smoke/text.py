@@ -28,7 +28,7 @@ def render(verdict: Verdict, width: int | None = None) -> str:
     lines += ["", *table(verdict, width)]
     outcome = verdict.outcome
     if verdict.command is not None:
-        lines += ["", f"command: {verdict.command.line}", *(f"  {one}" for one in verdict.command.notes)]
+        lines += ["", f"command: {verdict.command.line}", *(f"  {note}" for note in verdict.command.notes)]
     if outcome.failure is not None:
         who = f" (rank {outcome.rank})" if outcome.rank is not None else ""
         lines += ["", f"The run failed{who}: {outcome.failure}"]
@@ -49,8 +49,8 @@ def render(verdict: Verdict, width: int | None = None) -> str:
         lines.append(f"certificate: {verdict.certificate}")
     if verdict.uncertified is not None:
         lines.append(f"certificate: {verdict.uncertified}")
-    failed = sum(1 for one in verdict.checks if one.ok is False)
-    passed = sum(1 for one in verdict.checks if one.ok)
+    failed = sum(1 for check in verdict.checks if check.ok is False)
+    passed = sum(1 for check in verdict.checks if check.ok)
     if outcome.cut is not None:
         lines += ["", f"After the weights were read back the run ended: {outcome.cut}"]
     counts = f"{passed} checks ok, {failed} failed, {outcome.seconds:.0f} s"
@@ -65,24 +65,24 @@ def _diagnosis(verdict: Verdict) -> list[str]:
     """The rules that explain what failed, each in one line, and where to read more."""
     if not verdict.diagnosis:
         return []
-    codes = " ".join(dict.fromkeys(one.code for one in verdict.diagnosis if one.code))
+    codes = " ".join(dict.fromkeys(item.code for item in verdict.diagnosis if item.code))
     more = [f"  (`zerocfg explain {codes.split()[0]}` says more)"] if codes else []
-    return ["", "why:", *(f"  {one}" for one in verdict.diagnosis), *more]
+    return ["", "why:", *(f"  {item}" for item in verdict.diagnosis), *more]
 
 
 def table(verdict: Verdict, width: int | None = None) -> list[str]:
     if not verdict.checks:
         return []
     marks = {True: "ok", False: "FAIL", None: ""}
-    own = [one for one in verdict.checks if not one.further or one.ok is False]
-    rows = [(one.name, one.planned, one.seen, marks[one.ok]) for one in own]
+    own = [check for check in verdict.checks if not check.further or check.ok is False]
+    rows = [(item.name, item.planned, item.seen, marks[item.ok]) for item in own]
     rows[_after_settings(own) : _after_settings(own)] = _further(verdict)
     return fitted(_COLUMNS, rows, width, "")
 
 
 def _after_settings(own: list[Check]) -> int:
     """The row that follows the last one of the engine's settings."""
-    return max((at for at, one in enumerate(own) if one.further or one.name == "device"), default=len(own) - 1) + 1
+    return max((at for at, item in enumerate(own) if item.further or item.name == "device"), default=len(own) - 1) + 1
 
 
 def _further(verdict: Verdict) -> list[tuple[str, str, str, str]]:
@@ -90,7 +90,7 @@ def _further(verdict: Verdict) -> list[tuple[str, str, str, str]]:
     words = {"acting": ("read where they act", "ok"), "parsed": ("as parsed", "ok"), "unseen": ("not observable", "")}
     found = []
     for kind, (seen, mark) in words.items():
-        count = sum(1 for one in verdict.checks if one.further == kind and one.ok is not False)
+        count = sum(1 for check in verdict.checks if check.further == kind and check.ok is not False)
         if count:
             found.append((f"{count} further setting{'s' if count != 1 else ''}", "as planned", seen, mark))
     return found

@@ -57,6 +57,11 @@ def is_drawn() -> bool:
     return _places.get() is not None
 
 
+def places() -> tuple[str, ...] | None:
+    """The real paths of what is read, with everything below; None where there is no boundary."""
+    return _places.get()
+
+
 def lend(path: Target) -> None:
     """Have one more file read that a repository names: of the cache of the hub, which holds no secrets."""
     places, real = _places.get(), _real(os.fspath(path))

@@ -30,14 +30,43 @@ Notes = dict[str, dict[str, str]]
 """Answers by question and path, as text."""
 
 
+class _Folder:
+    """What lies in a folder: the names of folders that are no links, and of everything else, sorted; the kind of each
+    name, which is empty for a link."""
+
+    __slots__ = ("_folded", "inner", "kinds", "others")
+
+    def __init__(self, kinds: dict[str, str]) -> None:
+        self.kinds = kinds
+        self.inner = sorted(name for name, kind in kinds.items() if kind == "folder")
+        self.others = sorted(name for name, kind in kinds.items() if kind != "folder")
+        self._folded: set[str] | None = None
+
+    def lacks(self, name: str) -> bool:
+        """Whether nothing can be reached by this name. Not known of names that file systems may take for another one:
+        those that differ in case, short names (`PYPROJ~1.TOM`), and endings that Windows drops."""
+        if self._folded is None:
+            self._folded = {known.casefold() for known in self.kinds}
+        plain = name.isascii() and "~" not in name and name[-1] not in ". "
+        return plain and name.casefold() not in self._folded
+
+
 class _Looked(Notes):
-    """The notes of a look, and what lies in the folders that it listed."""
+    """The notes of a look, and the folders that it listed."""
 
     __slots__ = ("listed",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.listed: dict[str, tuple[list[str], list[str]]] = {}
+        self.listed: dict[str, _Folder] = {}
+
+    def kind(self, path: str) -> str | None:
+        """What a path leads to, empty where it leads nowhere; None where the listing of its folder does not say."""
+        parent, _, name = path.rpartition("/")
+        folder = self.listed.get(parent)
+        if folder is None or not name:
+            return None
+        return folder.kinds.get(name) or ("" if name not in folder.kinds and folder.lacks(name) else None)
 
 
 _looking: ContextVar[_Looked | None] = ContextVar("_looking", default=None)
@@ -78,7 +107,8 @@ def repeats(notes: Mapping[str, Mapping[str, str]]) -> bool:
 def still(notes: Mapping[str, Mapping[str, str]], now: Notes, trusted: Container[str] = ()) -> bool:
     """Whether every question is answered as it was; ``now`` are the notes of `looking`, which begins anew with these
     answers. What the ``trusted`` files hold is not asked: by another way it is known to be the same."""
-    for question, answers in notes.items():
+    # Folders first: their listings answer most of the other questions.
+    for question, answers in sorted(notes.items(), key=lambda item: item[0] != "names"):
         ask, repeated = _asking(question), now.setdefault(question, {})
         if ask is None:
             return False
@@ -125,13 +155,17 @@ def _followed(name: str, answers: dict[str, str]) -> str:
         name = folder
     for name, last in reversed(below):
         found = f"{found}{last}" if found.endswith("/") else f"{found}/{last}"
-        if _is_link(found):
+        if is_link(found):
             found = os.path.realpath(found)
         answers[name] = found
     return found
 
 
-def _is_link(path: str) -> bool:
+def is_link(path: str) -> bool:
+    """Whether a path is a symbolic link itself."""
+    notes = _looking.get()
+    if notes is not None and notes.kind(path) is not None:
+        return False
     try:
         return stat.S_ISLNK(os.lstat(path).st_mode)
     except _UNREACHABLE:
@@ -146,23 +180,28 @@ def resolved(path: Path) -> Path:
 def names(folder: Target) -> tuple[list[str], list[str]]:
     """What lies in a folder, sorted: the names of folders that are no links, and of everything else. Raises OSError."""
     path, notes = os.fspath(folder), _looking.get()
-    if notes is not None and path in notes.listed:
-        return notes.listed[path]
-    inner: list[str] = []
-    others: list[str] = []
-    try:
-        with os.scandir(path) as entries:
-            for entry in entries:
-                (inner if entry.is_dir(follow_symlinks=False) else others).append(entry.name)
-    except OSError as error:
-        _note("names", path, _refused(error))
-        raise
-    inner.sort()
-    others.sort()
-    if notes is not None:
-        notes.listed[path] = inner, others
-        _note("names", path, digest("\0".join((*inner, "", *others)).encode("utf-8", "surrogateescape")))
-    return inner, others
+    listed = notes.listed.get(path) if notes is not None else None
+    if listed is None:
+        try:
+            with os.scandir(path) as entries:
+                listed = _Folder({entry.name: _kind_of(entry) for entry in entries})
+        except OSError as error:
+            _note("names", path, _refused(error))
+            raise
+        if notes is not None:
+            notes.listed[path] = listed
+            text = "\0".join((*listed.inner, "", *listed.others))
+            _note("names", path, digest(text.encode("utf-8", "surrogateescape")))
+    return listed.inner, listed.others
+
+
+def _kind_of(entry: os.DirEntry[str]) -> str:
+    """The kind of what a folder lists, empty for a link; the listing says it, without a question for each name."""
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    if entry.is_file(follow_symlinks=False):
+        return "file"
+    return "" if entry.is_symlink() else "other"
 
 
 def tree(top: Target, entered: Callable[[str, str], bool]) -> Iterator[tuple[str, list[str]]]:
@@ -269,12 +308,14 @@ def _kind(path: str) -> str:
     known = notes.get("kind", {}).get(path) if notes is not None else None
     if known is not None:
         return known
-    try:
-        mode = os.stat(path).st_mode  # noqa: PTH116
-    except _UNREACHABLE:
-        found = ""
-    else:
-        found = "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
+    found = notes.kind(path) if notes is not None else None
+    if found is None:
+        try:
+            mode = os.stat(path).st_mode  # noqa: PTH116
+        except _UNREACHABLE:
+            found = ""
+        else:
+            found = "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
     _note("kind", path, found)
     return found
 

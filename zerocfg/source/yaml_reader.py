@@ -89,7 +89,7 @@ def _compose(text: str) -> RawNode | None:
 
 
 def _loaders_differ(text: str) -> bool:
-    beyond = not text.isascii() and any(one in text for one in _LOADERS_DIFFER_BEYOND_ASCII)
+    beyond = not text.isascii() and any(item in text for item in _LOADERS_DIFFER_BEYOND_ASCII)
     return beyond or _LOADERS_DIFFER.search(text) is not None
 
 

@@ -145,7 +145,7 @@ def reflowed(text: str, width: int | None) -> str:
             lines[-1] = f"{before} {line.strip()}"
         else:
             lines.append(line)
-    return "".join(f"{one}\n" for line in lines for one in _filled(line, width))
+    return "".join(f"{item}\n" for line in lines for item in _filled(line, width))
 
 
 def _item(line: str) -> bool:
@@ -158,7 +158,7 @@ def _filled(line: str, width: int) -> list[str]:
         return [line]
     first, *rest = wrap(line.strip(), width - indent)
     below = " " * (indent + len(GAP) * _item(line))
-    return [" " * indent + first, *(below + one for part in rest for one in wrap(part, width - len(below)))]
+    return [" " * indent + first, *(below + item for part in rest for item in wrap(part, width - len(below)))]
 
 
 def _fold(line: str, width: int) -> list[str]:
@@ -171,7 +171,7 @@ def _fold(line: str, width: int) -> list[str]:
     else:
         start, first, rest = own + (len(GAP) if own < 4 else 0), line[:own], words
     head, *more = wrap(rest, max(width - start, 20))
-    return [first + head, *(" " * start + one for one in more)]
+    return [first + head, *(" " * start + item for item in more)]
 
 
 def _parts(word: str, width: int) -> list[str]:
@@ -179,7 +179,7 @@ def _parts(word: str, width: int) -> list[str]:
     found = []
     while len(word) > width:
         ends = (max(word.rfind(sign, 1, width) for sign in signs) + 1 for signs in BREAKS)
-        end = next((one for one in ends if one > 1), width)
+        end = next((item for item in ends if item > 1), width)
         found.append(word[:end])
         word = word[end:]
     return [*found, word]

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from zerocfg.budgets import CACHE_BYTES, CACHED_BYTES
-from zerocfg.rule_packages import rule_packages
+from zerocfg.plugins import FRONT_ENDS, RULES, plugins
 from zerocfg.source import disk
 from zerocfg.source.boundary import VARIABLE
 from zerocfg.source.foreign import harmless
@@ -83,7 +83,7 @@ def kept_outcome(words: Sequence[str]) -> tuple[str, bool, int] | None:
         asked, folder = _asked(words), _folder()
     except OSError:  # the current folder is gone
         return None
-    if folder is None or rule_packages():  # what rules of others rest on is not known
+    if folder is None or plugins(RULES) or plugins(FRONT_ENDS):  # what those rest on is not known
         return None
     name = disk.digest("\0".join(asked).encode("utf-8", "surrogateescape"))
     _of_this_process = os.path.join(folder, f"{name}.json")  # noqa: PTH118
@@ -126,7 +126,7 @@ def _yaml() -> str:
 
 def _stamps(folder: str) -> Iterator[str]:
     with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
+        for entry in sorted(entries, key=lambda item: item.name):
             if not entry.is_dir():
                 yield f"{entry.name} {_stamp(entry.stat())}"
             elif entry.name != "__pycache__":
@@ -150,7 +150,9 @@ def _read(path: str, asked: list[str]) -> dict[str, Any] | None:
     answers = [*notes.values()] if isinstance(notes, dict) else [None]
     sound = (
         entry["asked"] == asked
-        and all(isinstance(one, dict) and all(isinstance(text, str) for text in one.values()) for one in answers)
+        and all(
+            isinstance(answer, dict) and all(isinstance(text, str) for text in answer.values()) for answer in answers
+        )
         and isinstance(entry["text"], str)
         and isinstance(entry["exactly"], bool)
         and type(entry["code"]) is int
@@ -179,10 +181,10 @@ def _sweep(folder: str) -> None:
     """Remove what was used longest ago until the rest is small enough, with what killed processes left."""
     with os.scandir(folder) as entries:
         found = sorted(
-            ((one.stat(follow_symlinks=False), one.path) for one in entries), key=lambda one: -one[0].st_mtime
+            ((entry.stat(follow_symlinks=False), entry.path) for entry in entries), key=lambda item: -item[0].st_mtime
         )
     total = 0
-    for about, path in sorted(found, key=lambda one: one[0].st_mtime, reverse=True):
+    for about, path in sorted(found, key=lambda item: item[0].st_mtime, reverse=True):
         total += about.st_size
         if total > CACHE_BYTES:
             os.unlink(path)  # noqa: PTH108

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 MOST_RUNS = 200
-"""Among which a lint tries fixes that bear on other runs than those of their findings."""
+"""Among which a lint tries fixes that bear on other runs than those of their findings, or on other values."""
 
 
 @record(frozen=True)
@@ -139,9 +139,10 @@ class Job:
         return [run for run in self.runs if not all(map(self.excluded, run.files))]
 
     def with_sound_fixes(self, result: Result) -> Result:
-        """The result with only those fixes that `--fix` would apply, as far as other runs are concerned. Among very
-        many runs none is tried: it would take as long as the lint, and `--fix` tries them in any case."""
-        if not 1 < len(result.runs) <= MOST_RUNS or not any(found.fix for found in result.diagnostics):
+        """The result with only those fixes that `--fix` would apply, as far as other values and other runs are
+        concerned. Among very many runs none is tried: it would take as long as the lint, and `--fix` tries them in any
+        case."""
+        if len(result.runs) > MOST_RUNS or not any(found.fix for found in result.diagnostics):
             return result
         from zerocfg.linter.fixing import without_spoiling
 
@@ -202,13 +203,13 @@ class Job:
         named = [target for target in self.targets if not disk.is_dir(target)]
         told = [
             Where(span.file.name, *span.start)
-            for one in (*result.diagnostics, *(one.diagnostic for one in result.suppressed))
-            for span in (one.span, *one.related)
+            for diagnostic in (*result.diagnostics, *(item.diagnostic for item in result.suppressed))
+            for span in (diagnostic.span, *diagnostic.related)
         ]
         hidden = {file.name for file in files.met() if self.excluded(file)} if self.settings.exclude else set()
         looked_at = [run for run in runs if not run.files or any(file.name not in hidden for file in run.files)]
         found = unchecked_files(files, looked_at, named, folders, told)
-        found = tuple(one for one in found if one.file not in hidden)
+        found = tuple(item for item in found if item.file not in hidden)
         return without_unknown(found) if self.skip_unknown else found
 
     def progress(self) -> str:
@@ -232,7 +233,7 @@ def excludes(patterns: Iterable[str], name: str) -> bool:
         fnmatch(name, pattern)
         or fnmatch(name, f"{pattern}/*")
         or ("/" not in pattern and any(fnmatch(part, pattern) for part in parts))
-        for pattern in (one.rstrip("/") for one in patterns)
+        for pattern in (item.rstrip("/") for item in patterns)
     )
 
 

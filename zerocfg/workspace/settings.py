@@ -14,7 +14,8 @@ from zerocfg.catalog.values import show
 from zerocfg.errors import UsageError
 from zerocfg.linter.selection import Selection
 from zerocfg.record import field, record, replace
-from zerocfg.run.model import CONSUMERS, Consumer, consumer_of
+from zerocfg.run.consumers import consumer_of, consumers
+from zerocfg.run.model import Consumer
 from zerocfg.source import boundary, disk
 
 SETTINGS_FILES = ("zerocfg.toml", "pyproject.toml")
@@ -223,7 +224,7 @@ def _settings(table: dict[str, Any], path: str, source: Path | None, given: tupl
         {name: str(table[name]) for name in LIBRARIES if name in table},
         _codes(table, "exclude", path),
         table.get("baseline"),
-        _word(table, "consumer", CONSUMERS, path),
+        _word(table, "consumer", consumers(), path),
         _consumers(table, path),
         table.get("notes", False),
         table.get("cache", True),
@@ -241,7 +242,8 @@ def _consumers(table: dict[str, object], path: str) -> tuple[tuple[str, Consumer
     for pattern, word in by_path.items():
         consumer = consumer_of(word)
         if consumer is None:
-            known = f"{', '.join(CONSUMERS[:-1])} or {CONSUMERS[-1]}"
+            *names, last = consumers()
+            known = f"{', '.join(names)} or {last}"
             raise UsageError(f"{path}: the consumer of '{pattern}' must be {known}, not {show(word)}")
         found.append((str(pattern), consumer))
     return tuple(found)

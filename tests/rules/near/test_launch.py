@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -1064,6 +1065,24 @@ UNUSED = (
         {"accelerate.yaml": ENGINE.replace("stage: 2", "stage: 3") + "  zero3_init_flag: true\n"},
         "transformers",
     ),
+    replace(
+        of(
+            "ZC724",
+            "the last accelerate that hides stage 3 from the Trainer",
+            {"accelerate.yaml": ENGINE.replace("stage: 2", "stage: 3") + "  zero3_init_flag: false\n"},
+            "transformers",
+        ),
+        facts={"versions": {"accelerate": "==0.34.2"}},
+    ),
+    replace(
+        of(
+            "ZC724",
+            "the first that tells it",
+            {"accelerate.yaml": ENGINE.replace("stage: 2", "stage: 3") + "  zero3_init_flag: false\n"},
+            "transformers",
+        ),
+        facts={"versions": {"accelerate": "==1.0.0"}},
+    ).finds("note", "accelerate.yaml: zero3_init_flag: false", "3"),
     of(
         "ZC724",
         "no Trainer",

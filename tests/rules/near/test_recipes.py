@@ -731,15 +731,18 @@ TRL_OPTIONS = (
     trl("ZC849", "TRL's default", "sft", "packing: true\n"),
     trl("ZC849", "not packed", "sft", "packing: false\nmax_length: null\n"),
     admitting(
-        "ZC850", "declared and certain", "trl", "trl: 1.16.0", "padding_free: true\nprecompute_ref_log_probs: true\n"
-    ).finds("warning", "recipe.yaml: padding_free: true", "1.16.0"),
+        "ZC850", "the first that lost it", "trl", "trl: 0.29.0", "padding_free: true\nprecompute_ref_log_probs: true\n"
+    ).finds("warning", "recipe.yaml: padding_free: true", "0.29"),
+    admitting(
+        "ZC850", "the last that had it", "trl", "trl: 0.28.0", "padding_free: true\nprecompute_ref_log_probs: true\n"
+    ),
     admitting(
         "ZC850",
         "an older release is possible",
         "trl",
-        "trl: '>=1.0'",
+        "trl: '>=0.28'",
         "padding_free: true\nprecompute_ref_log_probs: true\n",
-    ).finds("note", "recipe.yaml: padding_free: true", "1.16.0"),
+    ).finds("warning", "recipe.yaml: padding_free: true", "0.29", "0.29.0", "0.28"),
     trl("ZC850", "another trainer", "sft", "padding_free: true\npacking: true\n"),
     trl("ZC851", "switched off on purpose", "sft", "packing: true\nuse_peft: false\nlora_r: 16\n"),
     trl("ZC851", "off, like LoRA", "sft", "packing: true\nuse_dora: false\nlora_target_modules: null\n"),

@@ -9,10 +9,10 @@ import click
 from zerocfg.cli.commands.build_check import check_outputs
 from zerocfg.cli.screens.build import finished, problems, stopped
 from zerocfg.cli.spec_argument import read_or_exit, resolved
-from zerocfg.emit.compile_runs import compile_runs
 from zerocfg.emit.exclusive import BusyError
 from zerocfg.emit.write import RefusedError, check, write
 from zerocfg.run.discover import display_name
+from zerocfg.workspace.compile_runs import compile_runs
 from zerocfg.workspace.selection import selection_of
 from zerocfg.workspace.settings import find_settings
 

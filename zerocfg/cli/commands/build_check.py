@@ -34,49 +34,49 @@ class LockUnreadableError(click.ClickException):
 def check_outputs(emitted: list[Emitted], spec: Path, out: Path, only: str | None, output_format: str) -> int:
     """Print how the files below ``out`` differ from what would be built. 0: they do not; 1: they do."""
     try:
-        found = [check_run(one) for one in emitted]
+        found = [check_run(item) for item in emitted]
     except LockError as error:
         raise LockUnreadableError(str(error)) from None
     if only is None:
-        names = {one.plan.name for one in emitted}
+        names = {item.plan.name for item in emitted}
         found += gone_runs(out, spec.resolve().parent, spec.name, names)
     again = f"zerocfg build {display_name(spec)} -o {display_name(out)}"
     click.echo(_data(found) if output_format == "json" else _text(found, again, out), nl=False)
-    return int(any(one.state != "up to date" for one in found))
+    return int(any(output_check.state != "up to date" for output_check in found))
 
 
 def _text(found: list[OutputCheck], again: str, out: Path) -> str:
-    differing = [one for one in found if one.state != "up to date"]
+    differing = [output_check for output_check in found if output_check.state != "up to date"]
     if not differing:
         return f"up to date: {len(found)} run{'s' * (len(found) != 1)} in {display_name(out)}\n"
     text = "\n".join(map(_run, differing))
     advice = []
-    if any(state.state == "edited" for one in differing for state in one.files):
+    if any(state.state == "edited" for output_check in differing for state in output_check.files):
         advice.append("An edit by hand belongs into the sources; --force replaces it.")
-    if any(one.state != "gone" for one in differing):
+    if any(output_check.state != "gone" for output_check in differing):
         advice.append(f"To write them again: {again}")
-    if any(one.state == "gone" for one in differing):
+    if any(output_check.state == "gone" for output_check in differing):
         advice.append("Delete the folders of runs that are gone; zerocfg build leaves them alone.")
     return text + "".join(f"\n{line}" for line in advice) + "\n"
 
 
-def _run(one: OutputCheck) -> str:
-    lines = [f"{one.name}: {display_name(one.folder)} {_STATES[one.state]}"]
-    said = [change for change in one.changes if change.said]
-    lines += [f"  {change}" for change in said or one.changes]
-    if said and len(said) < len(one.changes):
-        count = len(one.changes) - len(said)
+def _run(output_check: OutputCheck) -> str:
+    lines = [f"{output_check.name}: {display_name(output_check.folder)} {_STATES[output_check.state]}"]
+    said = [change for change in output_check.changes if change.said]
+    lines += [f"  {change}" for change in said or output_check.changes]
+    if said and len(said) < len(output_check.changes):
+        count = len(output_check.changes) - len(said)
         lines.append(f"  and {count} default{'s' * (count > 1)} that nobody sets come or go with that")
     follow = []
-    for state in one.files:
-        if one.changes and state.state == "outdated":
+    for state in output_check.files:
+        if output_check.changes and state.state == "outdated":
             follow.append(state.name)
         else:
             lines += _file(state)
     if follow:
         lines.append(f"  out of date with that: {', '.join(sorted(follow))}")
-    if one.sources:
-        lines.append(f"  changed since it was built: {', '.join(one.sources)}")
+    if output_check.sources:
+        lines.append(f"  changed since it was built: {', '.join(output_check.sources)}")
     return "\n".join(lines) + "\n"
 
 
@@ -88,14 +88,14 @@ def _file(state: FileState) -> list[str]:
 def _data(found: list[OutputCheck]) -> str:
     rows = [
         {
-            "run": one.name,
-            "folder": display_name(one.folder),
-            "state": one.state,
-            "changes": [_change(change) for change in one.changes],
-            "files": [{"name": file.name, "state": file.state, "details": file.details} for file in one.files],
-            "sources": one.sources,
+            "run": output_check.name,
+            "folder": display_name(output_check.folder),
+            "state": output_check.state,
+            "changes": [_change(change) for change in output_check.changes],
+            "files": [{"name": file.name, "state": file.state, "details": file.details} for file in output_check.files],
+            "sources": output_check.sources,
         }
-        for one in found
+        for output_check in found
     ]
     return json.dumps({"version": 1, "runs": rows}, indent=2) + "\n"
 

@@ -13,8 +13,8 @@ from zerocfg.cli.settings_options import options
 from zerocfg.convert.conversion import Conversion, ConversionError, Row
 from zerocfg.convert.targets import TARGETS, convert, opened
 from zerocfg.linter.selection import Selection
+from zerocfg.run.consumers import consumers
 from zerocfg.run.discover import Files, display_name
-from zerocfg.run.model import CONSUMERS
 from zerocfg.run.releases import with_versions
 from zerocfg.source.edit import unified_diff
 from zerocfg.source.write import Change, write_together
@@ -45,7 +45,9 @@ class NotConvertedError(click.ClickException):
     help="The new DeepSpeed JSON. Default: beside the accelerate config, with its name.",
 )
 @click.option("--allow-loss", is_flag=True, help="Write even where a key has no counterpart.")
-@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, overriding what the files say.")
+@click.option(
+    "--consumer", type=click.Choice(consumers()), help="Who reads the configs, overriding what the files say."
+)
 @options
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
@@ -109,11 +111,13 @@ def _changes(found: Conversion, output: Path | None, writes: bool) -> list[Chang
         before = _before(found, path)
         if text != before:
             changes.append(Change(path, None if before is None else before.encode("utf-8"), text.encode("utf-8")))
-    for one in changes:
-        if one.before is not None and output is not None:
-            raise NotConvertedError(f"'{display_name(one.path)}', which FILE reads, would change; --write changes both")
-        if one.before is None and one.path.exists():
-            raise NotConvertedError(f"'{display_name(one.path)}' is there already; name another file")
+    for change in changes:
+        if change.before is not None and output is not None:
+            raise NotConvertedError(
+                f"'{display_name(change.path)}', which FILE reads, would change; --write changes both"
+            )
+        if change.before is None and change.path.exists():
+            raise NotConvertedError(f"'{display_name(change.path)}' is there already; name another file")
     return changes
 
 
@@ -140,7 +144,9 @@ def _show(found: Conversion, output: Path | None, written: bool) -> None:
     if not written:
         click.echo()
     click.echo("\n".join(table(titles, cells, columns(sys.stdout), "")))
-    counts = [f"{sum(row.match == one for row in rows)} {one}" for one in dict.fromkeys(row.match for row in rows)]
+    counts = [
+        f"{sum(row.match == match for row in rows)} {match}" for match in dict.fromkeys(row.match for row in rows)
+    ]
     click.echo(folded(f"\n{', '.join(counts)}\n", columns(sys.stdout)), nl=False)
 
 

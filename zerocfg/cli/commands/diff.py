@@ -79,11 +79,11 @@ def as_text(found: Comparison) -> str:
     """One block a value: - A, + B."""
     lines = [f"- {found.a.name}  ({found.a.what})", f"+ {found.b.name}  ({found.b.what})"]
     group = "setting"
-    for one in found.differences:
-        if one.group != group:
-            group = one.group
+    for difference in found.differences:
+        if difference.group != group:
+            group = difference.group
             lines += ["", f"{_TITLES[group]}:"]
-        lines += ["", *_block(one)]
+        lines += ["", *_block(difference)]
     lines.append("")
     if found.same:
         lines.append("the same meaning")
@@ -98,10 +98,10 @@ def as_text(found: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _block(one: Difference) -> list[str]:
-    rows = [("-", one.a), ("+", one.b)]
+def _block(difference: Difference) -> list[str]:
+    rows = [("-", difference.a), ("+", difference.b)]
     width = max(len(_shown(value)) for _, value in rows)
-    return [one.name, *(f"  {mark} {_shown(value):<{width}}  {_origin(value)}".rstrip() for mark, value in rows)]
+    return [difference.name, *(f"  {mark} {_shown(value):<{width}}  {_origin(value)}".rstrip() for mark, value in rows)]
 
 
 def _shown(value: Value | None) -> str:
@@ -121,7 +121,8 @@ def as_data(found: Comparison) -> str:
         "a": _side(found.a, found.unsaid[0]),
         "b": _side(found.b, found.unsaid[1]),
         "differences": [
-            {"key": one.name, "of": one.group, "a": _value(one.a), "b": _value(one.b)} for one in found.differences
+            {"key": difference.name, "of": difference.group, "a": _value(difference.a), "b": _value(difference.b)}
+            for difference in found.differences
         ],
         "not_compared": found.left_out,
     }

@@ -63,8 +63,8 @@ def diff_releases(new: str, words: tuple[str, ...], output_format: str) -> bool:
     return found.breaks
 
 
-def as_text(one: Mapping[str, str], other: Mapping[str, str], found: Impact) -> str:
-    lines = [f"- {_named(one)}", f"+ {_named(other)}"]
+def as_text(item: Mapping[str, str], other: Mapping[str, str], found: Impact) -> str:
+    lines = [f"- {_named(item)}", f"+ {_named(other)}"]
     blocks = [
         ("findings that come", [_finding(each) for each in found.comes]),
         ("findings that go", [_finding(each) for each in found.goes]),
@@ -83,41 +83,47 @@ def _named(releases: Mapping[str, str]) -> str:
     return ", ".join(f"{library_name(library)} {version}" for library, version in releases.items())
 
 
-def _finding(one: Diagnostic) -> str:
-    start = one.span.start
-    return f"{one.span.file.name}:{start.line}:{start.column}: {one.severity.value} {one.code} {one.message}"
+def _finding(diagnostic: Diagnostic) -> str:
+    start = diagnostic.span.start
+    place = f"{diagnostic.span.file.name}:{start.line}:{start.column}"
+    return f"{place}: {diagnostic.severity.value} {diagnostic.code} {diagnostic.message}"
 
 
-def _settings(one: Changed) -> list[str]:
-    return [f"{one.run}: {each.name} {_value(each.a)} -> {_value(each.b)}" for each in one.differences]
+def _settings(item: Changed) -> list[str]:
+    return [f"{item.run}: {each.name} {_value(each.a)} -> {_value(each.b)}" for each in item.differences]
 
 
 def _value(value: Value | None) -> str:
     return shown(ABSENT if value is None else value.value)
 
 
-def _place(one: KeyChange) -> str:
-    return f"{one.span.file.name}:{one.span.start.line}:{one.span.start.column}"
+def _place(key_change: KeyChange) -> str:
+    return f"{key_change.span.file.name}:{key_change.span.start.line}:{key_change.span.start.column}"
 
 
-def _words(one: KeyChange) -> str:
-    edge = f" {library_name(one.library)} {one.since}" if one.since else ""
-    if one.kind == "default":
-        return f"the default of `{one.name}` is {shown(one.after)}, was {shown(one.before)} (since{edge})"
+def _words(key_change: KeyChange) -> str:
+    edge = f" {library_name(key_change.library)} {key_change.since}" if key_change.since else ""
+    if key_change.kind == "default":
+        now, before = shown(key_change.after), shown(key_change.before)
+        return f"the default of `{key_change.name}` is {now}, was {before} (since{edge})"
     said = {
-        "gone": f"`{one.name}` is gone",
-        "new": f"`{one.name}` is new",
-        "refused": f"`{one.name}: {shown(one.before)}` is refused",
-        "accepted": f"`{one.name}: {shown(one.before)}` is accepted",
-    }[one.kind]
-    return said + (f" (since{edge})" if edge else "") + (f"; `{one.instead}` takes its place" if one.instead else "")
+        "gone": f"`{key_change.name}` is gone",
+        "new": f"`{key_change.name}` is new",
+        "refused": f"`{key_change.name}: {shown(key_change.before)}` is refused",
+        "accepted": f"`{key_change.name}: {shown(key_change.before)}` is accepted",
+    }[key_change.kind]
+    return (
+        said
+        + (f" (since{edge})" if edge else "")
+        + (f"; `{key_change.instead}` takes its place" if key_change.instead else "")
+    )
 
 
-def as_data(one: Mapping[str, str], other: Mapping[str, str], found: Impact) -> str:
+def as_data(item: Mapping[str, str], other: Mapping[str, str], found: Impact) -> str:
     data = {
         "version": 1,
         "same": found.same,
-        "a": dict(one),
+        "a": dict(item),
         "b": dict(other),
         "comes": [_diagnostic(each) for each in found.comes],
         "goes": [_diagnostic(each) for each in found.goes],
@@ -131,29 +137,29 @@ def as_data(one: Mapping[str, str], other: Mapping[str, str], found: Impact) -> 
     return json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n"
 
 
-def _diagnostic(one: Diagnostic) -> dict[str, object]:
-    start = one.span.start
+def _diagnostic(diagnostic: Diagnostic) -> dict[str, object]:
+    start = diagnostic.span.start
     return {
-        "code": one.code,
-        "severity": one.severity.value,
-        "message": one.message,
-        "file": one.span.file.name,
-        "path": one.span.path,
+        "code": diagnostic.code,
+        "severity": diagnostic.severity.value,
+        "message": diagnostic.message,
+        "file": diagnostic.span.file.name,
+        "path": diagnostic.span.path,
         "line": start.line,
         "column": start.column,
     }
 
 
-def _key(one: KeyChange) -> dict[str, object]:
+def _key(key_change: KeyChange) -> dict[str, object]:
     data: dict[str, object] = {
-        "file": one.span.file.name,
-        "line": one.span.start.line,
-        "column": one.span.start.column,
-        "library": one.library,
-        "key": one.name,
-        "change": one.kind,
-        "since": one.since,
+        "file": key_change.span.file.name,
+        "line": key_change.span.start.line,
+        "column": key_change.span.start.column,
+        "library": key_change.library,
+        "key": key_change.name,
+        "change": key_change.kind,
+        "since": key_change.since,
     }
-    if one.kind == "default":
-        data |= {"a": one.before, "b": one.after}
-    return data | ({"instead": one.instead} if one.instead else {})
+    if key_change.kind == "default":
+        data |= {"a": key_change.before, "b": key_change.after}
+    return data | ({"instead": key_change.instead} if key_change.instead else {})

@@ -157,7 +157,7 @@ def explain_run(run: Run) -> str:
         return f"{run.name}: nothing can be told about this run\n"
     width = columns(sys.stdout)
     head = [f"{run.name}  ({_files(run)}; consumer: {run.consumer or 'unknown'}{why(run)})\n"]
-    head += [f"  release: {one.library} {one.words}\n" for one in releases_of(run)]
+    head += [f"  release: {release.library} {release.words}\n" for release in releases_of(run)]
     rows = [(name, _value(settings[name].shown), _origin(settings[name].origin)) for name in sorted(settings)]
     failures = (f"  will fail ({failure.phase}): {failure.message}\n" for failure in run.effective.failures)
     return folded("".join(head), width) + settings_table(rows) + folded("".join(failures), width)

@@ -105,31 +105,31 @@ def _lint(folder: Path, settings: Settings, level: str) -> tuple[int, list[Reaso
         result = job.lint()
     threshold = Severity(level).rank
     failed = [
-        Reason("lint", "internal-error", one.file or display_name(folder), one.message, REPORT)
-        for one in result.internal_errors
+        Reason("lint", "internal-error", internal_error.file or display_name(folder), internal_error.message, REPORT)
+        for internal_error in result.internal_errors
     ]
     return result.files, failed + [
         Reason(
             "lint",
-            one.code,
-            one.span.file.name,
-            " ".join(one.message.split()).rstrip("."),
-            " ".join(one.help.split()).rstrip(".") or f"zerocfg explain {one.code}",
-            one.run,
-            one.span.start.line,
-            one.span.start.column,
+            diagnostic.code,
+            diagnostic.span.file.name,
+            " ".join(diagnostic.message.split()).rstrip("."),
+            " ".join(diagnostic.help.split()).rstrip(".") or f"zerocfg explain {diagnostic.code}",
+            diagnostic.run,
+            diagnostic.span.start.line,
+            diagnostic.span.start.column,
         )
-        for one in result.diagnostics
-        if one.severity.rank >= threshold and not _between_build_and_sources(one)
+        for diagnostic in result.diagnostics
+        if diagnostic.severity.rank >= threshold and not _between_build_and_sources(diagnostic)
     ]
 
 
-def _between_build_and_sources(one: Diagnostic) -> bool:
+def _between_build_and_sources(diagnostic: Diagnostic) -> bool:
     """Whether a built file disagrees with a file outside of its build; the check of builds reports that."""
-    path = one.span.file.path
+    path = diagnostic.span.file.path
     if path is None or not (path.parent / LOCK).is_file():
         return False
-    return any(span.file.path is not None and span.file.path.parent != path.parent for span in one.related)
+    return any(span.file.path is not None and span.file.path.parent != path.parent for span in diagnostic.related)
 
 
 def _count(number: int, what: str) -> str:
@@ -138,9 +138,9 @@ def _count(number: int, what: str) -> str:
 
 def _text(outcome: Outcome, policy: Policy, level: str, checks: list[Check]) -> str:
     if not outcome.passed:
-        counts = [(check, sum(one.check == check for one in outcome.reasons)) for check in checks]
+        counts = [(check, sum(reason.check == check for reason in outcome.reasons)) for check in checks]
         per = ", ".join(f"{number} {check}" for check, number in counts if number)
-        reasons = "".join(f"{one}\n" for one in outcome.reasons)
+        reasons = "".join(f"{reason}\n" for reason in outcome.reasons)
         return f"{reasons}\ngate: failed ({_count(len(outcome.reasons), 'problem')}: {per})\n"
     seen = outcome.looked_at
     proofs = " proven" if policy.require == "all" else f' that need a certificate (require = "{policy.require}")'
@@ -156,19 +156,22 @@ def _text(outcome: Outcome, policy: Policy, level: str, checks: list[Check]) -> 
 def _data(outcome: Outcome, names: list[Check]) -> str:
     reasons: list[dict[str, object]] = [
         {
-            "check": one.check,
-            "kind": one.kind,
-            "run": one.run or None,
-            "file": one.file,
-            "line": one.line or None,
-            "column": one.column or None,
-            "message": one.message,
-            "help": one.help,
+            "check": reason.check,
+            "kind": reason.kind,
+            "run": reason.run or None,
+            "file": reason.file,
+            "line": reason.line or None,
+            "column": reason.column or None,
+            "message": reason.message,
+            "help": reason.help,
         }
-        for one in outcome.reasons
+        for reason in outcome.reasons
     ]
     checks = {
-        check: {"looked_at": outcome.looked_at.get(check, 0), "reasons": sum(one["check"] == check for one in reasons)}
+        check: {
+            "looked_at": outcome.looked_at.get(check, 0),
+            "reasons": sum(reason["check"] == check for reason in reasons),
+        }
         for check in names
     }
     content = {"version": 1, "passed": outcome.passed, "checks": checks, "reasons": reasons}

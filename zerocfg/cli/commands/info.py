@@ -57,7 +57,7 @@ def _home(path: Path | str | None) -> str:
 
 def _text(found: Environment, settings: str | None, width: int | None) -> str:
     operators = found.operators
-    compilers = [(one.name, one.version or _home(one.path) or "not found") for one in found.programs]
+    compilers = [(program.name, program.version or _home(program.path) or "not found") for program in found.programs]
     sections: dict[str, list[tuple[str, str]]] = {
         "": [
             ("zerocfg", f"{found.zerocfg} in {_home(found.folder)}"),
@@ -65,7 +65,7 @@ def _text(found: Environment, settings: str | None, width: int | None) -> str:
             ("system", found.system),
             ("settings", settings or "none: no zerocfg.toml or [tool.zerocfg] here or above"),
         ],
-        "libraries installed in this Python": [(one.name, _library(one)) for one in found.libraries],
+        "libraries installed in this Python": [(library.name, _library(library)) for library in found.libraries],
         "compilers": compilers,
         "DeepSpeed's compiled operators": [
             ("folder", _home(operators.folder)),
@@ -101,14 +101,14 @@ def _line(start: str, value: str, width: int | None) -> str:
     )
 
 
-def _library(one: Library) -> str:
-    installed = one.installed or "not installed"
-    if one.newest is None:
+def _library(library: Library) -> str:
+    installed = library.installed or "not installed"
+    if library.newest is None:
         return installed
-    known = f"{one.releases} releases known, {one.oldest} to {one.newest}"
-    if one.unknown is not None:
-        read_as = one.newest if one.unknown == "newer" else one.oldest
-        known += f"; {one.unknown} than those, so it is read as {read_as}"
+    known = f"{library.releases} releases known, {library.oldest} to {library.newest}"
+    if library.unknown is not None:
+        read_as = library.newest if library.unknown == "newer" else library.oldest
+        known += f"; {library.unknown} than those, so it is read as {read_as}"
     return f"{installed} ({known})"
 
 
@@ -146,10 +146,18 @@ def _data(found: Environment, settings: str | None) -> str:
         "system": found.system,
         "settings": settings,
         "libraries": {
-            one.name: {"installed": one.installed, "oldest": one.oldest, "newest": one.newest, "known": one.releases}
-            for one in found.libraries
+            library.name: {
+                "installed": library.installed,
+                "oldest": library.oldest,
+                "newest": library.newest,
+                "known": library.releases,
+            }
+            for library in found.libraries
         },
-        "compilers": {one.name: {"path": _home(one.path) or None, "version": one.version} for one in found.programs},
+        "compilers": {
+            program.name: {"path": _home(program.path) or None, "version": program.version}
+            for program in found.programs
+        },
         "operators": {
             "folder": _home(operators.folder),
             "compiled": operators.compiled,

@@ -12,7 +12,7 @@ from zerocfg.cli.fleet.options import options as fleet_options
 from zerocfg.cli.linting.lint import Options, lint
 from zerocfg.cli.output_type import PAGE, OutputType
 from zerocfg.cli.settings_options import options
-from zerocfg.run.model import CONSUMERS
+from zerocfg.run.consumers import consumers
 from zerocfg.workspace.settings import SettingsOptions
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -27,7 +27,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @options
 @click.option("--preview", is_flag=True, help="Also apply preview rules, which may still change.")
 @click.option("--notes", is_flag=True, help="Also report notes: worth knowing, with no effect.")
-@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, overriding what the files say.")
+@click.option(
+    "--consumer", type=click.Choice(consumers()), help="Who reads the configs, overriding what the files say."
+)
 @click.option(
     "--output-format",
     "formats",
@@ -85,7 +87,7 @@ def command(
     of_many = {name: given.pop(name) for name in FLEET}
     options = Options(**given, settings=SettingsOptions(config, isolated, exclude, extend_exclude))
     if not any(of_many.values()):
-        if any(one.format == PAGE for one in options.formats):
+        if any(output.format == PAGE for output in options.formats):
             raise click.UsageError(
                 "--output-format html is for --repos; `zerocfg report RUN -o FILE` is a page of one run"
             )

@@ -17,8 +17,8 @@ from zerocfg.linter.selection import Selection
 from zerocfg.migrate.migration import Done, Migration, migrate
 from zerocfg.migrate.outcome import Changed, Rest, rest
 from zerocfg.migrate.releases import ReleasesError, parse_releases
+from zerocfg.run.consumers import consumers
 from zerocfg.run.discover import display_name
-from zerocfg.run.model import CONSUMERS
 from zerocfg.run.unchecked import unparsed_files
 from zerocfg.run.uncollected import uncollected
 from zerocfg.source.edit import unified_diff
@@ -38,7 +38,9 @@ from zerocfg.workspace.settings import SettingsOptions
 )
 @click.option("--write", "writes", is_flag=True, help="Change the files; without it the changes are shown as a diff.")
 @click.option("--pins", is_flag=True, help="Also set the requirements of these libraries to the new releases.")
-@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, overriding what the files say.")
+@click.option(
+    "--consumer", type=click.Choice(consumers()), help="Who reads the configs, overriding what the files say."
+)
 @options
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
@@ -102,9 +104,9 @@ def _show(job: Job, found: Migration, remaining: Rest, writes: bool, *, complete
     for path, text in () if writes else sorted(found.texts.items()):
         write_diff(unified_diff(display_name(Path(path)), job.original(path), text))
     blocks = [
-        ("changed" if writes else "to change", [_line(one) for one in found.done]),
+        ("changed" if writes else "to change", [_line(item) for item in found.done]),
         ("needs a manual change", [*map(_line, found.left), *map(_finding, remaining.errors)]),
-        ("changed settings", [row for one in remaining.settings for row in _settings(one)]),
+        ("changed settings", [row for setting in remaining.settings for row in _settings(setting)]),
     ]
     for title, rows in blocks:
         if rows:
@@ -117,16 +119,17 @@ def _show(job: Job, found: Migration, remaining: Rest, writes: bool, *, complete
         click.echo(f"\n--write changes {files} file{'s' * (files != 1)}.", err=True)
 
 
-def _line(one: Done) -> str:
-    return f"{one.span.file.name}:{one.span.start.line}:{one.span.start.column}: {one.why}"
+def _line(item: Done) -> str:
+    return f"{item.span.file.name}:{item.span.start.line}:{item.span.start.column}: {item.why}"
 
 
-def _finding(one: Diagnostic) -> str:
-    return f"{one.span.file.name}:{one.span.start.line}:{one.span.start.column}: {one.code} {one.message}"
+def _finding(diagnostic: Diagnostic) -> str:
+    where = diagnostic.span
+    return f"{where.file.name}:{where.start.line}:{where.start.column}: {diagnostic.code} {diagnostic.message}"
 
 
-def _settings(one: Changed) -> list[str]:
-    return [f"{one.run}: {each.name} {_shown(each.a)} -> {_shown(each.b)}" for each in one.differences]
+def _settings(item: Changed) -> list[str]:
+    return [f"{item.run}: {each.name} {_shown(each.a)} -> {_shown(each.b)}" for each in item.differences]
 
 
 def _shown(value: Value | None) -> str:
@@ -141,34 +144,39 @@ def _as_data(job: Job, found: Migration, remaining: Rest, writes: bool) -> str:
             {"file": display_name(Path(path)), "diff": unified_diff(display_name(Path(path)), job.original(path), text)}
             for path, text in sorted(found.texts.items())
         ],
-        "changes": [_place(one) for one in found.done],
+        "changes": [_place(item) for item in found.done],
         "left": [*map(_place, found.left), *map(_found, remaining.errors)],
         "differs": [
             {
-                "run": one.run,
+                "run": setting.run,
                 "key": each.name,
                 "before": _shown(each.a),
                 "after": _shown(each.b),
             }
-            for one in remaining.settings
-            for each in one.differences
+            for setting in remaining.settings
+            for each in setting.differences
         ],
     }
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
-def _place(one: Done) -> dict[str, object]:
-    start = one.span.start
+def _place(item: Done) -> dict[str, object]:
+    start = item.span.start
     return {
-        "file": one.span.file.name,
-        "path": one.span.path,
+        "file": item.span.file.name,
+        "path": item.span.path,
         "line": start.line,
         "column": start.column,
-        "why": one.why,
+        "why": item.why,
     }
 
 
-def _found(one: Diagnostic) -> dict[str, object]:
-    start = one.span.start
-    place = {"file": one.span.file.name, "path": one.span.path, "line": start.line, "column": start.column}
-    return {**place, "code": one.code, "why": one.message}
+def _found(diagnostic: Diagnostic) -> dict[str, object]:
+    start = diagnostic.span.start
+    place = {
+        "file": diagnostic.span.file.name,
+        "path": diagnostic.span.path,
+        "line": start.line,
+        "column": start.column,
+    }
+    return {**place, "code": diagnostic.code, "why": diagnostic.message}

@@ -114,17 +114,27 @@ def command(
         )
     read = read_or_exit(spec)
     built = resolved(read, only, hardware, network)
-    if any(one.problems for one in built):
+    if any(build_result.problems for build_result in built):
         click.echo(problems(built, display_name(read.path), output_format), nl=False, err=output_format == "text")
         if output_format == "text":
             # Where none fits, the plans that come closest are what one wants to see.
-            click.echo("".join(compared(one.inputs.considered, 12, width) for one in built if one.problems), nl=False)
+            click.echo(
+                "".join(
+                    compared(build_result.inputs.considered, 12, width)
+                    for build_result in built
+                    if build_result.problems
+                ),
+                nl=False,
+            )
         raise click.exceptions.Exit(1)
-    shown = [Shown(one, _forecast(one, trace, python), _alternatives(one)) for one in built]
+    shown = [
+        Shown(build_result, _forecast(build_result, trace, python), _alternatives(build_result))
+        for build_result in built
+    ]
     if picture is not None:
         _draw(shown, picture)
     click.echo(as_data(shown) if output_format == "json" else as_text(shown, every=every, width=width), nl=False)
-    codes = {_exit_code(_verdict(one.forecast), fail_below) for one in shown}
+    codes = {_exit_code(_verdict(item.forecast), fail_below) for item in shown}
     raise click.exceptions.Exit(next((code for code in (1, NOT_KNOWN) if code in codes), 0))
 
 

@@ -13,7 +13,6 @@ from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.compare.check_outputs import OutputCheck, check_run
 from zerocfg.compare.lock_diff import changes, sources
 from zerocfg.emit import lock as lockfile
-from zerocfg.emit.compile_runs import compile_runs
 from zerocfg.emit.files import emit
 from zerocfg.emit.values import InvalidConfigError
 from zerocfg.linter.engine import Result, lint_runs
@@ -27,6 +26,7 @@ from zerocfg.run.discover import SPEC_NAMES, Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions
 from zerocfg.workspace.baseline import read_baseline_file
+from zerocfg.workspace.compile_runs import compile_runs
 from zerocfg.workspace.job import Job
 from zerocfg.workspace.selection import selection_of
 from zerocfg.workspace.settings import find_settings
@@ -65,14 +65,18 @@ def collect_report_input(name: str, request: ReportRequest) -> ReportInput:
             raise click.UsageError(f"there is no file or folder '{name}'")
     except ValueError as error:  # a NUL in the name
         raise click.UsageError(f"'{name}' cannot be read: {error}") from None
-    spec = next((path / one for one in SPEC_NAMES if (path / one).is_file()), None) if path.is_dir() else path
+    spec = (
+        next((path / spec_name for spec_name in SPEC_NAMES if (path / spec_name).is_file()), None)
+        if path.is_dir()
+        else path
+    )
     if spec is not None and (path.is_dir() or Files().open(spec).kind == "spec"):
         return _of_spec(spec, run, request)
-    inside = sorted(one.parent for one in path.glob(f"*/{lockfile.NAME}")) if path.is_dir() else []
+    inside = sorted(item.parent for item in path.glob(f"*/{lockfile.NAME}")) if path.is_dir() else []
     if len(inside) == 1:
         return _of_build(inside[0] / lockfile.NAME, request)
     if inside:
-        names = ", ".join(display_name(one) for one in inside[:8])
+        names = ", ".join(display_name(item) for item in inside[:8])
         raise click.UsageError(f"'{display_name(path)}' holds several builds; name one: {names}")
     return _by_hand(path, run, request.consumer)
 
@@ -130,11 +134,11 @@ def _spec_of(lock: lockfile.Lock, folder: Path) -> Path | None:
 def _by_hand(path: Path, name: str | None, consumer: str | None) -> ReportInput:
     runs, _ = find_runs([path], Files())
     if name is not None:  # launch lines are called after their file: train.sh:3
-        runs = [one for one in runs if one.name == name or one.name.endswith(f":{name}")]
+        runs = [run for run in runs if run.name == name or run.name.endswith(f":{name}")]
     if not runs:
         raise click.UsageError(f"no run{f' {name!r}' if name else ''} is found in '{display_name(path)}'")
     if len(runs) > 1:
-        listed = ", ".join(one.name for one in runs[:8]) + (", ..." if len(runs) > 8 else "")
+        listed = ", ".join(run.name for run in runs[:8]) + (", ..." if len(runs) > 8 else "")
         raise click.UsageError(f"'{display_name(path)}' takes part in several runs; name one with --run: {listed}")
     folder = path if path.is_dir() else path.parent
     runs = Job([path], find_settings(folder), Selection(), consumer).read(runs)
@@ -144,7 +148,7 @@ def _by_hand(path: Path, name: str | None, consumer: str | None) -> ReportInput:
 def _linted(spec: Path, name: str) -> tuple[Run | None, Result | None]:
     """The run as lint sees it, and what it finds: only what this run is about, with the project's settings."""
     files = Files()
-    runs = [one for one in find_runs([spec], files)[0] if one.name == name and one.spec is not None]
+    runs = [run for run in find_runs([spec], files)[0] if run.name == name and run.spec is not None]
     if not runs:
         return None, None
     settings = find_settings(spec.parent)

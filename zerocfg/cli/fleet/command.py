@@ -59,9 +59,9 @@ class Fleet:
 
 def refuse(fleet: Fleet) -> None:
     """Raises UsageError for an option that is for --repos alone."""
-    for one in fields(Fleet):
-        if getattr(fleet, one.name) != one.default:
-            raise UsageError(f"{_option(one.name)} is for --repos")
+    for field in fields(Fleet):
+        if getattr(fleet, field.name) != field.default:
+            raise UsageError(f"{_option(field.name)} is for --repos")
 
 
 def lint_fleet(fleet: Fleet, options: Options) -> int:
@@ -91,9 +91,9 @@ def _reports(fleet: Fleet, options: Options) -> list[Output]:
     """What is reported where. Raises UsageError for options that do not go together."""
     if options.paths:
         raise UsageError(f"--repos lints the repositories of its list; '{options.paths[0]}' is one path more")
-    for one in fields(Options):
-        if one.name not in _TAKEN and getattr(options, one.name) != one.default:
-            raise UsageError(f"--repos and {_option(one.name)} cannot be used together")
+    for field in fields(Options):
+        if field.name not in _TAKEN and getattr(options, field.name) != field.default:
+            raise UsageError(f"--repos and {_option(field.name)} cannot be used together")
     if fleet.fail_on_new and fleet.since is None:
         raise UsageError("--fail-on-new needs --since REPORT, to know what is new")
     if fleet.engine in (None, "local") and (fleet.workers is not None or fleet.words):
@@ -149,8 +149,8 @@ def _outcomes(repositories: list[Repository], fleet: Fleet, how: How, quiet: boo
         found = _here(repositories, how, fleet.jobs or _cores(), limit, quiet)
     else:
         found = _there(repositories, how, fleet, limit, quiet)
-    by_name = {one.name: one for one in found}
-    return [by_name[one.name] for one in repositories]
+    by_name = {outcome.name: outcome for outcome in found}
+    return [by_name[repository.name] for repository in repositories]
 
 
 def _cores() -> int:

@@ -38,7 +38,7 @@ def _share(text: str) -> Share:
     given = data["how"]
     settings = SettingsOptions(**{name: _tuple(value) for name, value in given["settings"].items()})
     return Share(
-        [Repository(**one) for one in data["repositories"]],
+        [Repository(**item) for item in data["repositories"]],
         How(**{**given, "settings": settings}),
         data["jobs"],
         data["limit"],

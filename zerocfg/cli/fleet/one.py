@@ -106,8 +106,8 @@ def _settings(options: SettingsOptions) -> Settings:
 
 def _report(result: Result) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(render_json(result))
-    for one, key in zip(document["diagnostics"], fingerprints(result.diagnostics), strict=True):
-        one["fingerprint"] = key
+    for item, key in zip(document["diagnostics"], fingerprints(result.diagnostics), strict=True):
+        item["fingerprint"] = key
     return _clean(document)
 
 

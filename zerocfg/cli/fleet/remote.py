@@ -49,7 +49,7 @@ def lint_on(
 ) -> list[Outcome]:
     """The outcomes of all. ``look`` is called at every look at the job: with what is known of each worker, how many
     repositories each has, and the words of a scheduler that does not answer. Raises ClusterError."""
-    shared = shares(repositories, [weight(one.path) for one in repositories], workers.count)
+    shared = shares(repositories, [weight(repository.path) for repository in repositories], workers.count)
     folder = records.new_folder()
     try:
         identity = engine.submit(_job(shared, how, workers), folder)
@@ -69,7 +69,7 @@ def lint_on(
         raise ClusterError(f"the scheduler does not answer: {error}") from None
     finally:
         records.discard(folder)
-    return [one for task, share in zip(tasks, shared, strict=True) for one in _outcomes(task, share)]
+    return [outcome for task, share in zip(tasks, shared, strict=True) for outcome in _outcomes(task, share)]
 
 
 def _job(shared: list[list[Repository]], how: How, workers: Workers) -> Job:
@@ -101,7 +101,10 @@ def _outcomes(task: Progress, share: list[Repository]) -> list[Outcome]:
             except ValueError:
                 continue
             told[outcome.name] = outcome
-    return [told.get(one.name) or Outcome(one.name, one.path, problem=_why(task)) for one in share]
+    return [
+        told.get(repository.name) or Outcome(repository.name, repository.path, problem=_why(task))
+        for repository in share
+    ]
 
 
 def _why(task: Progress) -> str:
@@ -115,7 +118,7 @@ def _why(task: Progress) -> str:
 
 def done(task: Progress) -> int:
     """How many repositories a worker has linted."""
-    return sum(one["event"] == "outcome" for one in task.events.get(0, []))
+    return sum(event["event"] == "outcome" for event in task.events.get(0, []))
 
 
 def _cancel(engine: Engine, identity: str, tasks: int) -> None:
@@ -126,7 +129,7 @@ def _cancel(engine: Engine, identity: str, tasks: int) -> None:
             if not asked:
                 engine.cancel(identity)
                 asked = True
-            if all(one.state.over for one in engine.states(identity, tasks)):
+            if all(state.state.over for state in engine.states(identity, tasks)):
                 return
         except (AwayError, ClusterError):
             pass

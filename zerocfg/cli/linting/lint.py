@@ -115,9 +115,9 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
         report_details(job, time.monotonic() - began)
     if not options.quiet:
         _warn(job)
-    unchecked = [one for one in result.unread if one.named]
-    for one in unchecked:
-        tell(f"zerocfg: '{one.file}' was not checked: {one.reason}")
+    unchecked = [unchecked_file for unchecked_file in result.unread if unchecked_file.named]
+    for item in unchecked:
+        tell(f"zerocfg: '{item.file}' was not checked: {item.reason}")
     _tell_internal_errors(result)
     incomplete = bool(unchecked or result.internal_errors)
     if options.show_runs:
@@ -138,7 +138,9 @@ def _lint(options: Options, until_reported: ExitStack) -> int:
         from zerocfg.linter.release_ranges import with_release_ranges
 
         result.diagnostics = with_release_ranges(result.diagnostics, job.runs)
-    failed = not options.exit_zero and any(one.severity.rank >= threshold.rank for one in result.diagnostics)
+    failed = not options.exit_zero and any(
+        diagnostic.severity.rank >= threshold.rank for diagnostic in result.diagnostics
+    )
     for report in reports:
         if report.file is not None:
             write(report.file, render(result, report.format, statistics=options.statistics, quiet=options.quiet))
@@ -219,8 +221,8 @@ def _all_noted(job: Job) -> bool:
 
 
 def _tell_internal_errors(result: Result) -> None:
-    for one in result.internal_errors:
-        tell(f"zerocfg: internal error: {one}")
+    for internal_error in result.internal_errors:
+        tell(f"zerocfg: internal error: {internal_error}")
     if result.internal_errors:
         tell(REPORT)
 

@@ -42,30 +42,30 @@ def finished(emitted: list[Emitted], written: list[Path], output_format: str) ->
     if output_format == "json":
         runs = [
             {
-                "run": one.plan.name,
+                "run": item.plan.name,
                 "settings": {
                     name: {"value": plain, "reason": decision.reason, "kind": decision.kind}
-                    for name, decision in sorted(one.plan.settings.items())
+                    for name, decision in sorted(item.plan.settings.items())
                     for plain in [_json(decision.value)]
                 },
-                "notes": one.plan.notes,
+                "notes": item.plan.notes,
             }
-            for one in emitted
+            for item in emitted
         ]
         return json.dumps({"version": 1, "runs": runs, "files": names}, indent=2) + "\n"
     text = ""
     width = columns(sys.stdout)
-    for one in emitted:
-        text += f"{one.plan.name}: {one.plan.consumer} on {one.plan.hardware}\n{_table(one, width)}"
-        text += compared(one.plan.considered, width=width)
-        text += folded("".join(f"  note: {note}\n" for note in one.plan.notes), width) + "\n"
+    for item in emitted:
+        text += f"{item.plan.name}: {item.plan.consumer} on {item.plan.hardware}\n{_table(item, width)}"
+        text += compared(item.plan.considered, width=width)
+        text += folded("".join(f"  note: {note}\n" for note in item.plan.notes), width) + "\n"
     return text + "".join(f"wrote {name}\n" for name in names)
 
 
-def _table(one: Emitted, width: int | None) -> str:
-    settings = one.plan.settings
-    fsdp = [name for name in one.plan.accelerate if name.startswith("fsdp_config.")]
-    names = [name for name in dict.fromkeys((*_SHOWN, *one.plan.deepspeed, *fsdp)) if name in settings]
+def _table(item: Emitted, width: int | None) -> str:
+    settings = item.plan.settings
+    fsdp = [name for name in item.plan.accelerate if name.startswith("fsdp_config.")]
+    names = [name for name in dict.fromkeys((*_SHOWN, *item.plan.deepspeed, *fsdp)) if name in settings]
     rows = [(name, json.dumps(_json(settings[name].value)), one_line(settings[name].reason)) for name in names]
     return "".join(f"{line}\n" for line in table(_COLUMNS, rows, width))
 
@@ -81,20 +81,20 @@ def problems(built: list[BuildResult], spec: str, output_format: str) -> str:
     if output_format == "json":
         rows = [
             {
-                "run": one.name,
+                "run": build_result.name,
                 "key": problem.key,
                 "message": problem.message,
                 "help": problem.help,
                 "place": str(problem.place or ""),
             }
-            for one in built
-            for problem in one.problems
+            for build_result in built
+            for problem in build_result.problems
         ]
         return json.dumps({"version": 1, "problems": rows}, indent=2) + "\n"
     runs: dict[Problem, list[str]] = {}
-    for one in built:
-        for problem in dict.fromkeys(one.problems):
-            runs.setdefault(problem, []).append(one.name)
+    for build_result in built:
+        for problem in dict.fromkeys(build_result.problems):
+            runs.setdefault(problem, []).append(build_result.name)
     text = ""
     for problem, names in runs.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

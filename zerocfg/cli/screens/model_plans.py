@@ -99,6 +99,6 @@ def as_data(found: ModelPlans) -> str:
         "not_modelled": [{"keys": dict(gap.keys), "effect": gap.effect} for gap in found.gaps],
         "notes": list(found.notes),
         "plans": plan_table.data(found.rows),
-        "problems": [{"message": one.message, "help": one.help} for one in found.built.problems],
+        "problems": [{"message": problem.message, "help": problem.help} for problem in found.built.problems],
     }
     return json.dumps(data, indent=2) + "\n"

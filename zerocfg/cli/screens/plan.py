@@ -34,21 +34,23 @@ class Shown:
 
 def as_text(found: list[Shown], *, every: bool = False, width: int | None = None) -> str:
     """``width``: columns of the terminal that it is for."""
-    return "\n".join(folded(_run(one.built, one.forecast, width), width) + _others(one, every, width) for one in found)
+    return "\n".join(
+        folded(_run(item.built, item.forecast, width), width) + _others(item, every, width) for item in found
+    )
 
 
-def _others(one: Shown, every: bool, width: int | None) -> str:
-    text = plan_table.text(one.alternatives, every=every, width=width)
+def _others(item: Shown, every: bool, width: int | None) -> str:
+    text = plan_table.text(item.alternatives, every=every, width=width)
     return f"\n{text}" if text else ""
 
 
-def _run(built: BuildResult, one: Forecast | str, width: int | None) -> str:
+def _run(built: BuildResult, item: Forecast | str, width: int | None) -> str:
     assert built.plan is not None
     title = f"{built.name}: {built.plan.consumer} on {built.plan.hardware}"
-    if isinstance(one, str):
-        return f"{title}\n  nothing can be predicted: {one}\n"
-    text = f"{title}, {describe_engine(one.setup.options)}, {one.setup.precision}\n"
-    work = one.setup.workload
+    if isinstance(item, str):
+        return f"{title}\n  nothing can be predicted: {item}\n"
+    text = f"{title}, {describe_engine(item.setup.options)}, {item.setup.precision}\n"
+    work = item.setup.workload
     if work is not None:
         kept = "gradient checkpointing" if work.gradient_checkpointing else "all activations kept"
         loss = ", loss without all logits" if work.fused_loss else ""
@@ -56,11 +58,11 @@ def _run(built: BuildResult, one: Forecast | str, width: int | None) -> str:
         text += f"  {batch}, {kept}, {work.attention} attention{loss}\n"
     network = _network(built)
     text += f"  between nodes: {network}\n" if network else ""
-    text += "".join(f"  not modelled: {gap}\n" for gap in one.gaps)
-    text += "\n" + _phases(one, width) + "\n" + _figures(one)
-    text += _time(one)
-    text += "".join(f"  note       {note}\n" for note in one.notes)
-    return text + _ladder(one)
+    text += "".join(f"  not modelled: {gap}\n" for gap in item.gaps)
+    text += "\n" + _phases(item, width) + "\n" + _figures(item)
+    text += _time(item)
+    text += "".join(f"  note       {note}\n" for note in item.notes)
+    return text + _ladder(item)
 
 
 def _network(built: BuildResult) -> str:
@@ -68,9 +70,9 @@ def _network(built: BuildResult) -> str:
     return "" if profile is None else describe_network(profile)
 
 
-def _phases(one: Forecast, terminal: int | None) -> str:
+def _phases(forecast: Forecast, terminal: int | None) -> str:
     """A row for each term, a column for each phase: what is held at the phase's worst moment."""
-    phases = one.prediction.estimate.phases("device")
+    phases = forecast.prediction.estimate.phases("device")
     rows: dict[str, dict[Phase, int]] = {}
     for phase, held in phases.items():
         for term, size in held.parts:
@@ -103,14 +105,14 @@ def _band(band: Band) -> str:
     return low if low == high else f"{low.removesuffix(' GiB') if high.endswith(' GiB') else low} to {high}"
 
 
-def _figures(one: Forecast) -> str:
-    prediction = one.prediction
+def _figures(forecast: Forecast) -> str:
+    prediction = forecast.prediction
 
     def range_of(band: Band) -> str:
-        return _bound(one, band)
+        return _bound(forecast, band)
 
     allocated = range_of(prediction.allocated)
-    if one.standing == "modelled" and allocated != _size(prediction.allocated.expected):
+    if forecast.standing == "modelled" and allocated != _size(prediction.allocated.expected):
         allocated = f"{_size(prediction.allocated.expected)} ({allocated})"
     text = f"  allocated  {allocated} at the peak: torch.cuda.max_memory_allocated\n"
     text += f"  reserved   {range_of(prediction.reserved)}: torch.cuda.max_memory_reserved\n"
@@ -118,86 +120,88 @@ def _figures(one: Forecast) -> str:
     if prediction.complete:
         text += f"  bands      {'narrow' if prediction.tier.narrow else 'wide'}: {prediction.tier.reason}\n"
     unknown = "not known: how much memory there is for a rank is not stated"
-    text += f"  verdict    {unknown if one.capacity is None else _verdict(one, one.capacity)}\n"
-    return text + _host(one)
+    text += f"  verdict    {unknown if forecast.capacity is None else _verdict(forecast, forecast.capacity)}\n"
+    return text + _host(forecast)
 
 
-def _bound(one: Forecast, band: Band) -> str:
+def _bound(forecast: Forecast, band: Band) -> str:
     """A figure of memory, as far as it is one."""
-    if one.standing in ("at least", "at most"):
-        return f"{one.standing} {_size(band.low if one.standing == 'at least' else band.high)}"
-    return _band(band) if one.standing == "modelled" else f"{_band(band)} without what is not modelled"
+    if forecast.standing in ("at least", "at most"):
+        return f"{forecast.standing} {_size(band.low if forecast.standing == 'at least' else band.high)}"
+    return _band(band) if forecast.standing == "modelled" else f"{_band(band)} without what is not modelled"
 
 
-def _verdict(one: Forecast, capacity: int) -> str:
+def _verdict(forecast: Forecast, capacity: int) -> str:
     """Whether it fits, how likely that is, and what is needed of what there is."""
-    device = one.prediction.device
-    has = f"{'each rank' if one.on_host else 'the card'} has {_number(capacity)}"
-    if one.word == "unknown":
-        lacking = [] if one.prediction.complete else ["activations"]
-        lacking += [f"`{name}`" for gap in touching(one.gaps, "memory") for name, _ in gap.keys]
-        return f"not known without {', '.join(lacking)}: needs {_bound(one, device)}, {has}"
-    if one.verdict.by_host and one.room is not None:
-        return (
-            f"{_chance(one)}the ranks need {_size(one.host.expected)} of a node's memory, which has {_size(one.room)}"
-        )
-    needed = f"at least {_size(device.low)}" if one.word == "does not fit" else _bound(one, device)
-    where = " on the card" if one.word != "does not fit" and one.of_host.word == "unknown" else ""
-    return f"{_chance(one, where)}needs {needed}, {has}"
+    device = forecast.prediction.device
+    has = f"{'each rank' if forecast.on_host else 'the card'} has {_number(capacity)}"
+    if forecast.word == "unknown":
+        lacking = [] if forecast.prediction.complete else ["activations"]
+        lacking += [f"`{name}`" for gap in touching(forecast.gaps, "memory") for name, _ in gap.keys]
+        return f"not known without {', '.join(lacking)}: needs {_bound(forecast, device)}, {has}"
+    if forecast.verdict.by_host and forecast.room is not None:
+        needed, room = _size(forecast.host.expected), _size(forecast.room)
+        return f"{_chance(forecast)}the ranks need {needed} of a node's memory, which has {room}"
+    needed = f"at least {_size(device.low)}" if forecast.word == "does not fit" else _bound(forecast, device)
+    where = " on the card" if forecast.word != "does not fit" and forecast.of_host.word == "unknown" else ""
+    return f"{_chance(forecast, where)}needs {needed}, {has}"
 
 
-def _chance(one: Forecast, where: str = "") -> str:
+def _chance(forecast: Forecast, where: str = "") -> str:
     """``likely: 78%, ``; of figures that are bounds a bound, and nothing of what does not fit."""
-    chance = chance_of(one)
-    return f"{one.word}: " if one.word == "does not fit" or not chance else f"{one.word}{where}: {chance}, "
+    chance = chance_of(forecast)
+    return (
+        f"{forecast.word}: " if forecast.word == "does not fit" or not chance else f"{forecast.word}{where}: {chance}, "
+    )
 
 
 def _number(size: int) -> str:
     return _size(size).removesuffix(" GiB")
 
 
-def _host(one: Forecast) -> str:
+def _host(forecast: Forecast) -> str:
     """What the ranks of a node take of its memory and its drives; nothing where that is little."""
     text = ""
-    if one.host.expected >= LITTLE:
-        of = f" of {_size(one.room)}" if one.room is not None else ""
+    if forecast.host.expected >= LITTLE:
+        of = f" of {_size(forecast.room)}" if forecast.room is not None else ""
         lacking = {
             "does not fit": ": the system would end the job (exit code -9)",
             "unlikely": ": the system would most likely end the job (exit code -9)",
             "unknown": "; its size is not known",
         }
-        text += f"  host       {_size(one.host.expected)}{of} of a node's memory{lacking.get(one.of_host.word, '')}\n"
-    if one.nvme >= GIB // 10:
-        text += f"  drives     {_size(one.nvme)} on the NVMe drives of a node\n"
+        lack = lacking.get(forecast.of_host.word, "")
+        text += f"  host       {_size(forecast.host.expected)}{of} of a node's memory{lack}\n"
+    if forecast.nvme >= GIB // 10:
+        text += f"  drives     {_size(forecast.nvme)} on the NVMe drives of a node\n"
     return text
 
 
-def _time(one: Forecast) -> str:
-    if one.time is None:
+def _time(forecast: Forecast) -> str:
+    if forecast.time is None:
         return ""
-    time, seconds = one.time, one.time.seconds
+    time, seconds = forecast.time, forecast.time.seconds
     text = f"  step       {duration(seconds.expected)} ({duration(seconds.low)} to {duration(seconds.high)})"
     text += f", {time.tokens_per_second:,.0f} tokens/s, MFU {time.mfu:.0%}\n"
     parts = sorted(time.parts, key=lambda part: -part.seconds.expected)
     text += "             " + ", ".join(f"{part.name} {duration(part.seconds.expected)}" for part in parts) + "\n"
-    if one.price is not None:
-        step, billion = time.cost_per_step(one.price), time.cost_per_billion_tokens(one.price)
+    if forecast.price is not None:
+        step, billion = time.cost_per_step(forecast.price), time.cost_per_billion_tokens(forecast.price)
         text += f"  cost       {step.expected:.3g} a step, {billion.expected:,.0f} for 1e9 tokens "
         text += f"({billion.low:,.0f} to {billion.high:,.0f})\n"
     return text
 
 
-def _ladder(one: Forecast) -> str:
-    if one.ladder is None:
+def _ladder(forecast: Forecast) -> str:
+    if forecast.ladder is None:
         return ""
     text = "\n"
-    if one.ladder.together:
+    if forecast.ladder.together:
         text += "  the cheapest way to make it fit:\n"
-        text += "".join(_rung(rung) for rung in one.ladder.together)
+        text += "".join(_rung(rung) for rung in forecast.ladder.together)
     else:
         text += "  no change that zerocfg knows makes it fit on this hardware\n"
     text += "  each change alone:\n"
-    return text + "".join(_rung(rung) for rung in one.ladder.single)
+    return text + "".join(_rung(rung) for rung in forecast.ladder.single)
 
 
 def _rung(rung: Rung) -> str:
@@ -207,22 +211,22 @@ def _rung(rung: Rung) -> str:
 
 
 def as_data(found: list[Shown]) -> str:
-    runs = [_data(one.built, one.forecast) | {"plans": plan_table.data(one.alternatives)} for one in found]
+    runs = [_data(item.built, item.forecast) | {"plans": plan_table.data(item.alternatives)} for item in found]
     return json.dumps({"version": 1, "unit": "bytes", "runs": runs}, indent=2) + "\n"
 
 
-def _data(built: BuildResult, one: Forecast | str) -> dict[str, object]:
-    if isinstance(one, str):
-        return {"run": built.name, "error": one}
-    prediction = one.prediction
+def _data(built: BuildResult, item: Forecast | str) -> dict[str, object]:
+    if isinstance(item, str):
+        return {"run": built.name, "error": item}
+    prediction = item.prediction
     return {
         "run": built.name,
         "network": _network(built) or None,
-        "verdict": one.word,
-        "chance": one.verdict.chance,
-        "capacity": one.capacity,
-        "complete": one.complete,
-        "not_modelled": [_gap_data(gap) for gap in one.gaps],
+        "verdict": item.word,
+        "chance": item.verdict.chance,
+        "capacity": item.capacity,
+        "complete": item.complete,
+        "not_modelled": [_gap_data(gap) for gap in item.gaps],
         "allocated": _ends(prediction.allocated),
         "reserved": _ends(prediction.reserved),
         "device": _ends(prediction.device),
@@ -231,17 +235,17 @@ def _data(built: BuildResult, one: Forecast | str) -> dict[str, object]:
         "host": _held(prediction.estimate.peak("host")),
         "nvme": _held(prediction.estimate.peak("nvme")),
         "node": {
-            "host": one.host.expected,
-            "loading_in_another_dtype": one.loading,
-            "memory": one.room,
-            "nvme": one.nvme,
-            "verdict": one.of_host.word,
-            "chance": one.of_host.chance,
+            "host": item.host.expected,
+            "loading_in_another_dtype": item.loading,
+            "memory": item.room,
+            "nvme": item.nvme,
+            "verdict": item.of_host.word,
+            "chance": item.of_host.chance,
         },
-        "time": _time_data(one),
-        "notes": list(one.notes),
-        "changes": [_rung_data(rung) for rung in one.ladder.single] if one.ladder else [],
-        "cheapest": [_rung_data(rung) for rung in one.ladder.together] if one.ladder else [],
+        "time": _time_data(item),
+        "notes": list(item.notes),
+        "changes": [_rung_data(rung) for rung in item.ladder.single] if item.ladder else [],
+        "cheapest": [_rung_data(rung) for rung in item.ladder.together] if item.ladder else [],
     }
 
 
@@ -254,8 +258,8 @@ def _gap_data(gap: Gap) -> dict[str, object]:
     }
 
 
-def _time_data(one: Forecast) -> dict[str, object] | None:
-    time = one.time
+def _time_data(forecast: Forecast) -> dict[str, object] | None:
+    time = forecast.time
     if time is None:
         return None
     data: dict[str, object] = {
@@ -269,9 +273,9 @@ def _time_data(one: Forecast) -> dict[str, object] | None:
             for part in time.parts
         ],
     }
-    if one.price is not None:
-        data["cost_per_step"] = _times(time.cost_per_step(one.price))
-        data["cost_per_billion_tokens"] = _times(time.cost_per_billion_tokens(one.price))
+    if forecast.price is not None:
+        data["cost_per_step"] = _times(time.cost_per_step(forecast.price))
+        data["cost_per_billion_tokens"] = _times(time.cost_per_billion_tokens(forecast.price))
     return data
 
 

@@ -30,7 +30,7 @@ def draw(found: list[Shown], path: Path) -> None:
     """Write the picture; the suffix of ``path`` sets the format. Raises PictureError."""
     if path.suffix.lower() not in SUFFIXES:
         raise PictureError(f"{path}: a picture ends in {', '.join(SUFFIXES)}")
-    drawn = [one for one in found if one.alternatives]
+    drawn = [item for item in found if item.alternatives]
     if not drawn:
         raise PictureError("nothing can be drawn: no plan of these runs can be predicted")
     try:
@@ -38,14 +38,14 @@ def draw(found: list[Shown], path: Path) -> None:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         raise PictureError("pictures need matplotlib: pip install 'zerocfg[pictures]'") from None
-    rows = [distinct_plans(one.alternatives) for one in drawn]
+    rows = [distinct_plans(item.alternatives) for item in drawn]
     heights = [0.32 * len(row) + 1.3 for row in rows]
     # No date, no random identifiers, no settings of somebody else: the same plans give the same file.
     with mpl.rc_context({**mpl.rcParamsDefault, "svg.hashsalt": "zerocfg", "font.size": 9}):
         figure = Figure(figsize=(11, sum(heights)), layout="constrained")
         axes = figure.subplots(len(drawn), 2, squeeze=False, width_ratios=(3, 1), height_ratios=heights)
-        for (memory, time), one, row in zip(axes, drawn, rows, strict=True):
-            _memory(memory, one, row)
+        for (memory, time), item, row in zip(axes, drawn, rows, strict=True):
+            _memory(memory, item, row)
             _time(time, row)
         metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
         drawn_bytes = BytesIO()
@@ -56,7 +56,7 @@ def draw(found: list[Shown], path: Path) -> None:
             raise PictureError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _memory(axis: Axes, one: Shown, rows: list[Alternative]) -> None:
+def _memory(axis: Axes, item: Shown, rows: list[Alternative]) -> None:
     labels = [("▸ " if row.own else "") + describe_plan(row.candidate.choice.settings()) for row in rows]
     left = [0.0] * len(rows)
     parts = [by_column(row.candidate) for row in rows]
@@ -67,7 +67,7 @@ def _memory(axis: Axes, one: Shown, rows: list[Alternative]) -> None:
     for at, row in enumerate(rows):
         band = row.candidate.prediction.device
         axis.plot([band.low / GIB, band.high / GIB], [at, at], color="black", linewidth=1)
-    forecast = one.forecast
+    forecast = item.forecast
     limit = forecast.capacity / GIB if isinstance(forecast, Forecast) and forecast.capacity else None
     largest = max(row.candidate.prediction.device.high for row in rows) / GIB
     if limit is not None:
@@ -81,7 +81,9 @@ def _memory(axis: Axes, one: Shown, rows: list[Alternative]) -> None:
     axis.set_yticks(range(len(rows)), labels)
     axis.set_ylim(len(rows) - 0.5, -0.5)
     axis.set_xlabel("GiB of one device at its peak (line: from the least to the most)")
-    axis.set_title(f"{one.built.name} on {one.built.plan.hardware if one.built.plan else ''}", loc="left", fontsize=10)
+    axis.set_title(
+        f"{item.built.name} on {item.built.plan.hardware if item.built.plan else ''}", loc="left", fontsize=10
+    )
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -1.1 / len(rows) - 0.06), ncols=4, fontsize=7, frameon=False)
 
 

@@ -65,19 +65,19 @@ def _line(row: Alternative) -> tuple[str, ...]:
     return (mark, _plan(one.choice.settings()), *parts, _device(one), _chance(one), *spent, row.excluded or _first(one))
 
 
-def _device(one: Candidate) -> str:
+def _device(candidate: Candidate) -> str:
     """The upper end of what the driver may show; without activations the lower one."""
-    band = one.prediction.device
-    return f"{band.high / GIB:.1f}" if one.prediction.complete else f"> {band.low / GIB:.1f}"
+    band = candidate.prediction.device
+    return f"{band.high / GIB:.1f}" if candidate.prediction.complete else f"> {band.low / GIB:.1f}"
 
 
-def _chance(one: Candidate) -> str:
-    return "-" if one.certain.chance is None else percent(one.certain.chance)
+def _chance(candidate: Candidate) -> str:
+    return "-" if candidate.certain.chance is None else percent(candidate.certain.chance)
 
 
-def _first(one: Candidate) -> str:
+def _first(candidate: Candidate) -> str:
     """What is said of the plan that comes first; none is best whose memory is not known."""
-    return "not known to fit" if one.verdict == "unknown" else "best"
+    return "not known to fit" if candidate.verdict == "unknown" else "best"
 
 
 def _plan(settings: dict[str, object]) -> str:
@@ -113,12 +113,12 @@ def _data(row: Alternative) -> dict[str, object]:
 
 def compared(considered: Sequence[Considered], limit: int = 6, width: int | None = None) -> str:
     """What a build compared: the best plans that it did not take, and what excluded them."""
-    others = [one for one in considered if one.excluded][:limit]
+    others = [item for item in considered if item.excluded][:limit]
     if not others:
         return ""
     found = f"  compared {len(considered)} plans; not taken:\n"
-    several = len({one.settings.get("num_processes") for one in considered}) > 1
-    rows = [(_ranks(one.settings, several) + _plan(one.settings), one.excluded) for one in others]
+    several = len({item.settings.get("num_processes") for item in considered}) > 1
+    rows = [(_ranks(other.settings, several) + _plan(other.settings), other.excluded) for other in others]
     return found + "".join(f"{line}\n" for line in table(_COMPARED, rows, width, "    "))
 
 

@@ -47,8 +47,8 @@ def measure(
         if sys.stderr.isatty():
             click.echo(words, err=True)
 
-    def on_try(one: Try) -> None:
-        progress(f"micro batch {one.batch}: {'fits' if one.fits else one.why}")
+    def on_try(item: Try) -> None:
+        progress(f"micro batch {item.batch}: {'fits' if item.fits else item.why}")
 
     try:
         if picture is not None:
@@ -68,7 +68,7 @@ def measure(
                 launch_once,
                 compare.pin_with,
                 search=bounds if find_max_batch else None,
-                on_try=lambda way, one: on_try(one) if one is not None else progress(strategies.label(way)),
+                on_try=lambda way, item: on_try(item) if item is not None else progress(strategies.label(way)),
             )
             click.echo(
                 json.dumps(compared.data(), indent=2) if as_json else compare.render(compared, width), nl=as_json

@@ -112,7 +112,9 @@ def _wait(to: Engine, made: Submission, as_json: bool) -> None:
     if results is None:
         return
     _compare(remote.earlier(made), results, as_json)
-    code = exit_code_of("problem" if one.problem is not None else one.state for one in results)
+    code = exit_code_of(
+        "problem" if remote_result.problem is not None else remote_result.state for remote_result in results
+    )
     if code:
         raise click.exceptions.Exit(code)
 
@@ -179,10 +181,10 @@ def _data(results: list[RemoteResult]) -> dict[str, object]:
     return {
         "version": _JSON,
         "runs": [
-            {"path": str(one.path), **one.data}
-            if one.problem is None
-            else {"path": str(one.path), "run": one.name, "passed": False, "problem": one.problem}
-            for one in results
+            {"path": str(result.path), **result.data}
+            if result.problem is None
+            else {"path": str(result.path), "run": result.name, "passed": False, "problem": result.problem}
+            for result in results
         ],
     }
 
@@ -203,24 +205,24 @@ def summary(results: list[RemoteResult], width: int | None = None) -> list[str]:
     rank, and what is wrong first. Among several that passed the fastest is marked, and the one that was to be it."""
     from zerocfg.smoke.model.certificate import WORDS
 
-    passed = [one for one in results if one.passed]
+    passed = [result for result in results if result.passed]
     best = max(passed, key=_rate, default=None)
-    planned = max((one for one in passed if _planned(one)), key=_planned, default=None)
+    planned = max((remote_result for remote_result in passed if _planned(remote_result)), key=_planned, default=None)
     rows = []
-    for one in results:
-        figures = _measured(one)
-        word = "not tried" if one.problem is not None else WORDS[one.state]
-        word = "certified" if one.earlier else word
-        marks = [said for said, which in (("fastest", best), ("planned as the fastest", planned)) if which is one]
+    for result in results:
+        figures = _measured(result)
+        word = "not tried" if result.problem is not None else WORDS[result.state]
+        word = "certified" if result.earlier else word
+        marks = [said for said, which in (("fastest", best), ("planned as the fastest", planned)) if which is result]
         rows.append(
             (
-                one.name,
+                result.name,
                 word,
                 _figure(figures.get("step_seconds_median"), 2),
-                _figure(_rate(one) or None, 0),
-                _figure(_planned(one) or None, 0),
+                _figure(_rate(result) or None, 0),
+                _figure(_planned(result) or None, 0),
                 _figure(_peak(figures), 2),
-                one.problem or _first(one) or (", ".join(marks) if len(passed) > 1 else ""),
+                result.problem or _first(result) or (", ".join(marks) if len(passed) > 1 else ""),
             )
         )
     shown = [at for at, column in enumerate(_SUMMARY) if column.title != "planned" or planned is not None]
@@ -264,6 +266,8 @@ def _first(result: RemoteResult) -> str:
         return str(failure.get("message", ""))[:160]
     checks = result.data.get("checks")
     failed = (
-        [one for one in checks if isinstance(one, dict) and one.get("ok") is False] if isinstance(checks, list) else []
+        [check for check in checks if isinstance(check, dict) and check.get("ok") is False]
+        if isinstance(checks, list)
+        else []
     )
     return f"{failed[0]['name']}: planned {failed[0]['planned']}, seen {failed[0]['seen']}"[:160] if failed else ""

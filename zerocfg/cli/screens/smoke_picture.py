@@ -135,7 +135,7 @@ def _peaks(axis: Axes, rows: list[Row], unit: int, name: str) -> None:
     for at, row in enumerate(rows):
         assert row.verdict is not None
         seen = row.verdict.figures
-        sizes = [one for one in (seen.peaks("allocated") if on_card else seen.grown()) if one is not None]
+        sizes = [peak for peak in (seen.peaks("allocated") if on_card else seen.grown()) if peak is not None]
         most = max(sizes, default=0) / unit
         bars = [(most, LINES[row.strategy], 0.0 if not on_card else -0.2)]
         expected = row.verdict.expected

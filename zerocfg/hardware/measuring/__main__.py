@@ -29,7 +29,7 @@ def answer(request: Request, say: Callable[[str], None]) -> dict[str, object]:
 
     if request["task"] == "devices":
         return {"devices": _xpu_devices()}
-    rank, local, world = (int(os.environ.get(name) or one) for name, one in _RANKS)
+    rank, local, world = (int(os.environ.get(name) or item) for name, item in _RANKS)
     device = device_of(local) if request["measure"] else Device("cpu")
     ranks = None
     if world > 1:

@@ -59,7 +59,7 @@ def layers(device: Device) -> Callable[[], object]:
             query, key, value, out = self.projections
             normed = self.before_attention(x)
             shape = (1, TOKENS, HEADS, WIDTH // HEADS)
-            q, k, v = (one(normed).view(shape).transpose(1, 2) for one in (query, key, value))
+            q, k, v = (item(normed).view(shape).transpose(1, 2) for item in (query, key, value))
             q, k = rotated(q, cosine, sine), rotated(k, cosine, sine)
             attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + out(attended.transpose(1, 2).reshape(1, TOKENS, WIDTH))

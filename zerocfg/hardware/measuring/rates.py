@@ -90,7 +90,7 @@ def copy(device: Device, size: int) -> Callable[[], object]:
 def pinned(device: Device) -> float:
     """GB/s between page-locked memory of the host and the device, the slower of the two directions."""
     size = min(256 * MIB, device.free_bytes(0) // 4)
-    forth, back = (seconds_of(one, device, BUDGET) for one in pinned_copies(device, size))
+    forth, back = (seconds_of(pinned_copy, device, BUDGET) for pinned_copy in pinned_copies(device, size))
     return round(size / max(forth, back) / GB, 2)
 
 

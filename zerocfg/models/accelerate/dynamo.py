@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from zerocfg.models.accelerate.facts import option, switch, variable
+from zerocfg.models.accelerate.facts import option, variable
 from zerocfg.models.base import Section, key
 
 Backend = Literal[
@@ -26,25 +26,6 @@ Backend = Literal[
     "NEURON",
 ]
 
-# The command line's own list: lower case, two back ends short, one misspelled.
-_CHOICES = (
-    "no",
-    "eager",
-    "aot_eager",
-    "inductor",
-    "aot_ts_nvfuser",
-    "nvprims_nvfuser",
-    "cudagraphs",
-    "ofi",
-    "fx2trt",
-    "onnxrt",
-    "tensorrt",
-    "aot_torchxla_trace_once",
-    "torhchxla_trace_once",
-    "tvm",
-)
-_MODES = ("default", "reduce-overhead", "max-autotune")
-
 
 def _exported(name: str, text: Literal["str", "upper"] = "str") -> list[dict[str, object]]:
     return [variable(f"ACCELERATE_DYNAMO_{name}", "simple", "multi_gpu", when="always", text=text)]
@@ -62,38 +43,38 @@ class DynamoConfig(Section):
     also: ClassVar[str] = "accelerate-launcher"
 
     dynamo_backend: Backend | None = key(
-        "NO",
         'Compiler back end. Write "NO" in quotes: the bare word is False, which breaks the launch.',
+        default="NO",
         reads="raw",
         ignore_case=True,
-        cli=option("dynamo_backend", choices=_CHOICES),
+        cli=option("dynamo_backend"),
         env=_exported("BACKEND", "upper"),
     )
     dynamo_mode: Literal["default", "reduce-overhead", "max-autotune"] = key(
-        "default",
         "torch.compile's mode.",
+        default="default",
         reads="raw",
-        cli=option("dynamo_mode", default="default", choices=_MODES),
+        cli=option("dynamo_mode"),
         env=_exported("MODE"),
     )
     dynamo_use_fullgraph: bool = key(
-        False,
         "Fail instead of breaking the graph.",
+        default=False,
         reads="bool",
-        cli=switch("dynamo_use_fullgraph"),
+        cli=option("dynamo_use_fullgraph"),
         env=_exported("USE_FULLGRAPH"),
     )
     dynamo_use_dynamic: bool = key(
-        False,
         "Compile for dynamic shapes.",
+        default=False,
         reads="bool",
-        cli=switch("dynamo_use_dynamic"),
+        cli=option("dynamo_use_dynamic"),
         env=_exported("USE_DYNAMIC"),
     )
     dynamo_use_regional_compilation: bool = key(
-        False,
         "Compile repeated blocks one by one.",
+        default=False,
         reads="bool",
-        cli=switch("dynamo_use_regional_compilation"),
+        cli=option("dynamo_use_regional_compilation"),
         env=_exported("USE_REGIONAL_COMPILATION"),
     )

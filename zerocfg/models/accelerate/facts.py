@@ -24,36 +24,28 @@ from __future__ import annotations
 
 from typing import Literal
 
+from zerocfg.models.walked import walked
+
 Launcher = Literal["simple", "multi_gpu", "deepspeed"]
 ALL: tuple[Launcher, ...] = ("simple", "multi_gpu", "deepspeed")
 
+# The classes and functions of the parser, as they were walked, in the words above.
+_ACTIONS = {"Store": "store", "StoreTrue": "store_true", "Append": "append"}
+_TYPES = {"bool": "truth", "str_to_bool": "bool", "<lambda>": "bools"}
 
-def option(
-    name: str,
-    type: Literal["str", "int", "float", "bool", "truth", "bools"] = "str",
-    *,
-    short: str | None = None,
-    action: Literal["store", "store_true", "append"] = "store",
-    off: str | None = None,
-    default: object = None,
-    choices: tuple[str, ...] = (),
-) -> dict[str, object]:
-    """The launcher's option ``--name``."""
-    facts: dict[str, object] = {"flags": [f"--{name}", *([short] if short else [])], "action": action}
+
+def option(name: str) -> dict[str, object]:
+    """The launcher's option ``--name`` as it was walked. LookupError where the newest release has none."""
+    known = walked("accelerate", f"option.{name}")
+    action = _ACTIONS[known.get("action", "Store")]
+    facts: dict[str, object] = {"flags": [f"--{name}", *known.get("aliases", ())], "action": action}
     if action != "store_true":
-        facts["type"] = type
-    if off:
-        facts["off"] = f"--{off}"
-    if default is not None:
-        facts["default"] = default
-    if choices:
-        facts["choices"] = list(choices)
+        facts["type"] = _TYPES.get(known["type"], known["type"])
+    if known["default"] is not None:
+        facts["default"] = known["default"]
+    if "choices" in known:
+        facts["choices"] = known["choices"]
     return facts
-
-
-def switch(name: str, *, default: bool | None = False, short: str | None = None) -> dict[str, object]:
-    """The launcher's option ``--name`` that takes no value."""
-    return option(name, short=short, action="store_true", default=default)
 
 
 def variable(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from zerocfg.models.accelerate.facts import option, switch, variable
+from zerocfg.models.accelerate.facts import option, variable
 from zerocfg.models.base import Section, key
 
 _NEEDS: dict[str, dict[str, object]] = {"mixed_precision": {"const": "fp8"}}
@@ -17,8 +17,8 @@ def _exported(name: str, item: int | None = None) -> dict[str, object]:
 
 def _renamed(name: str, instead: str) -> Any:
     return key(
-        None,
         "Written by `accelerate config`.",
+        default=None,
         inert=_NOT_READ.format(f"ACCELERATE_FP8_{instead.upper()}"),
         renamed_to=f"fp8_{instead}",
         env=[_exported(name.upper())],
@@ -40,104 +40,104 @@ class Fp8Config(Section):
     also: ClassVar[str] = "accelerate-launcher"
 
     fp8_backend: Literal["AO", "TE", "MSAMP"] | None = key(
-        None,
         "torchao, Transformer Engine or MS-AMP; upper case in YAML, lower case on the command line.",
+        default=None,
         reads="str",
-        cli=option("fp8_backend", choices=("ao", "te", "msamp")),
+        cli=option("fp8_backend"),
         env=[_exported("BACKEND")],
     )
     fp8_use_autocast_during_eval: bool = key(
-        False,
         "Run evaluation in 8 bit as well.",
+        default=False,
         reads="bool",
-        cli=switch("fp8_use_autocast_during_eval"),
+        cli=option("fp8_use_autocast_during_eval"),
         env=[_exported("USE_AUTOCAST_DURING_EVAL")],
         facts={"backends": ["TE"]},
     )
     fp8_margin: int = key(
-        0,
         "Margin of the scaling factor, as a power of two.",
+        default=0,
         reads="int",
-        cli=option("fp8_margin", "int", default=0),
+        cli=option("fp8_margin"),
         env=[_exported("MARGIN")],
         facts={"backends": ["TE"]},
     )
     fp8_interval: int = key(
-        1,
         "Steps between computations of the scaling factor.",
+        default=1,
         unit="steps",
         ge=1,
         reads="int",
-        cli=option("fp8_interval", "int", default=1),
+        cli=option("fp8_interval"),
         env=[_exported("INTERVAL")],
         facts={"backends": ["TE"]},
     )
     fp8_format: Literal["HYBRID", "E4M3", "E5M2"] = key(
-        "HYBRID",
         "Number format; HYBRID is E4M3 forward and E5M2 backward.",
+        default="HYBRID",
         reads="str",
         ignore_case=True,
-        cli=option("fp8_format", default="HYBRID", choices=("HYBRID", "E4M3", "E5M2")),
+        cli=option("fp8_format"),
         env=[_exported("FORMAT")],
         facts={"backends": ["TE"]},
     )
     fp8_amax_history_len: int = key(
-        1024,
         "Length of the history of largest magnitudes.",
+        default=1024,
         unit="steps",
         ge=1,
         reads="int",
-        cli=option("fp8_amax_history_len", "int", default=1024),
+        cli=option("fp8_amax_history_len"),
         env=[_exported("AMAX_HISTORY_LEN")],
         facts={"backends": ["TE"]},
     )
     fp8_amax_compute_algo: Literal["max", "most_recent"] = key(
-        "most_recent",
         "How the history becomes one magnitude.",
+        default="most_recent",
         reads="str",
         ignore_case=True,
-        cli=option("fp8_amax_compute_algo", default="most_recent", choices=("max", "most_recent")),
+        cli=option("fp8_amax_compute_algo"),
         env=[_exported("AMAX_COMPUTE_ALGO")],
         facts={"backends": ["TE"]},
     )
     fp8_override_linear_precision: list[bool] = key(
-        [False, False, False],
         "Higher precision for the forward, data gradient and weight gradient products: a YAML list of "
         "three. A tuple in parentheses is text, of which the first three characters would be exported.",
+        default=[False, False, False],
         min_length=3,
         max_length=3,
         reads="raw",
-        cli=option("fp8_override_linear_precision", "bools", default=[False, False, False]),
+        cli=option("fp8_override_linear_precision"),
         env=[_exported(f"OVERRIDE_{name}", item) for item, name in enumerate(("FPROP", "DGRAD", "WGRAD"))],
         facts={"backends": ["TE"]},
     )
     fp8_opt_level: Literal["O1", "O2"] = key(
-        "O2",
         "How much MS-AMP keeps in 8 bit.",
+        default="O2",
         reads="str",
-        cli=option("fp8_opt_level", default="O2", choices=("O1", "O2")),
+        cli=option("fp8_opt_level"),
         env=[_exported("OPT_LEVEL")],
         facts={"backends": ["MSAMP"]},
     )
     fp8_enable_fsdp_float8_all_gather: bool = key(
-        True,
         "Gather FSDP 2 parameters in 8 bit.",
+        default=True,
         reads="bool",
-        cli=option("fp8_enable_fsdp_float8_all_gather", "bool", default="true"),
+        cli=option("fp8_enable_fsdp_float8_all_gather"),
         env=[_exported("ENABLE_FSDP_FLOAT8_ALL_GATHER")],
         facts={"backends": ["AO"]},
     )
     fp8_pad_inner_dim: bool = key(
-        True,
         "Pad inner dimensions to a multiple of 16.",
+        default=True,
         reads="bool",
-        cli=option("fp8_pad_inner_dim", "bool", default="true"),
+        cli=option("fp8_pad_inner_dim"),
         env=[_exported("PAD_INNER_DIM")],
         facts={"backends": ["AO"]},
     )
     fp8_use_mxfp8_block_scaling: bool | None = key(
-        False,
         "Scale blocks instead of tensors. Has no command line option.",
+        default=False,
         reads="bool",
         env=[_exported("USE_MXFP8_BLOCK_SCALING")],
         facts={"backends": ["TE"]},

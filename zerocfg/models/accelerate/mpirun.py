@@ -18,8 +18,8 @@ class MpirunConfig(Section):
     also: ClassVar[str] = "accelerate-launcher"
 
     mpirun_hostfile: str | None = key(
-        None,
         "Hosts for mpirun; its presence starts the job with mpirun.",
+        default=None,
         reads="raw",
         cli=option("mpirun_hostfile"),
     )

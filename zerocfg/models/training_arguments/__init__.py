@@ -19,6 +19,7 @@ class TrainingArguments(Checkpoints, Optimization, Precision, Distributed, Evalu
     unknown: ClassVar[Literal["error", "ignored", "passed"]] = "error"
     source: ClassVar[str] = "transformers/training_args.py"
     library: ClassVar[str] = "transformers"
+    known_as: ClassVar[str | None] = ""
     shared: ClassVar[bool] = True
     reads = "argument"
     readers: ClassVar[dict[str, str]] = {"TrlParser": "converted", "HfArgumentParser.parse_yaml_file": "kept"}

@@ -19,11 +19,10 @@ from zerocfg.models.base import key
 def _make(
     type: Literal["str", "int", "float", "bool", "dict"],
     nargs: str | None,
-    default: object,
-    doc: str = "",
+    doc: str,
     **facts: Any,
 ) -> Any:
-    return key(default, doc, cli={"type": type} if nargs is None else {"type": type, "nargs": nargs}, **facts)
+    return key(doc, cli={"type": type} if nargs is None else {"type": type, "nargs": nargs}, **facts)
 
 
 number = partial(_make, "float", None)

@@ -78,66 +78,56 @@ class Optimization(Section):
     """Batch, schedule, optimizer."""
 
     per_device_train_batch_size: int = integer(
-        8,
         "Micro batch: samples of one rank in one forward pass.",
         unit="samples",
         ge=1,
         setting="train_micro_batch_size_per_gpu",
     )
     gradient_accumulation_steps: int = integer(
-        1,
         "Micro batches per optimizer step; must equal what a DeepSpeed file says.",
         unit="micro batches",
         ge=1,
         setting="gradient_accumulation_steps",
     )
-    auto_find_batch_size: bool = switch(
-        False, "Halve the micro batch after running out of memory. Refused with ZeRO-3."
-    )
-    num_train_epochs: float = number(3.0, "Length of training when max_steps is not positive.", unit="epochs")
+    auto_find_batch_size: bool = switch("Halve the micro batch after running out of memory. Refused with ZeRO-3.")
+    num_train_epochs: float = number("Length of training when max_steps is not positive.", unit="epochs")
     max_steps: int = integer(
-        -1,
         "Optimizer steps; positive wins over num_train_epochs.",
         unit="steps",
         setting="scheduler.params.total_num_steps",
     )
-    learning_rate: float = number(5e-5, "Peak learning rate.", ge=0, setting="optimizer.params.lr")
+    learning_rate: float = number("Peak learning rate.", ge=0, setting="optimizer.params.lr")
     lr_scheduler_type: SchedulerType = text(
-        "linear", "Shape of the schedule; a scheduler in the DeepSpeed file silently replaces it."
+        "Shape of the schedule; a scheduler in the DeepSpeed file silently replaces it."
     )
-    lr_scheduler_kwargs: dict[str, object] | str | None = mapping(None, "Further arguments of the schedule.")
+    lr_scheduler_kwargs: dict[str, object] | str | None = mapping("Further arguments of the schedule.")
     warmup_steps: float = number(
-        0,
         "Warmup; below 1 a fraction of all steps, from 1 a number of steps.",
         unit="steps or fraction",
         ge=0,
         setting="scheduler.params.warmup_num_steps",
     )
     optim: OptimizerName = text(
-        "adamw_torch_fused",
-        "Optimizer; an optimizer in the DeepSpeed file, or CPU offload of optimizer state, silently replaces it.",
+        "Optimizer; an optimizer in the DeepSpeed file, or CPU offload of optimizer state, silently replaces it."
     )
-    optim_args: str | None = text(None, "Further arguments of the optimizer: `name=value` separated by commas.")
-    optim_target_modules: str | list[str] | None = text(None, "Modules that GaLore or APOLLO work on.")
-    weight_decay: float = number(0.0, "Weight decay.", setting="optimizer.params.weight_decay")
-    adam_beta1: float = number(0.9, "Decay of Adam's first moment.", setting="optimizer.params.betas.0")
-    adam_beta2: float = number(0.999, "Decay of Adam's second moment.", setting="optimizer.params.betas.1")
-    adam_epsilon: float = number(1e-8, "Adam's epsilon.", setting="optimizer.params.eps")
+    optim_args: str | None = text("Further arguments of the optimizer: `name=value` separated by commas.")
+    optim_target_modules: str | list[str] | None = text("Modules that GaLore or APOLLO work on.")
+    weight_decay: float = number("Weight decay.", setting="optimizer.params.weight_decay")
+    adam_beta1: float = number("Decay of Adam's first moment.", setting="optimizer.params.betas.0")
+    adam_beta2: float = number("Decay of Adam's second moment.", setting="optimizer.params.betas.1")
+    adam_epsilon: float = number("Adam's epsilon.", setting="optimizer.params.eps")
     max_grad_norm: float = number(
-        1.0,
         "Largest gradient norm. A DeepSpeed file without gradient_clipping clips at 1.0 anyway.",
         unit="norm",
         setting="gradient_clipping",
     )
-    label_smoothing_factor: float = number(0.0, "Label smoothing.")
-    average_tokens_across_devices: bool = switch(True, "Count tokens over all ranks when averaging the loss.")
-    neftune_noise_alpha: float | None = number(None, "Scale of NEFTune's embedding noise.")
-    seed: int = integer(42, "Seed of everything random.")
-    data_seed: int | None = integer(None, "Seed of data sampling; default: seed.")
-    full_determinism: bool = switch(False, "Deterministic algorithms only (slow).")
-    use_cache: bool = switch(False, "Keep the model's key and value cache while training.")
-    greater_is_better: bool | None = optional_switch(
-        None, "Direction of metric_for_best_model; default: from its name."
-    )
-    metric_for_best_model: str | None = text(None, "Metric by which the best checkpoint is chosen.")
-    label_names: list[str] | None = items(None, "Inputs of the model that are labels.")
+    label_smoothing_factor: float = number("Label smoothing.")
+    average_tokens_across_devices: bool = switch("Count tokens over all ranks when averaging the loss.")
+    neftune_noise_alpha: float | None = number("Scale of NEFTune's embedding noise.")
+    seed: int = integer("Seed of everything random.")
+    data_seed: int | None = integer("Seed of data sampling; default: seed.")
+    full_determinism: bool = switch("Deterministic algorithms only (slow).")
+    use_cache: bool = switch("Keep the model's key and value cache while training.")
+    greater_is_better: bool | None = optional_switch("Direction of metric_for_best_model; default: from its name.")
+    metric_for_best_model: str | None = text("Metric by which the best checkpoint is chosen.")
+    label_names: list[str] | None = items("Inputs of the model that are labels.")

@@ -8,7 +8,7 @@ from zerocfg.models.base import Section, key
 
 
 def _gone(instead: str, renamed_to: str | None = None) -> Any:
-    return key(None, removed=instead, renamed_to=renamed_to)
+    return key(removed=instead, renamed_to=renamed_to)
 
 
 class Removed(Section):

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import create_model
 
 from zerocfg.models.base import Section, key
 from zerocfg.models.training_arguments import TrainingArguments
-from zerocfg.models.trl.about import ABOUT
 from zerocfg.models.trl.keys import KEYS
 from zerocfg.models.trl.older_names import DEPRECATED, REMOVED
+from zerocfg.models.walked import walked_keys
 
-TRAINERS = tuple(
-    name
-    for name in KEYS
-    if name.endswith("Config") and name not in ("_BaseConfig", "ModelConfig", "DatasetMixtureConfig")
-)
-EXTENDS = {
-    "GRPOScriptArguments": "ScriptArguments",
-    "RLOOScriptArguments": "ScriptArguments",
-    **dict.fromkeys(TRAINERS, "_BaseConfig"),
-}
+TRAINERS = ("SFTConfig", "DPOConfig", "KTOConfig", "RewardConfig", "GRPOConfig", "RLOOConfig", "DistillationConfig")
+_SCRIPTS = ("GRPOScriptArguments", "RLOOScriptArguments")
+"""They extend ScriptArguments, and are the only classes that were not walked: no script of a user parses them."""
+CLASSES = ("ScriptArguments", *_SCRIPTS, "DatasetMixtureConfig", "ModelConfig", *TRAINERS)
+
+# Defaults that are made anew for each object: a walk does not know them.
+_MADE: dict[str, object] = {"DatasetMixtureConfig.datasets": [], "DPOConfig.loss_type": ["sigmoid"]}
 
 _TYPES: dict[str, Any] = {
     "str": str,
@@ -36,6 +33,7 @@ _TYPES: dict[str, Any] = {
     "list[float]": list[float],
     "list[dict]": list[dict[str, object]],
     "tuple": list[float],
+    "None": None,
 }
 
 # Accepted beyond the declared type.
@@ -45,27 +43,43 @@ ALSO: dict[str, str] = {
 }
 
 
-def declared(owner: str, name: str) -> tuple[Any, ...] | None:
-    """(type, default, choices...) of a key of a TRL dataclass; None when TRL does not declare it there."""
-    entry = KEYS[owner].get(name)
-    if entry is None and owner in EXTENDS:
-        return declared(EXTENDS[owner], name)
-    return entry
+class Declared(NamedTuple):
+    """What a dataclass of TRL says of a key."""
+
+    default: object
+    choices: tuple[str, ...] = ()
 
 
-def _annotation(types: list[str]) -> Any:
-    parts = dict.fromkeys(part for text in types for part in text.split(" | ") if part != "None")
-    optional = any(text.endswith("None") for text in types)
-    found = [_TYPES[part] for part in parts] + ([type(None)] if optional else [])
-    return functools.reduce(operator.or_, found)
+@functools.cache
+def declared(owner: str) -> dict[str, Declared]:
+    """The keys of a dataclass of TRL. LookupError where `KEYS` lacks one, or has it for nothing.
+
+    Of a trainer's: those that TrainingArguments lacks, or has with another default.
+    """
+    if owner in _SCRIPTS:
+        own = dict.fromkeys(("reward_model_name_or_path", "reward_funcs"), Declared(None))
+        return declared("ScriptArguments") | own
+    found = {}
+    for name, facts in walked_keys("trl", owner).items():
+        default = _MADE[f"{owner}.{name}"] if "computed" in facts else facts["default"]
+        inherited = TrainingArguments.model_fields.get(name) if owner in TRAINERS else None
+        if inherited is None or inherited.default != default:
+            found[name] = Declared(default, tuple(facts.get("choices", ())))
+    if unknown := found.keys() - KEYS.keys():
+        raise LookupError(f"{owner} of TRL has {', '.join(sorted(unknown))}, of which models/trl/keys.py says nothing")
+    return found
+
+
+def _annotation(types: str) -> Any:
+    parts = sorted(types.split(" | "), key="None".__eq__)  # null is the last alternative
+    return functools.reduce(operator.or_, (_TYPES[part] for part in parts))
 
 
 def _field(name: str) -> tuple[Any, Any]:
     """Annotation and field of one key, put together from all dataclasses that declare it."""
-    entries = {owner: entry for owner in KEYS if (entry := declared(owner, name)) is not None}
-    entries.pop("_BaseConfig", None)
+    entries = {owner: entry for owner in CLASSES if (entry := declared(owner).get(name)) is not None}
     inherited = TrainingArguments.model_fields.get(name)
-    defaults = {owner: entry[1] for owner, entry in entries.items()}
+    defaults = {owner: entry.default for owner, entry in entries.items()}
     if inherited is not None:
         defaults = {owner: defaults.get(owner, inherited.default) for owner in TRAINERS}
     agreed = len({repr(value) for value in defaults.values()}) == 1
@@ -74,10 +88,12 @@ def _field(name: str) -> tuple[Any, Any]:
         facts["defaults"] = defaults
     if not set(TRAINERS) <= set(defaults):
         facts["in"] = sorted(defaults)
-    types = [entry[0] for entry in entries.values()] + ([ALSO[name]] if name in ALSO else [])
-    doc, unit = ABOUT.get(name, (inherited.description or "" if inherited is not None else "", None))
+    types, about, unit = KEYS[name]
+    doc = about or (inherited.description or "" if inherited is not None else "")
     default = next(iter(defaults.values())) if agreed else None
-    return _annotation(types), key(default, doc, unit=unit, cli=_cli(list(entries.values())), facts=facts)
+    cli = _cli(types, list(entries.values()))
+    annotation = _annotation(f"{types} | {ALSO[name]}" if name in ALSO else types)
+    return annotation, key(doc, default=default, unit=unit, cli=cli, facts=facts)
 
 
 def _kept(name: str) -> dict[str, object]:
@@ -93,16 +109,15 @@ def _kept(name: str) -> dict[str, object]:
     return {fact: value for fact, value in facts.items() if value is not None}
 
 
-def _cli(entries: list[tuple[Any, ...]]) -> dict[str, object]:
-    """How text becomes a value, by the rules of HfArgumentParser; the first declaration stands for all."""
-    first = entries[0][0]
-    parts = [part for part in first.split(" | ") if part != "None"]
+def _cli(types: str, entries: list[Declared]) -> dict[str, object]:
+    """How text becomes a value, by the rules of HfArgumentParser."""
+    parts = [part for part in types.split(" | ") if part != "None"]
     name = "str" if "str" in parts else parts[0]
     cli: dict[str, object] = {"type": name}
     if name.startswith("list["):
         cli = {"type": name[5:-1], "nargs": "+"}
-    if all(len(entry) > 2 for entry in entries):
-        cli["choices"] = list(dict.fromkeys(choice for entry in entries for choice in entry[2]))
+    if all(entry.choices for entry in entries):
+        cli["choices"] = list(dict.fromkeys(choice for entry in entries for choice in entry.choices))
     return cli
 
 
@@ -117,16 +132,18 @@ class TrlKeys(TrainingArguments):
     unknown: ClassVar[Literal["error", "ignored", "passed"]] = "error"
     source: ClassVar[str] = "trl/scripts/utils.py"
     library: ClassVar[str] = "trl"
+    known_as: ClassVar[str | None] = None
     readers: ClassVar[dict[str, str]] = {"TrlParser": "converted"}
 
-    env: dict[str, object] | None = key(None, "Environment variables that the parser sets before anything else.")
+    env: dict[str, object] | None = key(
+        "Environment variables that the parser sets before anything else.", default=None
+    )
 
 
 def _fields() -> dict[str, Any]:
-    names = dict.fromkeys(name for table in KEYS.values() for name in table)
-    fields = {name: _field(name) for name in names}
+    fields = {name: _field(name) for name in KEYS}
     for name, (text, renamed_to) in REMOVED.items():
-        fields[name] = (object, key(None, removed=text, renamed_to=renamed_to))
+        fields[name] = (object, key(removed=text, renamed_to=renamed_to))
     return fields
 
 

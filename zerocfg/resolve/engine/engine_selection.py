@@ -204,7 +204,8 @@ def _wrong_launcher(found: Inputs) -> Iterator[Problem]:
 
 
 def _lost(run: Run, launcher: str) -> Iterator[Problem]:
-    """Settings of the accelerate config that no other launcher passes on. Its DeepSpeed settings do reach the job."""
+    """Settings of the accelerate config, and of the launch line, that no other launcher passes on. Their DeepSpeed
+    settings do reach the job."""
     source = launched_source(run)
     for key, instead in ELSEWHERE.items():
         if source.get(key) not in (None, {}, EVERY_DEVICE):
@@ -222,6 +223,9 @@ def _lost(run: Run, launcher: str) -> Iterator[Problem]:
 
 
 def _lost_key(run: Run, launcher: str, key: str, what: str, instead: str) -> Problem:
-    assert run.accelerate is not None
-    why = f"{run.accelerate.name} sets {what}, which only accelerate launch hands to the job, not {launcher}"
+    data = run.accelerate.data() if run.accelerate is not None else None
+    in_file = isinstance(data, dict) and key.partition(".")[0] in data
+    file = run.accelerate if in_file else run.launch_file
+    name = file.name if file is not None else "the launch line"
+    why = f"{name} sets {what}, which only accelerate launch hands to the job, not {launcher}"
     return Problem(key, why, f"{instead}, or leave `launcher:` out.")

@@ -27,16 +27,16 @@ def with_ignored_keys(inputs: Inputs) -> Inputs:
     found: dict[str, Decision] = {}
     settings = dict(inputs.run.effective.settings)
     written = inputs.run.deepspeed.data() if inputs.run.deepspeed is not None else None
-    for one in inputs.run.effective.ignored:
-        path, file = one.place.path, one.place.file
-        if one.kind != "dead-sub-key" or file is None or len(path) != 2 or path[0] != SECTION:
+    for item in inputs.run.effective.ignored:
+        path, file = item.place.path, item.place.file
+        if item.kind != "dead-sub-key" or file is None or len(path) != 2 or path[0] != SECTION:
             continue
         name, value = _target(str(path[1])), _value(file.data(), path)
         if name is None or isinstance(value, (dict, list)) or value is None or _has(written, name):
             continue
         beaten = settings.get(name)
-        settings[name] = Setting(value, one.place, () if beaten is None else (beaten,))
-        kept = Provenance(inputs.run, inputs.folder).decision(name, Setting(value, one.place))
+        settings[name] = Setting(value, item.place, () if beaten is None else (beaten,))
+        kept = Provenance(inputs.run, inputs.folder).decision(name, Setting(value, item.place))
         found[name] = replace(kept, reason=f"{kept.reason}, where accelerate ignores it")
     if not found:
         return inputs

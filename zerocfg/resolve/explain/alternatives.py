@@ -54,7 +54,7 @@ def alternatives(built: BuildResult, *, tracing: bool = False) -> list[Alternati
     require_accepted_values(built)
     goals = inputs.spec.goals
     prefer: Prefer = goals.prefer if goals else "throughput"
-    values = {name: one.value for name, one in plan.settings.items()}
+    values = {name: setting.value for name, setting in plan.settings.items()}
     micro, steps = values.get(MICRO), values.get(STEPS)
     counted = isinstance(micro, int) and isinstance(steps, int)
     batch = profile.world_size * micro * steps if counted else None  # type: ignore[operator]
@@ -65,45 +65,45 @@ def alternatives(built: BuildResult, *, tracing: bool = False) -> list[Alternati
         started += [(other.inputs, other.before) for other in other_engines(inputs)]
     levers = _levers(built) if goals is not None else {}
     if "fused_loss" in levers:
-        started = [(_without_liger(one), before) for one, before in started]
+        started = [(_without_liger(item), before) for item, before in started]
     found: list[Candidate] = []
-    for one, before in started:
-        sharded = one.engine == "deepspeed"
+    for item, before in started:
+        sharded = item.engine == "deepspeed"
         what = SearchSpace(
             layouts=((profile.nodes, profile.accelerators_per_node),),
             stages=(0, 1, 2, 3) if sharded else (None,),
-            offloads=offloads(one) if sharded else None,
+            offloads=offloads(item) if sharded else None,
             checkpointing=(False, True),
             micro=None,
             steps=None,
             micro_open=counted,
             steps_open=counted,
             global_batch=batch,
-            engine=one.engine if chosen else None,
+            engine=item.engine if chosen else None,
         )
-        candidates = candidates_of(one, before, resize=goals is not None, tracing=tracing)
+        candidates = candidates_of(item, before, resize=goals is not None, tracing=tracing)
         plans = evaluate(candidates, choices(what))
         if levers:
             ways = [way for way in choices(what) if way.settings() | {RECOMPUTE: bool(way.checkpointing)} == own]
             plans += [candidates.of(replace(way, **levers)) for way in ways]
         found += plans
     rows = rank_engines(found, prefer)
-    return [Alternative(one, why, _settings(one) == own and _has(one, levers)) for one, why in rows]
+    return [Alternative(row, why, _settings(row) == own and _has(row, levers)) for row, why in rows]
 
 
-def _settings(one: Candidate) -> dict[str, Any]:
-    work = one.setup.workload
-    return one.choice.plain.settings() | {RECOMPUTE: work is not None and work.gradient_checkpointing}
+def _settings(candidate: Candidate) -> dict[str, Any]:
+    work = candidate.setup.workload
+    return candidate.choice.plain.settings() | {RECOMPUTE: work is not None and work.gradient_checkpointing}
 
 
 def _without_liger(inputs: Inputs) -> Inputs:
     """The inputs as they were before zerocfg chose the loss, like the settings of all else."""
-    arguments = {name: one for name, one in inputs.run.arguments.items() if name != LIGER}
+    arguments = {name: argument for name, argument in inputs.run.arguments.items() if name != LIGER}
     return replace(inputs, run=replace(inputs.run, arguments=arguments))
 
 
-def _has(one: Candidate, levers: dict[str, Any]) -> bool:
-    return all(getattr(one.choice, name) == value for name, value in levers.items())
+def _has(candidate: Candidate, levers: dict[str, Any]) -> bool:
+    return all(getattr(candidate.choice, name) == value for name, value in levers.items())
 
 
 def _levers(built: BuildResult) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _levers(built: BuildResult) -> dict[str, Any]:
     best = built.inputs.considered[0].settings if built.inputs.considered else {}
     if REDUCED in best:
         found["bucket"] = chosen.get(REDUCED)
-    return {name: one.value for name, one in found.items() if one is not None}
+    return {name: decision.value for name, decision in found.items() if decision is not None}
 
 
 def _own(built: BuildResult, values: dict[str, Any]) -> dict[str, Any]:

@@ -37,10 +37,10 @@ NAMES = {
 """The columns' full names."""
 
 
-def chance_of(one: Forecast) -> str:
+def chance_of(forecast: Forecast) -> str:
     """The chance of the verdict, of figures that are bounds as a bound: ``at least 78%``; empty where none is known."""
-    bound = {"at most": "at least ", "at least": "at most "}.get(one.standing, "")
-    return "" if one.verdict.chance is None else f"{bound}{percent(one.verdict.chance)}"
+    bound = {"at most": "at least ", "at least": "at most "}.get(forecast.standing, "")
+    return "" if forecast.verdict.chance is None else f"{bound}{percent(forecast.verdict.chance)}"
 
 
 def cost_of(rung: Rung) -> str:
@@ -78,13 +78,13 @@ def distinct_plans(rows: list[Alternative]) -> list[Alternative]:
     return found
 
 
-def by_column(one: Candidate) -> dict[str, int]:
+def by_column(candidate: Candidate) -> dict[str, int]:
     """Bytes of a device at the peak, by column."""
     found = dict.fromkeys(COLUMNS, 0)
-    for term, size in one.prediction.worst.parts:
+    for term, size in candidate.prediction.worst.parts:
         column = next((name for name, kinds in COLUMNS.items() if term.kind in kinds), "other")
         found[column] += size
-    found["other"] += one.prediction.device.expected - one.prediction.worst.size
+    found["other"] += candidate.prediction.device.expected - candidate.prediction.worst.size
     return found
 
 

@@ -69,7 +69,7 @@ def without_duplicates(drafts: Iterable[Draft]) -> list[Draft]:
     """The drafts without those that equal an earlier one."""
     found: dict[str, Draft] = {}
     for draft in drafts:
-        values = [(key, one.value) for key, one in sorted(draft.guesses.items()) if key != "launch"]
+        values = [(key, guess.value) for key, guess in sorted(draft.guesses.items()) if key != "launch"]
         found.setdefault(repr([draft.started, *values]), draft)
     return list(found.values())
 

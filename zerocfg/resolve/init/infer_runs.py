@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.budgets import DRAFTED_RUNS
+from zerocfg.frontends.registry import front_end
 from zerocfg.hardware.catalogue import CPU, LARGEST_COUNT
 from zerocfg.resolve.engine.engine_selection import reaches_the_job
 from zerocfg.resolve.init.draft import Draft, How, run_name, with_unique_names, without_duplicates
@@ -14,7 +15,6 @@ from zerocfg.resolve.init.hardware_words import asked_hardware
 from zerocfg.resolve.init.repository import SEEN, calls_of, model_configs, nearest, scripts
 from zerocfg.resolve.line_arguments import lacking_configs, line_arguments
 from zerocfg.run.discover import Files
-from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.hub import CONFIG, find_config, is_hub_name
 from zerocfg.run.kinds import sniff
 from zerocfg.run.link import find_runs
@@ -79,7 +79,7 @@ class _Guesser:
     def _from_line(self, run: Run) -> Draft | None:
         line, file = run.launch, run.launch_file
         assert line is not None and file is not None
-        if line.script is None or line.script.value is None or run.consumer in FRAMEWORKS:
+        if line.script is None or line.script.value is None or front_end(run.consumer) is not None:
             return None  # a framework with recipes of its own is started by its own program
         where = f"{_short_name(file, self.folder)}:{file.source.place(line.span.start).line}"
         names = script_names(line)
@@ -137,7 +137,7 @@ class _Guesser:
         """A config that the line names and nobody can tell: the nearest one of its kind, to be checked."""
         for key, option in lacking_configs(run):
             text = f"{where} says {option.name} {option.value.text if option.value is not None else ''}"
-            named = [one.accelerate if key == "accelerate" else one.deepspeed for one in self.found]
+            named = [item.accelerate if key == "accelerate" else item.deepspeed for item in self.found]
             paths = sorted({file.path.resolve() for file in named if file is not None and file.path is not None})
             assert run.launch_file is not None
             called = _config_name(option.value)
@@ -156,9 +156,9 @@ class _Guesser:
         recipe = draft.value("recipe")
         words = line_arguments(run, draft.value("consumer"), recipe if isinstance(recipe, str) else None)
         secrets = secret_words([word.text for word in words])
-        for index, one in secrets.items():
-            option = one.before.rstrip("=") or (words[index - 1].text if index else "")
-            draft.remarks.append(f"{where} passes a secret ({option}): launch.sh takes it from ${one.variable}")
+        for index, secret in secrets.items():
+            option = secret.before.rstrip("=") or (words[index - 1].text if index else "")
+            draft.remarks.append(f"{where} passes a secret ({option}): launch.sh takes it from ${secret.variable}")
         if all(word.known for word in words):
             return
         unknown = [word.text for word in words if not word.known]
@@ -217,7 +217,7 @@ class _Guesser:
             script = self.folder / str(self.given["script"])
         else:
             draft.add("script", "train.py", "open", "fill in: the Python script that trains")
-        own = next((one for one in found if recipe is not None and one.recipe is recipe), run)
+        own = next((item for item in found if recipe is not None and item.recipe is recipe), run)
         self._take_consumer(draft, own or Run("none"), script, "")
         self._finish(draft, run)
         return draft
@@ -260,7 +260,7 @@ class _Guesser:
         trl = isinstance(recipe, dict) and bool(TRL_KEYS & set(recipe))
         if calls is not None and script is not None:
             draft.add("consumer", calls, "found", f"{script.name} {SEEN[calls]}")
-        elif run.consumer is not None and run.consumer not in FRAMEWORKS:
+        elif run.consumer is not None and front_end(run.consumer) is None:
             draft.add("consumer", run.consumer, "found", where or "its files")
         elif recipe is not None:
             draft.add("consumer", "trl" if trl else "transformers", "guessed", "by the keys of the recipe")

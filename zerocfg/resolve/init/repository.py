@@ -67,8 +67,8 @@ def _does_something(text: str) -> bool:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) for one in body) or any(
-        isinstance(one, (ast.For, ast.While, ast.With)) for one in body
+    return any(isinstance(item, ast.Expr) and isinstance(item.value, ast.Call) for item in body) or any(
+        isinstance(item, (ast.For, ast.While, ast.With)) for item in body
     )
 
 

@@ -68,15 +68,15 @@ class Activations:
     def prepare(self, setup: Setup, workloads: Sequence[Workload]) -> None:
         """Traces several micro batches in one process, which saves importing torch for each."""
         config = self._config(setup)
-        workloads = [one for one in workloads if _traceable(setup, one)]
+        workloads = [item for item in workloads if _traceable(setup, item)]
         if config is None or not workloads:
             return
         python = self.python or sys.executable
         found = trace_all(
             config, workloads, setup.precision, lora=self._adapters(setup), python=python, timeout=TRACE_SECONDS
         )
-        for workload, one in zip(workloads, found, strict=True):
-            timeline = self._with_images(one.timeline, setup, workload) if isinstance(one, Traced) else None
+        for workload, item in zip(workloads, found, strict=True):
+            timeline = self._with_images(item.timeline, setup, workload) if isinstance(item, Traced) else None
             if timeline is not None:
                 self._found[workload, setup.precision] = timeline
 

@@ -68,7 +68,7 @@ def _knows(inputs: Inputs, stage: int | None) -> bool:
 
 def _seen_together(versions: Mapping[str, str], clauses: str | None) -> bool:
     asked = {name: versions.get(name) for name in ("deepspeed", "transformers")}
-    newest = all(not one or admits(one, at_least=VERSIONS[name]) for name, one in asked.items())
+    newest = all(not item or admits(item, at_least=VERSIONS[name]) for name, item in asked.items())
     return newest and (not clauses or admits(clauses, at_least=NEWEST))
 
 

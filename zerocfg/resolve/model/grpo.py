@@ -79,7 +79,7 @@ def known_release(read: Reader) -> bool:
     """Whether every admitted TRL has the loss that is modelled."""
     among = admitted("trl", read.versions.get("trl"))
     since = release(completions.SINCE)
-    return among is None or (bool(among.releases) and not among.below and all(one >= since for one in among.releases))
+    return among is None or (bool(among.releases) and not among.below and all(item >= since for item in among.releases))
 
 
 def _steps(read: Reader) -> int | None:
@@ -96,7 +96,7 @@ def _per_logit(read: Reader) -> int:
     if isinstance(top, (int, float)) and top < 1:
         return _SORTED
     factors, cuts = ([read.argument(name) for name in names] for names in (_FACTORS, _CUTS))
-    plain = all(one in (None, 1) for one in factors) and not any(cuts)
+    plain = all(factor in (None, 1) for factor in factors) and not any(cuts)
     return _PLAIN if plain else _WARPED
 
 

@@ -71,8 +71,8 @@ class Key:
             return True
         words = (value.lower(), value.upper()) if isinstance(value, str) else (value,)
         if self.quiet is None:
-            return any(word == one for word in words for one in (*OFF, "false", "off", "0"))
-        return any(word == one for word in (value, *words) for one in self.quiet)
+            return any(word == item for word in words for item in (*OFF, "false", "off", "0"))
+        return any(word == item for word in (value, *words) for item in self.quiet)
 
 
 def _followed(place: Place, touches: tuple[Touch, ...], *names: str) -> Iterator[Key]:
@@ -116,7 +116,7 @@ def _dense(sight: Sight) -> bool:
 def _selects(sight: Sight) -> bool:
     """Whether its keywords name which activations are recomputed."""
     given = [sight.arguments.get(f"{name}_kwargs") for name in CHECKPOINTING]
-    return any(set(one) - {"use_reentrant", "preserve_rng_state"} for one in given if isinstance(one, dict))
+    return any(set(item) - {"use_reentrant", "preserve_rng_state"} for item in given if isinstance(item, dict))
 
 
 def _evaluates(sight: Sight) -> bool:

@@ -22,7 +22,7 @@ Read in trl/trainer/sft_trainer.py and sft_config.py of 1.3.0, 1.4.0, 1.6.0, 1.8
 def optimizer(versions: Mapping[str, str]) -> OptimizerName:
     """The fused AdamW where every admitted transformers has it as its default."""
     among = admitted("transformers", versions.get("transformers"))
-    named = {fields.default("optim", one) for one in among.releases} if among is not None else {"adamw_torch_fused"}
+    named = {fields.default("optim", item) for item in among.releases} if among is not None else {"adamw_torch_fused"}
     return "adamw_fused" if named == {"adamw_torch_fused"} else "adamw"
 
 
@@ -33,7 +33,7 @@ def recomputes(consumer: str | None, versions: Mapping[str, str]) -> bool:
     among = admitted("trl", versions.get("trl"))
     if among is None:
         return True
-    on = [True in fields.of_trl("gradient_checkpointing", one) for one in among.releases]
+    on = [True in fields.of_trl("gradient_checkpointing", item) for item in among.releases]
     return bool(on) and all(on)
 
 
@@ -43,11 +43,13 @@ def loss_in_pieces(loss_type: object, smoothed: bool, versions: Mapping[str, str
     whole = smoothed and loss_type != "dft"
     if among is None:
         return not whole
-    for one in among.releases:
-        if one >= _ALWAYS:
+    for item in among.releases:
+        if item >= _ALWAYS:
             chunked = not whole
         else:
-            chunked = one >= _CHUNKED and (loss_type == "chunked_nll" or (one >= _CHUNKED_BY_DEFAULT and not loss_type))
+            chunked = item >= _CHUNKED and (
+                loss_type == "chunked_nll" or (item >= _CHUNKED_BY_DEFAULT and not loss_type)
+            )
         if not chunked:
             return False
     return bool(among.releases)
@@ -63,5 +65,5 @@ def loads_in_fp32(run: Run) -> bool:
     known = histories("trl")
     if among is None:
         return True
-    states = [known.state("ModelConfig.dtype", one) or {} for one in among.releases]
+    states = [known.state("ModelConfig.dtype", item) or {} for item in among.releases]
     return bool(states) and all(state.get("default") == "float32" for state in states)

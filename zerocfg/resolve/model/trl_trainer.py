@@ -21,7 +21,7 @@ def trainer_of(run: Run, arguments: Mapping[str, Any]) -> str | None:
     tells, or the consumer is another."""
     if run.consumer != "trl":
         return None
-    called = {one.name for one in run.script.calls if one.name.startswith("trl.")} if run.script else set()
+    called = {call.name for call in run.script.calls if call.name.startswith("trl.")} if run.script else set()
     made = sorted(name.removeprefix("trl.") for name in called if name.endswith("Trainer"))
     if made:
         return SFT if SFT in made else made[0]
@@ -35,9 +35,9 @@ def trainer_of_arguments(arguments: Mapping[str, Any]) -> str | None:
     for name in arguments:
         if of_every_trainer.key(name) is not None:
             continue  # some trainers have another default of it
-        classes = {one.partition(".")[0] for one in fields.in_trl(name)}
+        classes = {item.partition(".")[0] for item in fields.in_trl(name)}
         if classes and not classes & set(_OF_ALL):
-            trainers = {one.removesuffix("Config") + "Trainer" for one in classes if one.endswith("Config")}
+            trainers = {item.removesuffix("Config") + "Trainer" for item in classes if item.endswith("Config")}
             found = trainers if found is None else found & trainers
     if found is None:
         return None

@@ -42,19 +42,19 @@ def apply_to_engine(run: Run, chosen: Decided[str, Decision]) -> Run:
         text = SourceText("ds_config.json", "{}")
         file = SourceFile(text.name, "deepspeed", text, load_as(text, "json"))
         run = replace(run, deepspeed=file, deepspeed_route="engine")
-    for name, one in chosen.items():
+    for name, decision in chosen.items():
         if run.deepspeed is not None:
-            run = replace(run, deepspeed=with_value(run.deepspeed, tuple(name.split(".")), one.value))
+            run = replace(run, deepspeed=with_value(run.deepspeed, tuple(name.split(".")), decision.value))
         elif name in _AS_FLAGS:
-            flag = Setting(str(one.value), Origin("computed", one.reason))
+            flag = Setting(str(decision.value), Origin("computed", decision.reason))
             run = replace(run, flags={**run.flags, paths("accelerate")[name][-1]: flag})
     return run
 
 
-def apply_to_recipe(inputs: Inputs, argument: str, one: Decision) -> Inputs:
+def apply_to_recipe(inputs: Inputs, argument: str, decision: Decision) -> Inputs:
     """The inputs with an argument of the Trainer; the recipe is emitted with it."""
-    arguments = {**inputs.run.arguments, argument: Setting(one.value, Origin("computed", one.reason))}
-    return replace(inputs, run=replace(inputs.run, arguments=arguments), changes={**inputs.changes, argument: one})
+    arguments = {**inputs.run.arguments, argument: Setting(decision.value, Origin("computed", decision.reason))}
+    return replace(inputs, run=replace(inputs.run, arguments=arguments), changes={**inputs.changes, argument: decision})
 
 
 def with_value(file: SourceFile, path: tuple[str, ...], value: Any) -> SourceFile:
@@ -67,7 +67,7 @@ def with_value(file: SourceFile, path: tuple[str, ...], value: Any) -> SourceFil
         entry = node.entry(part)
         if entry is None or not isinstance(entry.value, Mapping):
             entry = Entry(part, node.span, Mapping(node.span))
-            node.entries = [one for one in node.entries if one.key != part]
+            node.entries = [item for item in node.entries if item.key != part]
             node.entries.append(entry)
         node = entry.value
     assert isinstance(node, Mapping)

@@ -107,7 +107,7 @@ class Candidates:
         chosen: dict[str, Any] = {}
         if self.resize and choice.stage is not None:
             found = buffer_sizes.buffer_sizes(choice, self.facts, self.profile(choice))
-            chosen = {name: one.value for name, one in found.items() if not is_named(self.effective, name)}
+            chosen = {name: decision.value for name, decision in found.items() if not is_named(self.effective, name)}
         chosen |= choice.settings()
         if choice.stage == 3 and not is_set(self.effective.get(GATHER)):
             chosen[GATHER] = True  # as choose.gather_weights does
@@ -208,7 +208,7 @@ def is_named(effective: Effective, name: str) -> bool:
     if setting is None:
         return False
     every = (setting, *setting.overridden)
-    return any(one.origin.kind in ("file", "flag", "environment") for one in every)
+    return any(item.origin.kind in ("file", "flag", "environment") for item in every)
 
 
 def is_set(setting: Setting | None) -> bool:

@@ -63,9 +63,9 @@ def _none_fits(search: Search, least: Candidate, short: str) -> Problem:
     )
 
 
-def _changed(one: Change) -> str:
-    plan = describe_plan(one.plan.choice.settings())
-    return f"{one.what}, with {plan}: {device_range(one.plan)} of {one.room / GIB:.1f}"
+def _changed(change: Change) -> str:
+    plan = describe_plan(change.plan.choice.settings())
+    return f"{change.what}, with {plan}: {device_range(change.plan)} of {change.room / GIB:.1f}"
 
 
 def _without_plan(inputs: Inputs, problem: Problem) -> Inputs:

@@ -51,8 +51,8 @@ def searches_of(inputs: Inputs) -> list[Search]:
 def other_engines(inputs: Inputs) -> list[Search]:
     """The searches of the engines that a run whose engine is open could use as well."""
     started = [with_engine(inputs, engine) for engine in engines_for(inputs) if engine != inputs.engine]
-    found = [_search_with(one) for one in started if not one.problems]
-    return [one for one in found if one is not None and one.before.value("engine") == one.inputs.engine]
+    found = [_search_with(item) for item in started if not item.problems]
+    return [search for search in found if search is not None and search.before.value("engine") == search.inputs.engine]
 
 
 def _search_with(inputs: Inputs) -> Search | None:
@@ -63,9 +63,9 @@ def _search_with(inputs: Inputs) -> Search | None:
     return None if what is None else Search(replace(inputs, before=before), before, what)
 
 
-def search_of(searches: list[Search], one: Candidate) -> Search:
+def search_of(searches: list[Search], candidate: Candidate) -> Search:
     """The search that a candidate is of."""
-    return next((search for search in searches if search.space.engine == one.choice.engine), searches[0])
+    return next((search for search in searches if search.space.engine == candidate.choice.engine), searches[0])
 
 
 def ranked_plans(searches: list[Search]) -> tuple[list[Ranked], list[str]]:
@@ -81,11 +81,11 @@ def ranked_plans(searches: list[Search]) -> tuple[list[Ranked], list[str]]:
     found: list[Candidate] = []
     refused: list[ValueError] = []
     predictors: dict[Engine | None, Candidates] = {}
-    for one in searches:
+    for search in searches:
         try:
-            candidates = candidates_of(one.inputs, one.before, resize=goals is not None)
-            found += evaluate(candidates, choices(one.space))
-            predictors[one.space.engine] = candidates
+            candidates = candidates_of(search.inputs, search.before, resize=goals is not None)
+            found += evaluate(candidates, choices(search.space))
+            predictors[search.space.engine] = candidates
         except ValueError as error:
             refused.append(error)
     if not found:
@@ -106,16 +106,16 @@ def _with_levers(
     more: list[Candidate] = []
     best, short = rows[0]
     least = float("inf") if short else measure(best, prefer)
-    for one in worth_trying(rows, prefer):
-        candidates, open_ = predictors[one.choice.engine], search_of(searches, one).space.levers
-        if not open_ or at_best(candidates, one, open_, prefer) * (1 + ALIKE) >= least:
+    for candidate in worth_trying(rows, prefer):
+        candidates, open_ = predictors[candidate.choice.engine], search_of(searches, candidate).space.levers
+        if not open_ or at_best(candidates, candidate, open_, prefer) * (1 + ALIKE) >= least:
             continue
-        changed = with_levers(candidates, one, open_, prefer)
+        changed = with_levers(candidates, candidate, open_, prefer)
         if changed.choice.levers:
             more.append(changed)
             if changed.word in ("fits", "likely"):
                 least = min(least, measure(changed, prefer))
-    return better_with(rows, rank_engines([*(one for one, _ in rows), *more], prefer), prefer) if more else rows
+    return better_with(rows, rank_engines([*(row for row, _ in rows), *more], prefer), prefer) if more else rows
 
 
 def _explained(predictors: Mapping[Engine | None, Candidates], rows: list[Ranked]) -> list[Ranked]:
@@ -127,19 +127,22 @@ def _explained(predictors: Mapping[Engine | None, Candidates], rows: list[Ranked
 def rank_engines(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
     """:func:`ranked`; of several engines one that trains 16-bit weights without a copy in fp32 wins only where no other
     fits, because it trains another model than they do."""
-    if len({one.choice.engine for one in found}) < 2:
+    if len({candidate.choice.engine for candidate in found}) < 2:
         return ranked(found, prefer)
-    kept = [one for one in found if not _loses_masters(one)]
+    kept = [candidate for candidate in found if not _loses_masters(candidate)]
     rows = ranked(kept, prefer) if kept else []
     if not rows or rows[0][1]:
         return ranked(found, prefer)
-    rest = [one for one in found if _loses_masters(one)]
-    return [*rows, *((one, one.short or WITHOUT_MASTERS) for one, _ in (ranked(rest, prefer) if rest else []))]
+    rest = [candidate for candidate in found if _loses_masters(candidate)]
+    return [
+        *rows,
+        *((candidate, candidate.short or WITHOUT_MASTERS) for candidate, _ in (ranked(rest, prefer) if rest else [])),
+    ]
 
 
-def _loses_masters(one: Candidate) -> bool:
-    options = one.setup.options
-    return isinstance(options, TorchOptions) and not options.master and one.setup.lora is None
+def _loses_masters(candidate: Candidate) -> bool:
+    options = candidate.setup.options
+    return isinstance(options, TorchOptions) and not options.master and candidate.setup.lora is None
 
 
 def _traced(searches: list[Search], rows: list[Ranked], prefer: Prefer) -> tuple[list[Ranked], list[str]]:
@@ -147,23 +150,30 @@ def _traced(searches: list[Search], rows: list[Ranked], prefer: Prefer) -> tuple
 
     The formula may be too low for every one of them: then the next ones are traced, until a plan fits or none is left.
     """
-    likely = [one for one, _ in rows[:TRACED_PLANS]]
+    likely = [candidate for candidate, _ in rows[:TRACED_PLANS]]
     # The closed formula does not cover autocast, with which DDP computes: only traced it is known to fit.
-    likely += [one for one, _ in rows[TRACED_PLANS:] if one.word == "unknown" and not one.short][:TRACED_PLANS]
+    likely += [
+        candidate for candidate, _ in rows[TRACED_PLANS:] if candidate.word == "unknown" and not candidate.short
+    ][:TRACED_PLANS]
     again: list[Candidate] = []
     predictors: dict[Engine | None, Candidates] = {}
     asked: set[Choice] = set()
     while True:
         for search in searches:
             again += _traced_plans(
-                search, [one for one in likely if search_of(searches, one) is search], rows, predictors
+                search,
+                [candidate for candidate in likely if search_of(searches, candidate) is search],
+                rows,
+                predictors,
             )
-        asked = {one.choice for one in again}
+        asked = {candidate.choice for candidate in again}
         best = _best_of_traced(predictors, again, prefer)
-        likely = [one for one, _ in rows if one.choice not in asked and one.word in ("fits", "likely")][:TRACED_PLANS]
+        likely = [
+            candidate for candidate, _ in rows if candidate.choice not in asked and candidate.word in ("fits", "likely")
+        ][:TRACED_PLANS]
         if not best[0][1] or not likely:
             break
-    notes = list(dict.fromkeys(note for one in predictors.values() for note in one.activations.notes))
+    notes = list(dict.fromkeys(note for predictor in predictors.values() for note in predictor.activations.notes))
     if best[0][1]:
         return best, notes
     rest = (row for row in rows if row[0].choice not in asked)
@@ -176,29 +186,31 @@ def _traced_plans(
     """Some plans of one engine, and those with levers without them as well, predicted from traced activations."""
     if not plans:
         return []
-    plain = {one.choice.plain for one in plans} - {one.choice for one in plans}
-    plans = [*plans, *(one for one, _ in rows if one.choice in plain)]
+    plain = {plan.choice.plain for plan in plans} - {plan.choice for plan in plans}
+    plans = [*plans, *(row for row, _ in rows if row.choice in plain)]
     engine = search.space.engine
     if engine not in predictors:
         predictors[engine] = candidates_of(search.inputs, search.before, resize=True, tracing=True)
-    workloads = dict.fromkeys(one.setup.workload for one in plans if one.setup.workload)
+    workloads = dict.fromkeys(plan.setup.workload for plan in plans if plan.setup.workload)
     predictors[engine].activations.prepare(plans[0].setup, list(workloads))
-    return evaluate(predictors[engine], [one.choice for one in plans])
+    return evaluate(predictors[engine], [plan.choice for plan in plans])
 
 
 def _best_of_traced(
     predictors: Mapping[Engine | None, Candidates], traced: list[Candidate], prefer: Prefer
 ) -> list[Ranked]:
     """Traced plans, the best first. One with levers only where they still gain by the traced figures."""
-    by_choice = {one.choice: one for one in traced}
-    usual = [one for one in traced if not one.choice.levers]
+    by_choice = {candidate.choice: candidate for candidate in traced}
+    usual = [candidate for candidate in traced if not candidate.choice.levers]
     best = rank_engines(usual, prefer) if usual else []
     if len(usual) == len(traced):
         return best
     gain = [
-        one for one in traced if one.choice.plain not in by_choice or gains(one, by_choice[one.choice.plain], prefer)
+        candidate
+        for candidate in traced
+        if candidate.choice.plain not in by_choice or gains(candidate, by_choice[candidate.choice.plain], prefer)
     ]
-    every = rank_engines([*usual, *(one for one in gain if one.choice.levers)], prefer)
+    every = rank_engines([*usual, *(candidate for candidate in gain if candidate.choice.levers)], prefer)
     return _explained(predictors, better_with(best, every, prefer) if best else every)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.models.deepspeed.zero import MOE_BLOCKS
 from zerocfg.resolve.plan import Decision
 from zerocfg.resolve.search.candidates import is_named, is_set
 from zerocfg.resolve.search.choice import GATHER, STAGE
@@ -37,10 +36,11 @@ def leaf_modules(effective: Effective, run: Run, stage: Any, facts: ModelFacts) 
 
     DeepSpeed knows some of them (deepspeed/runtime/zero/leaf_module_config.py), and stops at the key before 0.18.0.
     """
-    if parser_of(run).releases.newest(LEAVES) is None:
+    key = parser_of(run).releases.newest(LEAVES)
+    if key is None:
         return {}
     named = effective.value(LEAVES)
-    listed = named if isinstance(named, list) and named else MOE_BLOCKS  # what is no list DeepSpeed refuses
+    listed = named if isinstance(named, list) and named else key["default"]  # what is no list DeepSpeed refuses
     known = {name.rpartition(".")[2] for name in listed if isinstance(name, str)}
     missing = [name for name in facts.leaf_modules if name not in known]
     exported = effective.environment.get(MOE_NAMES)

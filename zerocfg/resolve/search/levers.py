@@ -28,34 +28,36 @@ TRIED = 6  # plans that may fit, and as many that may not
 def worth_trying(rows: list[Ranked], prefer: Prefer) -> list[Candidate]:
     """The best plans that may fit, and the likeliest of the others that would be better than the best of these."""
     best, short = rows[0]
-    known = [one for one, _ in rows if one.prediction.complete and one.judged.chance is not None]
+    known = [row for row, _ in rows if row.prediction.complete and row.judged.chance is not None]
     if short:
         return known[:TRIED]
-    usable = [one for one in known if one.word in ("fits", "likely")]
+    usable = [candidate for candidate in known if candidate.word in ("fits", "likely")]
     found = usable[:TRIED]
     if prefer != "memory":
-        others = [one for one in known if one.word not in ("fits", "likely") and spent(one, prefer)]
-        better = [one for one in others if spent(one, prefer) * (1 + ALIKE) < measure(best, prefer)]
-        found += sorted(better, key=lambda one: -(one.judged.chance or 0.0))[:TRIED]
+        others = [
+            candidate for candidate in known if candidate.word not in ("fits", "likely") and spent(candidate, prefer)
+        ]
+        better = [other for other in others if spent(other, prefer) * (1 + ALIKE) < measure(best, prefer)]
+        found += sorted(better, key=lambda candidate: -(candidate.judged.chance or 0.0))[:TRIED]
     return found
 
 
-def at_best(candidates: Candidates, one: Candidate, open_: Iterable[Lever], prefer: Prefer) -> float:
+def at_best(candidates: Candidates, candidate: Candidate, open_: Iterable[Lever], prefer: Prefer) -> float:
     """What no lever can make the plan better than: as fast as all that make it faster, and certain to fit."""
-    if prefer == "memory" or one.seconds_per_token is None:
+    if prefer == "memory" or candidate.seconds_per_token is None:
         return 0.0
-    choice = one.choice
+    choice = candidate.choice
     if "fused_loss" in open_ and candidates.can_fuse(choice):
         choice = replace(choice, fused_loss=True)
     for lever in set(open_):
-        *_, choice = choice, *_larger(candidates, replace(one, choice=choice), lever)
-    seconds = min(one.seconds_per_token, candidates.seconds_per_token(choice) or one.seconds_per_token)
-    return seconds / one.seconds_per_token * spent(one, prefer)
+        *_, choice = choice, *_larger(candidates, replace(candidate, choice=choice), lever)
+    seconds = min(candidate.seconds_per_token, candidates.seconds_per_token(choice) or candidate.seconds_per_token)
+    return seconds / candidate.seconds_per_token * spent(candidate, prefer)
 
 
-def with_levers(candidates: Candidates, one: Candidate, open_: Iterable[Lever], prefer: Prefer) -> Candidate:
+def with_levers(candidates: Candidates, candidate: Candidate, open_: Iterable[Lever], prefer: Prefer) -> Candidate:
     """The plan with what makes it better: the lever that gains most first, none that the others made superfluous."""
-    levers, best = set(open_), one
+    levers, best = set(open_), candidate
     while True:
         tried = [candidates.of(choice) for choice in _moved(candidates, best, levers, prefer)]
         better = [other for other in tried if gains(other, best, prefer)]
@@ -78,39 +80,39 @@ def better_with(plain: list[Ranked], every: list[Ranked], prefer: Prefer) -> lis
     return every if none or measure(best, prefer) * (1 + ALIKE) < measure(other, prefer) else plain
 
 
-def explained(candidates: Candidates, one: Candidate) -> Candidate:
+def explained(candidates: Candidates, candidate: Candidate) -> Candidate:
     """The plan with what it would be without each of its levers."""
-    without = ((lever, candidates.of(one.choice.without(lever))) for lever in one.choice.levers)
-    return replace(one, without=tuple(without))
+    without = ((lever, candidates.of(candidate.choice.without(lever))) for lever in candidate.choice.levers)
+    return replace(candidate, without=tuple(without))
 
 
-def gains(one: Candidate, other: Candidate, prefer: Prefer) -> bool:
+def gains(candidate: Candidate, other: Candidate, prefer: Prefer) -> bool:
     """Whether a plan is better than another by more than two plans may differ, and fits where that does."""
-    if other.word == "fits" and one.word != "fits":
+    if other.word == "fits" and candidate.word != "fits":
         return False
-    return measure(one, prefer) * (1 + ALIKE) < measure(other, prefer)
+    return measure(candidate, prefer) * (1 + ALIKE) < measure(other, prefer)
 
 
-def measure(one: Candidate, prefer: Prefer) -> float:
+def measure(candidate: Candidate, prefer: Prefer) -> float:
     """What is to be small; where the time is not known, one out of the chance."""
-    found = goal(one, prefer)
-    return found if found else 1.0 / max(one.judged.chance or 0.0, 0.001)
+    found = goal(candidate, prefer)
+    return found if found else 1.0 / max(candidate.judged.chance or 0.0, 0.001)
 
 
-def _moved(candidates: Candidates, one: Candidate, levers: set[Lever], prefer: Prefer) -> Iterator[Choice]:
+def _moved(candidates: Candidates, candidate: Candidate, levers: set[Lever], prefer: Prefer) -> Iterator[Choice]:
     """The plan with one lever more, each value of it that could make it better."""
-    still = [lever for lever in LEVERS if lever in levers and getattr(one.choice, lever) is None]
-    if prefer == "memory" or one.word != "fits":
+    still = [lever for lever in LEVERS if lever in levers and getattr(candidate.choice, lever) is None]
+    if prefer == "memory" or candidate.word != "fits":
         for lever in still:
-            yield from _smaller(candidates, one, lever)
+            yield from _smaller(candidates, candidate, lever)
     if prefer != "memory":
-        faster = [choice for lever in still for choice in _larger(candidates, one, lever)]
-        yield from (choice for choice in faster if _is_faster(candidates, choice, one))
+        faster = [choice for lever in still for choice in _larger(candidates, candidate, lever)]
+        yield from (choice for choice in faster if _is_faster(candidates, choice, candidate))
 
 
-def _smaller(candidates: Candidates, one: Candidate, lever: Lever) -> Iterator[Choice]:
+def _smaller(candidates: Candidates, candidate: Candidate, lever: Lever) -> Iterator[Choice]:
     """What takes less memory."""
-    options, work, choice = one.setup.options, one.setup.workload, one.choice
+    options, work, choice = candidate.setup.options, candidate.setup.workload, candidate.choice
     if lever == "fused_loss" and work is not None and not work.fused_loss and candidates.can_fuse(choice):
         yield replace(choice, fused_loss=True)
     if not isinstance(options, Options):
@@ -122,9 +124,9 @@ def _smaller(candidates: Candidates, one: Candidate, lever: Lever) -> Iterator[C
         yield replace(choice, bucket=LEAST)
 
 
-def _larger(candidates: Candidates, one: Candidate, lever: Lever) -> Iterator[Choice]:
+def _larger(candidates: Candidates, candidate: Candidate, lever: Lever) -> Iterator[Choice]:
     """What sends less: more that is gathered once, from little more memory to much."""
-    options, choice, facts = one.setup.options, one.choice, candidates.facts
+    options, choice, facts = candidate.setup.options, candidate.choice, candidates.facts
     if not isinstance(options, Options) or options.stage != 3 or choice.processes == 1:
         return
     if lever == "live":
@@ -138,6 +140,6 @@ def _larger(candidates: Candidates, one: Candidate, lever: Lever) -> Iterator[Ch
             yield replace(choice, persistence=size)
 
 
-def _is_faster(candidates: Candidates, choice: Choice, one: Candidate) -> bool:
+def _is_faster(candidates: Candidates, choice: Choice, candidate: Candidate) -> bool:
     seconds = candidates.seconds_per_token(choice)
-    return bool(seconds and one.seconds_per_token and seconds * (1 + ALIKE) < one.seconds_per_token)
+    return bool(seconds and candidate.seconds_per_token and seconds * (1 + ALIKE) < candidate.seconds_per_token)

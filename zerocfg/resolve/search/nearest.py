@@ -58,7 +58,7 @@ def nearest(inputs: Inputs, space: SearchSpace, predictor: Predictor) -> list[Ch
         next(_fitting(inputs, _to_configs(inputs, space), predictor), None),
         next(_fitting(inputs, _to_hardware(inputs, space), predictor), None),
     ]
-    changes = [one for one in found if one is not None]
+    changes = [change for change in found if change is not None]
     return changes or list(_fitting(inputs, _to_samples(inputs, space), predictor))[:1]
 
 
@@ -68,7 +68,7 @@ def _fitting(own: Inputs, attempts: Iterator[Attempt], predictor: Predictor) -> 
             plans = evaluate(predictor(inputs), _with_levers(inputs, choices(space), levers))
         except (ContradictionError, ValueError):
             continue  # this change makes no job
-        fitting = [one for one in plans if one.word == "fits"]
+        fitting = [plan for plan in plans if plan.word == "fits"]
         room = device_room(inputs.profile)
         if fitting and room is not None:
             prefer = own.spec.goals.prefer if own.spec.goals is not None else None
@@ -100,13 +100,13 @@ def _to_configs(inputs: Inputs, space: SearchSpace) -> Iterator[Attempt]:
     levers = _levers(inputs, space, wider)
     for what, value in levers:
         yield what, inputs, space, value
-    for what, one in single:
-        yield what, inputs, one, {}
+    for what, search_space in single:
+        yield what, inputs, search_space, {}
     if len(single) > 1:
         yield " and ".join(what for what, _ in single), inputs, wider, {}
     if levers and len(single) + len(levers) > 1:
         every = " and ".join(what for what, _ in (*single, *levers))
-        yield every, inputs, wider, {name: one for _, value in levers for name, one in value.items()}
+        yield every, inputs, wider, {name: item for _, value in levers for name, item in value.items()}
 
 
 def _levers(inputs: Inputs, space: SearchSpace, wider: SearchSpace) -> list[tuple[str, dict[str, Any]]]:
@@ -123,10 +123,10 @@ def _levers(inputs: Inputs, space: SearchSpace, wider: SearchSpace) -> list[tupl
 
 def _with_levers(inputs: Inputs, plans: Iterator[Choice], levers: dict[str, Any]) -> Iterator[Choice]:
     """The plans that have the levers which their stage knows; none where it knows none of them."""
-    for one in plans:
-        known = {name: value for name, value in levers.items() if _knows(inputs, one.stage, name)}
+    for plan in plans:
+        known = {name: value for name, value in levers.items() if _knows(inputs, plan.stage, name)}
         if known or not levers:
-            yield replace(one, **known)
+            yield replace(plan, **known)
 
 
 def _knows(inputs: Inputs, stage: int | None, lever: str) -> bool:
@@ -156,7 +156,7 @@ def _larger_cards(inputs: Inputs, space: SearchSpace, profile: HardwareProfile) 
         for device, link in CATALOGUE.values()
         if device.vendor == own.vendor and (device.planning_gib or 0.0) > (own.planning_gib or 0.0)
     ]
-    for device, link in sorted(larger, key=lambda one: (one[0].planning_gib or 0.0, one[0].name)):
+    for device, link in sorted(larger, key=lambda item: (item[0].planning_gib or 0.0, item[0].name)):
         name = _counted(nodes, each, device.name)
         changed = {"name": name, "accelerator": device, "link_within_node": link if each > 1 else None}
         yield name, replace(inputs, profile=with_network(profile.model_copy(update=changed))), space, {}

@@ -37,74 +37,80 @@ def ranked(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
     activations room for them is asked of the device instead. Of plans that differ in the micro batch only the best
     stands before all others.
     """
-    usable = [one for one in found if one.word in ("fits", "likely")] or [one for one in found if _may_fit(one)]
+    usable = [candidate for candidate in found if candidate.word in ("fits", "likely")] or [
+        candidate for candidate in found if _may_fit(candidate)
+    ]
     if not usable:
-        order = sorted(found, key=lambda one: one.prediction.device.low)
-        return [(one, one.short or _unlikely(one)) for one in order]
-    timed = all(one.seconds_per_token for one in usable)
+        order = sorted(found, key=lambda candidate: candidate.prediction.device.low)
+        return [(candidate, candidate.short or _unlikely(candidate)) for candidate in order]
+    timed = all(candidate.seconds_per_token for candidate in usable)
     best = _best(usable, prefer, timed=timed)
 
-    def order_of(one: Candidate) -> tuple[float, ...]:
+    def order_of(candidate: Candidate) -> tuple[float, ...]:
         """What does not fit comes last, from what needs least."""
-        if one.word == "does not fit":
-            return (True, True, one.prediction.device.low, *_simplicity(one))
-        return (one not in usable, False, goal(one, prefer) if timed else 0.0, *_simplicity(one))
+        if candidate.word == "does not fit":
+            return (True, True, candidate.prediction.device.low, *_simplicity(candidate))
+        return (candidate not in usable, False, goal(candidate, prefer) if timed else 0.0, *_simplicity(candidate))
 
-    rest = sorted((one for one in found if one is not best), key=order_of)
+    rest = sorted((candidate for candidate in found if candidate is not best), key=order_of)
     leaders = _leaders(rest)
-    order = [*leaders, *(one for one in rest if one not in leaders)]
-    return [(best, ""), *((one, _why_not(one, best, usable, prefer)) for one in order)]
+    order = [*leaders, *(candidate for candidate in rest if candidate not in leaders)]
+    return [(best, ""), *((candidate, _why_not(candidate, best, usable, prefer)) for candidate in order)]
 
 
 def _best(usable: list[Candidate], prefer: Prefer | None, *, timed: bool) -> Candidate:
     if prefer is None or (not timed and prefer != "memory"):
         return min(usable, key=_safely)
-    least = min(goal(one, prefer) for one in usable)
-    alike = [one for one in usable if goal(one, prefer) <= least * (1 + ALIKE)]
+    least = min(goal(candidate, prefer) for candidate in usable)
+    alike = [candidate for candidate in usable if goal(candidate, prefer) <= least * (1 + ALIKE)]
     if prefer == "memory":
-        return min(alike, key=lambda one: (one.seconds_per_token or 0.0, *_simplicity(one)))
+        return min(alike, key=lambda candidate: (candidate.seconds_per_token or 0.0, *_simplicity(candidate)))
     return min(alike, key=_safely)
 
 
 def _leaders(order: list[Candidate]) -> list[Candidate]:
     """The first of each way to run the job; the others differ from it in the micro batch only."""
     found: dict[Choice, Candidate] = {}
-    for one in order:
-        found.setdefault(one.choice.way, one)
+    for candidate in order:
+        found.setdefault(candidate.choice.way, candidate)
     return list(found.values())
 
 
-def _may_fit(one: Candidate) -> bool:
-    return one.word == "unknown" and not one.short
+def _may_fit(candidate: Candidate) -> bool:
+    return candidate.word == "unknown" and not candidate.short
 
 
-def spent(one: Candidate, prefer: Prefer | None) -> float:
+def spent(candidate: Candidate, prefer: Prefer | None) -> float:
     """Seconds of the job, or for the cost of its devices, for one token."""
-    seconds = one.seconds_per_token or 0.0
-    return seconds * one.choice.processes if prefer == "cost" else seconds
+    seconds = candidate.seconds_per_token or 0.0
+    return seconds * candidate.choice.processes if prefer == "cost" else seconds
 
 
-def goal(one: Candidate, prefer: Prefer | None) -> float:
+def goal(candidate: Candidate, prefer: Prefer | None) -> float:
     """What is to be small."""
     if prefer is None:
         return 0.0
-    return float(one.prediction.device.expected) if prefer == "memory" else spent(one, prefer) / _chance(one)
+    return (
+        float(candidate.prediction.device.expected)
+        if prefer == "memory"
+        else spent(candidate, prefer) / _chance(candidate)
+    )
 
 
-def _chance(one: Candidate) -> float:
+def _chance(candidate: Candidate) -> float:
     """1 where nothing is known of it, which is so of all plans or of none."""
-    return 1.0 if one.judged.chance is None else max(one.judged.chance, 0.001)
+    return 1.0 if candidate.judged.chance is None else max(candidate.judged.chance, 0.001)
 
 
-def _safely(one: Candidate) -> tuple[float, ...]:
+def _safely(candidate: Candidate) -> tuple[float, ...]:
     """What fits comes first, then what is more likely to by whole percents, then what has less machinery."""
-    risk = 0.0 if one.word == "fits" else 1.0 - round(_chance(one), 2)
-    return (risk, *_simplicity(one))
+    risk = 0.0 if candidate.word == "fits" else 1.0 - round(_chance(candidate), 2)
+    return (risk, *_simplicity(candidate))
 
 
-def _simplicity(one: Candidate) -> tuple[int, ...]:
+def _simplicity(candidate: Candidate) -> tuple[int, ...]:
     """What has less machinery comes first, and the smaller micro batch of two equally fast ones."""
-    choice = one.choice
+    choice = candidate.choice
     return (
         DEVICE_ORDER[choice.offload_optimizer or "none"] + DEVICE_ORDER[choice.offload_param or "none"],
         choice.sharding,
@@ -116,38 +122,38 @@ def _simplicity(one: Candidate) -> tuple[int, ...]:
     )
 
 
-def _why_not(one: Candidate, best: Candidate, usable: list[Candidate], prefer: Prefer | None) -> str:
-    if one not in usable:
-        return one.short or _unlikely(one)
-    text = _behind(one, best, prefer)
-    return f"not known to fit; {text}" if one.verdict == "unknown" else text
+def _why_not(candidate: Candidate, best: Candidate, usable: list[Candidate], prefer: Prefer | None) -> str:
+    if candidate not in usable:
+        return candidate.short or _unlikely(candidate)
+    text = _behind(candidate, best, prefer)
+    return f"not known to fit; {text}" if candidate.verdict == "unknown" else text
 
 
-def _behind(one: Candidate, best: Candidate, prefer: Prefer | None) -> str:
+def _behind(candidate: Candidate, best: Candidate, prefer: Prefer | None) -> str:
     """Why another plan is better that fits as well, or of which as little is known."""
-    own, least = spent(one, prefer), spent(best, prefer)
+    own, least = spent(candidate, prefer), spent(best, prefer)
     if prefer == "memory":
-        more = (one.prediction.device.expected - best.prediction.device.expected) / GIB
-        return f"{more:.1f} GiB more" if more >= 0.05 else "as small, with " + _machinery(one, best)
+        more = (candidate.prediction.device.expected - best.prediction.device.expected) / GIB
+        return f"{more:.1f} GiB more" if more >= 0.05 else "as small, with " + _machinery(candidate, best)
     if prefer is None or not least:
-        return ("" if one.verdict == "unknown" else "fits as well, ") + "with " + _machinery(one, best)
+        return ("" if candidate.verdict == "unknown" else "fits as well, ") + "with " + _machinery(candidate, best)
     speed = "cheap" if prefer == "cost" else "fast"
     if own > least * (1 + ALIKE):
         return f"{own / least - 1:.0%} {'more expensive' if prefer == 'cost' else 'slower'}"
     if (
-        _chance(one) < _chance(best)
-        and percent(_chance(one)) != percent(_chance(best))
-        and (one.word != "fits" or _simplicity(one) < _simplicity(best))
+        _chance(candidate) < _chance(best)
+        and percent(_chance(candidate)) != percent(_chance(best))
+        and (candidate.word != "fits" or _simplicity(candidate) < _simplicity(best))
     ):
         faster = 1 - own / least
         than = f"{faster:.0%} {speed}er" if faster > ALIKE else f"about as {speed}"
-        return f"{than}, and less likely to fit ({percent(_chance(one))})"
-    return f"about as {speed}, with {_machinery(one, best)}"
+        return f"{than}, and less likely to fit ({percent(_chance(candidate))})"
+    return f"about as {speed}, with {_machinery(candidate, best)}"
 
 
-def _machinery(one: Candidate, best: Candidate) -> str:
-    mine, other = one.choice, best.choice
-    moved, less = _simplicity(one)[0], _simplicity(best)[0]
+def _machinery(candidate: Candidate, best: Candidate) -> str:
+    mine, other = candidate.choice, best.choice
+    moved, less = _simplicity(candidate)[0], _simplicity(best)[0]
     if moved != less:
         return "less offload" if moved < less else "more offload"
     if mine.sharding != other.sharding:
@@ -166,17 +172,17 @@ def _machinery(one: Candidate, best: Candidate) -> str:
     return "a larger micro batch, which leaves less memory free" if larger else "a smaller micro batch"
 
 
-def _unlikely(one: Candidate) -> str:
-    band = one.prediction.device
-    return f"needs {band.low / GIB:.1f} to {band.high / GIB:.1f} GiB ({one.judged})"
+def _unlikely(candidate: Candidate) -> str:
+    band = candidate.prediction.device
+    return f"needs {band.low / GIB:.1f} to {band.high / GIB:.1f} GiB ({candidate.judged})"
 
 
-def considered(one: Candidate, excluded: str) -> Considered:
+def considered(candidate: Candidate, excluded: str) -> Considered:
     """A candidate as the plan keeps it."""
     return Considered(
-        one.choice.settings(),
-        one.verdict,
-        round(one.prediction.device.high / GIB, 2),
-        one.seconds_per_token,
+        candidate.choice.settings(),
+        candidate.verdict,
+        round(candidate.prediction.device.high / GIB, 2),
+        candidate.seconds_per_token,
         excluded,
     )

@@ -144,7 +144,7 @@ def batches(what: SearchSpace, ranks: int) -> list[tuple[int | None, int | None]
             f"Ask for a multiple of {math.lcm(what.group, ranks)}, or change `num_generations`.",
         )
     if wanted % ranks:
-        near = [one for one in (wanted // ranks * ranks, -(-wanted // ranks) * ranks) if one]
+        near = [item for item in (wanted // ranks * ranks, -(-wanted // ranks) * ranks) if item]
         raise ContradictionError(
             f"{wanted} sample{'s' if wanted != 1 else ''} cannot be shared among {ranks} ranks",
             f"Ask for {' or '.join(map(str, dict.fromkeys(near)))}, or use another number of devices.",
@@ -241,7 +241,7 @@ def _group(inputs: Inputs) -> int:
 
 
 def _sharing(before: Effective, dimensions: tuple[str, ...]) -> int:
-    return math.prod(_count(before.get(f"{PARALLEL}{one}_size")) or 1 for one in dimensions)
+    return math.prod(_count(before.get(f"{PARALLEL}{dimension}_size")) or 1 for dimension in dimensions)
 
 
 def stages_named(before: Effective) -> bool:

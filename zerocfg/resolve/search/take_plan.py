@@ -60,7 +60,7 @@ def with_plan(inputs: Inputs, rows: list[Ranked]) -> Inputs:
         unchanged.add("num_processes")
     else:
         inputs = on_part(inputs, choice.nodes, choice.per_node, why)
-    found = {name: one for name, one in found.items() if name not in unchanged}
+    found = {name: decision for name, decision in found.items() if name not in unchanged}
     # The reader meets the runner-up once, at the value that says most of the plan and is written somewhere.
     by_weight = (ENGINE, STAGE, *(name for name in found if name != "num_processes"), "num_processes")
     heaviest = next((name for name in by_weight if name in found), None)
@@ -85,13 +85,15 @@ def with_plan(inputs: Inputs, rows: list[Ranked]) -> Inputs:
             reason = _gain(lever, value, best, without, found.get(name))
             found[name] = Decision(value, reason, "chosen", inputs=given)
     if inputs.engine == "deepspeed":
-        inputs = in_engine(inputs, {name: one for name, one in found.items() if name.startswith((ZERO, "aio."))})
+        inputs = in_engine(
+            inputs, {name: decision for name, decision in found.items() if name.startswith((ZERO, "aio."))}
+        )
     return _with_batch(inputs, found)
 
 
 def _with_batch(inputs: Inputs, found: dict[str, Decision]) -> Inputs:
     """Batch and recomputation: into the recipe of a Trainer, else into the DeepSpeed file."""
-    sizes = {name: one for name, one in found.items() if name in (MICRO, STEPS)}
+    sizes = {name: decision for name, decision in found.items() if name in (MICRO, STEPS)}
     if inputs.run.consumer not in TRAINERS:
         return with_chosen(in_engine(inputs, sizes), found)
     for name in (MICRO, STEPS, *_OF_RECIPE):
@@ -100,7 +102,7 @@ def _with_batch(inputs: Inputs, found: dict[str, Decision]) -> Inputs:
     if inputs.run.deepspeed is not None:
         # A file that leaves them out means DeepSpeed's own default, which the Trainer would find to disagree.
         inputs = in_engine(inputs, sizes)
-    return with_chosen(inputs, {name: one for name, one in found.items() if name not in _OF_RECIPE})
+    return with_chosen(inputs, {name: decision for name, decision in found.items() if name not in _OF_RECIPE})
 
 
 def _sizes(inputs: Inputs, before: Effective, choice: Choice) -> dict[str, Decision]:
@@ -114,7 +116,7 @@ def _sizes(inputs: Inputs, before: Effective, choice: Choice) -> dict[str, Decis
             why = f"zerocfg's choice: the drive with most room, {mount.free_gib:.0f} GiB"
             found[f"{ZERO}{part}.nvme_path"] = Decision(mount.path, why, "chosen")
             found |= buffer_sizes.aio(profile)
-    return {name: one for name, one in found.items() if not is_named(before, name)}
+    return {name: decision for name, decision in found.items() if not is_named(before, name)}
 
 
 def _reason(inputs: Inputs, best: Candidate) -> str:
@@ -145,8 +147,8 @@ def _gain(lever: Lever, value: Any, best: Candidate, without: Candidate, sized: 
         instead = f"{value} elements instead of {sized.value if sized else '?'}"
     new, old = best.prediction.device, without.prediction.device
     found = [f"up to {new.high / GIB:.1f} GiB instead of {old.high / GIB:.1f}"]
-    chances = [percent(one.judged.chance) for one in (without, best) if one.judged.chance is not None]
-    if len(set(chances)) == 2 and {one.word for one in (without, best)} != {"fits"}:
+    chances = [percent(candidate.judged.chance) for candidate in (without, best) if candidate.judged.chance is not None]
+    if len(set(chances)) == 2 and {candidate.word for candidate in (without, best)} != {"fits"}:
         found.append(f"chance to fit {chances[0]} -> {chances[1]}")
     now, before = best.seconds_per_token, without.seconds_per_token
     if now and before and abs(change := before / now - 1) >= 0.005:
@@ -158,9 +160,9 @@ def runner_up(rows: list[Ranked]) -> str:
     """The best of the other ways to run the job, and why it was not taken: "; next: ..."; nothing where there is none
     that may fit."""
     best = rows[0][0].choice.way
-    for one, why in rows[1:]:
-        if one.choice.way != best and one.word != "does not fit":
-            return f"; next: {describe_plan(one.choice.settings())} ({why})"
+    for row, why in rows[1:]:
+        if row.choice.way != best and row.word != "does not fit":
+            return f"; next: {describe_plan(row.choice.settings())} ({why})"
     return ""
 
 

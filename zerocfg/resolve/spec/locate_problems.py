@@ -24,11 +24,11 @@ def locate_problems(problems: Iterable[Problem], spec: SpecFile, run: Run) -> li
     Of several problems of one key only the first is kept, which is closest to the cause, with the first remediation.
     """
     found: dict[tuple[str, Where], Problem] = {}
-    for one in _explained(problems, spec, run):
-        place = one.place or _place(one, spec, run)
-        first = found.setdefault((one.key, place), replace(one, place=place))
-        if not first.help and one.help:
-            found[(one.key, place)] = replace(first, help=one.help)
+    for problem in _explained(problems, spec, run):
+        place = problem.place or _place(problem, spec, run)
+        first = found.setdefault((problem.key, place), replace(problem, place=place))
+        if not first.help and problem.help:
+            found[(problem.key, place)] = replace(first, help=problem.help)
     return list(found.values())
 
 
@@ -36,20 +36,20 @@ def _explained(problems: Iterable[Problem], spec: SpecFile, run: Run) -> list[Pr
     """Missing files, reported at the key that names them, and missing models as models."""
     origins = {origin.note: origin for origin in run.missing}
     found = []
-    for one in problems:
-        origin = origins.get(one.key)
+    for problem in problems:
+        origin = origins.get(problem.key)
         if origin is None or origin.file is None:
-            found.append(one)
+            found.append(problem)
             continue
         place = _where(origin)
-        key = next((key for key in _FILES if _names(spec, run.name, key, one.key, origin)), None)
-        if key == "model" and find_config(one.key, spec.folder) is None:
-            message, help = not_found(one.key)
-            found.append(replace(one, message=message, help=help, key=key, place=place))
+        key = next((key for key in _FILES if _names(spec, run.name, key, problem.key, origin)), None)
+        if key == "model" and find_config(problem.key, spec.folder) is None:
+            message, help = not_found(problem.key)
+            found.append(replace(problem, message=message, help=help, key=key, place=place))
         else:
             key = key or _named_by(origin, run)
-            help = one.help or f"Correct the path, or leave `{key}` out."
-            found.append(replace(one, key=key, help=help, place=place))
+            help = problem.help or f"Correct the path, or leave `{key}` out."
+            found.append(replace(problem, key=key, help=help, place=place))
     return found
 
 

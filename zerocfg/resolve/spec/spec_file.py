@@ -150,8 +150,12 @@ def _check(found: SpecFile, root: Mapping) -> None:
         found.spec = spec
     problems += _check_bases(found.document, bases)
     unique = dict.fromkeys(problems)
-    here = sorted((one for one in unique if one.place and one.place.file == found.document.name), key=_line)
-    found.problems = _without_consequences([*here, *sorted((one for one in unique if one not in here), key=_line)])
+    here = sorted(
+        (problem for problem in unique if problem.place and problem.place.file == found.document.name), key=_line
+    )
+    found.problems = _without_consequences(
+        [*here, *sorted((problem for problem in unique if problem not in here), key=_line)]
+    )
     found.runs = runs
     if found.problems:
         found.spec = None
@@ -190,8 +194,8 @@ def _line(problem: Problem) -> Where:
 
 def _without_consequences(problems: list[Problem]) -> list[Problem]:
     """Drops the report of a missing key that is reported as misspelt already."""
-    meant = {one.meant for one in problems} - {""}
-    return [one for one in problems if one.missing not in meant]
+    meant = {problem.meant for problem in problems} - {""}
+    return [problem for problem in problems if problem.missing not in meant]
 
 
 def _problem_of(trouble: Trouble) -> Problem:

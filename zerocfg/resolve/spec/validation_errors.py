@@ -36,7 +36,7 @@ def merge_errors(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:
         if earlier is None:
             found[loc] = {**error, "loc": loc}
             continue
-        words = [_MULTIPLE.match(one["msg"]) for one in (earlier, error)]
+        words = [_MULTIPLE.match(item["msg"]) for item in (earlier, error)]
         if all(words) and error["msg"] != earlier["msg"]:
             earlier["msg"] = " or ".join([earlier["msg"].partition(",")[0], words[1][1].partition(",")[0]])  # type: ignore[index]
     return list(found.values())

@@ -11,7 +11,7 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
 from zerocfg.rules.batch.sizes import disagreement, lacks_accumulation, mismatches
 from zerocfg.rules.calls import ACCELERATOR
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value, stage_of
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value, stage_of, under_trainer
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.fixes import giving
 from zerocfg.rules.key import Key, accelerate, deepspeed, finding_at, from_origin, recipe, setting, trainer_argument
@@ -80,7 +80,7 @@ def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
         return  # ZC249
     if run.consumer == "accelerate" and run.deepspeed_route == "accelerate":
         yield from _beaten_by_file(run)
-    if run.consumer in TRAINERS or run.accelerate is None:
+    if under_trainer(run) or run.accelerate is None:
         return
     key, given = accelerate(run, "deepspeed_config", STEPS), run.arguments.get(STEPS)
     exported = run.effective.environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")
@@ -134,7 +134,7 @@ def accumulation_null(run: Run) -> Iterator[Finding]:
 @rule("ZC241", "count-with-a-dot", Severity.ERROR)
 def count_with_a_dot(run: Run) -> Iterator[Finding]:
     keys: list[Key] = []
-    if run.consumer in TRAINERS:
+    if under_trainer(run):
         keys += [recipe(run, name) for name in (STEPS, "per_device_train_batch_size")]
     if run.deepspeed_route in ("accelerate", "trainer") and not only_below(run.declared("deepspeed"), "0.19.3"):
         params = deepspeed(run, "scheduler", "params")

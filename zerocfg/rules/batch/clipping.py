@@ -9,7 +9,7 @@ from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release, text
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
-from zerocfg.rules.effects import TRAINERS, admitted, admitting, describe_origin
+from zerocfg.rules.effects import TRAINERS, admitted, admitting, describe_origin, under_trainer
 from zerocfg.rules.fixes import giving
 from zerocfg.rules.key import accelerate, deepspeed, finding_at, from_origin, setting, trainer_argument
 from zerocfg.run.model import Run
@@ -66,10 +66,10 @@ def clipping_null(run: Run) -> Iterator[Finding]:
     key = deepspeed(run, _CLIP)
     if not key or key.value is not None:
         return
-    value = '"auto"' if run.consumer in TRAINERS else "0"
+    value = '"auto"' if under_trainer(run) else "0"
     yield key.finding(
         "`gradient_clipping` is null; DeepSpeed compares it with a number in the first step and stops",
-        'write "auto" and set max_grad_norm' if run.consumer in TRAINERS else "write 0 for no clipping, or a number",
+        'write "auto" and set max_grad_norm' if under_trainer(run) else "write 0 for no clipping, or a number",
         fix=key.replace(value, f"write {value}", safe=False) if run.consumer is not None else None,
     )
 

@@ -10,7 +10,7 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.batch.optimizer import optimizer_params, optimizer_type
 from zerocfg.rules.batch.sections import known_types
-from zerocfg.rules.effects import TRAINERS, describe_origin
+from zerocfg.rules.effects import TRAINERS, describe_origin, under_trainer
 from zerocfg.rules.fixes import giving
 from zerocfg.rules.key import Key, deepspeed, finding_at, trainer_argument
 from zerocfg.run.model import Run
@@ -114,7 +114,7 @@ def argument_not_passed_to_optimizer(run: Run) -> Iterator[Finding]:
 @rule("ZC220", "learning-rate-missing", Severity.WARNING)
 def learning_rate_missing(run: Run) -> Iterator[Finding]:
     missing = _missing(run)
-    if run.consumer in TRAINERS or "lr" not in missing:
+    if under_trainer(run) or "lr" not in missing:
         return
     own_script = run.consumer == "accelerate"
     yield deepspeed(run, "optimizer").finding(

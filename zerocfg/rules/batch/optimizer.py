@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.batch.sections import type_of, without_type
-from zerocfg.rules.effects import WITH_ACCELERATE, stage_of
+from zerocfg.rules.effects import stage_of, with_accelerate
 from zerocfg.rules.key import Key, deepspeed, setting
 from zerocfg.rules.subjects import one_key
 from zerocfg.run.model import Run
@@ -94,7 +94,7 @@ def optimizer_without_type(run: Run) -> Iterator[Finding]:
         fix = None
     else:
         fix = section["type"].set('"AdamW"', 'add "type": "AdamW"', safe=False)
-    handed_over = run.consumer in WITH_ACCELERATE
+    handed_over = with_accelerate(run)
     yield section.finding(
         "`optimizer` has no `type`: "
         + (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.batch.sizes import positive
-from zerocfg.rules.effects import WITH_ACCELERATE
+from zerocfg.rules.effects import with_accelerate
 from zerocfg.rules.key import accelerate, deepspeed, setting
 from zerocfg.run.model import Run
 from zerocfg.run.stages.batches import MICRO, STEPS, TRAIN
@@ -36,7 +36,7 @@ def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
         f"`{_SHARE}: {share}` without `{_DATA}` splits no sequence: DeepSpeed makes groups for it only where both are "
         "given",
         f"add `{_DATA}`: the number of processes divided by {share}"
-        + (" (with accelerate: use parallelism_config)" if run.consumer in WITH_ACCELERATE else ""),
+        + (" (with accelerate: use parallelism_config)" if with_accelerate(run) else ""),
         fix=fix,
     )
 
@@ -63,7 +63,7 @@ def parallel_sizes_miss_processes(run: Run) -> Iterator[Finding]:
 def batch_fixes_processes(run: Run) -> Iterator[Finding]:
     ds = deepspeed(run)
     total, micro, steps = (positive(ds[name]) for name in (TRAIN, MICRO, STEPS))
-    if run.consumer in WITH_ACCELERATE or _SHARE in ds or isinstance(setting(run, "num_processes").value, int):
+    if with_accelerate(run) or _SHARE in ds or isinstance(setting(run, "num_processes").value, int):
         return
     if not total or not micro or not steps or total % (micro * steps):
         return

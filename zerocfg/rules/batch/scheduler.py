@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.batch.sections import known_types, type_of, without_type
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, effective_value, stage_of
+from zerocfg.rules.effects import effective_value, stage_of, under_trainer, with_accelerate
 from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.subjects import one_key
 from zerocfg.run.model import Run
@@ -43,7 +43,7 @@ def schedule_unknown(kind: Key) -> Iterator[Finding]:
     if kind.value in own or kind.value in _TORCH or kind.value == "LRScheduler":
         return
     meant = next((name for name in own if name.lower() == kind.value.lower()), None)
-    trainer = ", or remove the section and set lr_scheduler_type" if kind.run.consumer in TRAINERS else ""
+    trainer = ", or remove the section and set lr_scheduler_type" if under_trainer(kind.run) else ""
     yield kind.finding(
         f"DeepSpeed knows no schedule {show(kind.value)}; it stops when the engine is built, after the model was "
         "loaded",
@@ -60,7 +60,7 @@ def schedule_of_torch_with_zero(run: Run) -> Iterator[Finding]:
         return
     if not stage and not any(effective_value(run, f"{name}.enabled") is True for name in ("fp16", "bf16")):
         return
-    trainer = run.consumer in TRAINERS
+    trainer = under_trainer(run)
     wrapper = f"at ZeRO stage {stage}" if stage else "in 16 bits"
     yield kind.finding(
         f"{show(kind.value)} is a schedule of torch, which {wrapper} refuses DeepSpeed's wrapper of the optimizer; "
@@ -85,7 +85,7 @@ def schedule_without_params(run: Run) -> Iterator[Finding]:
     if kind is None or "params" in section:
         return
     own, text = known_types(_SECTION).get(kind.value), None
-    if run.consumer in TRAINERS:
+    if under_trainer(run):
         text = _FILLED.get(kind.value)
     elif own is not None and not own.missing(()):
         text = "{}"
@@ -106,7 +106,7 @@ def schedule_parameter_missing(run: Run) -> Iterator[Finding]:
     if kind is None or params is None or not missing:
         return
     fix, counts = None, missing == ["total_num_steps"]
-    if counts and run.consumer in TRAINERS:
+    if counts and under_trainer(run):
         fix = params[missing[0]].set('"auto"', "let the Trainer fill it in")
     yield params.finding(
         f"{kind.value} has no {' and no '.join(f'`{name}`' for name in missing)}, for which there is no default; "
@@ -128,7 +128,7 @@ def schedule_without_type(run: Run) -> Iterator[Finding]:
         "`scheduler` has no `type`: DeepSpeed makes no schedule, "
         + (
             "and the stand-in that the Trainer and accelerate keep fails at the first step"
-            if run.consumer in WITH_ACCELERATE
+            if with_accelerate(run)
             else "and silently leaves the learning rate as it is"
         ),
         'add `"type"`, or remove the section',

@@ -9,7 +9,7 @@ from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value
+from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, with_accelerate
 from zerocfg.rules.key import Key, deepspeed, trainer_argument
 from zerocfg.run.model import UNKNOWN, Run
 
@@ -40,7 +40,7 @@ def without_type(run: Run, section: str) -> Key | None:
     key = deepspeed(run, section)
     if not isinstance(key.value, dict) or key.get("type") is not None or not may_be_deepspeed(run):
         return None
-    return key if key.section or run.consumer in WITH_ACCELERATE else None
+    return key if key.section or with_accelerate(run) else None
 
 
 @rule("ZC211", "optimizer-of-json-wins", Severity.ERROR, consumers=TRAINERS)

@@ -7,7 +7,7 @@ from math import prod
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Severity, rule
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, changed_before, describe_origin, tuned
+from zerocfg.rules.effects import TRAINERS, changed_before, describe_origin, tuned, under_trainer, with_accelerate
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.fixes import giving
 from zerocfg.rules.key import Key, deepspeed, finding_at, from_origin
@@ -49,11 +49,11 @@ def disagrees_with_trainer(run: Run) -> Iterator[Finding]:
 def lacks_accumulation(run: Run) -> bool:
     """Whether accelerate puts an accumulation of 1 into the Trainer's DeepSpeed config."""
     ds = deepspeed(run)
-    return run.consumer in TRAINERS and run.deepspeed_route == "trainer" and bool(ds.section) and STEPS not in ds
+    return under_trainer(run) and run.deepspeed_route == "trainer" and bool(ds.section) and STEPS not in ds
 
 
 def _batch_help(run: Run) -> str:
-    if run.consumer in TRAINERS:
+    if under_trainer(run):
         return 'write "auto" for all three and set per_device_train_batch_size and gradient_accumulation_steps'
     return "leave out train_batch_size: it follows from the other two and the number of processes"
 
@@ -79,7 +79,7 @@ def batch_product(run: Run) -> Iterator[Finding]:
 def _without_total(run: Run) -> Fix | None:
     """train_batch_size left out, where the other two are numbers and nobody compares it."""
     ds = deepspeed(run)
-    if run.consumer in TRAINERS or not all(positive(ds[name]) for name in (TRAIN, MICRO, STEPS)):
+    if under_trainer(run) or not all(positive(ds[name]) for name in (TRAIN, MICRO, STEPS)):
         return None
     return ds[TRAIN].delete("it follows from the other two", safe=False)
 
@@ -140,7 +140,7 @@ def _below_micro_batch(run: Run) -> bool:
 
 def _smaller(run: Run) -> Fix | None:
     """train_batch_size left out where it is less than one micro batch."""
-    if run.consumer in TRAINERS or not _below_micro_batch(run):
+    if under_trainer(run) or not _below_micro_batch(run):
         return None
     return deepspeed(run, TRAIN).delete("let it follow from the micro batch", safe=False)
 
@@ -159,7 +159,7 @@ def batch_missing(run: Run) -> Iterator[Finding]:
             severity=Severity.WARNING,  # Lightning adds one, and so may any script
         )
     for failure in failures(run, "ZC205"):
-        filled = run.consumer in WITH_ACCELERATE
+        filled = with_accelerate(run)
         value = '"auto"' if filled else "the batch size of one process"
         finding = reported(
             run,

@@ -8,7 +8,7 @@ from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.batch.scheduler import schedule_params
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin
+from zerocfg.rules.effects import TRAINERS, describe_origin, under_trainer, with_accelerate
 from zerocfg.rules.key import deepspeed, setting, trainer_argument
 from zerocfg.run.model import Run
 
@@ -40,11 +40,11 @@ def peak_ignores_learning_rate(run: Run) -> Iterator[Finding]:
     params = schedule_params(run, "WarmupDecayLR")
     if params is None or "warmup_max_lr" in params:
         return
-    trainer = run.consumer in TRAINERS
+    trainer = under_trainer(run)
     rate = (trainer_argument(run, "learning_rate") if trainer else deepspeed(run, "optimizer", "params", "lr")).number
     if rate == 1e-3:
         return
-    text = '"auto"' if run.consumer in WITH_ACCELERATE else "null"
+    text = '"auto"' if with_accelerate(run) else "null"
     declared = run.declared("deepspeed") or ""
     if text == "null" and declared and admits(declared, below=_NULL_IS_THE_OPTIMIZERS):
         text = "" if rate is None else show(rate)
@@ -62,7 +62,7 @@ def peak_ignores_learning_rate(run: Run) -> Iterator[Finding]:
 @rule("ZC231", "peak-beats-learning-rate", Severity.WARNING)
 def peak_beats_learning_rate(run: Run) -> Iterator[Finding]:
     params, rate = schedule_params(run, "WarmupLR", "WarmupDecayLR"), deepspeed(run, "optimizer", "params", "lr")
-    if params is None or run.consumer in TRAINERS:
+    if params is None or under_trainer(run):
         return
     peak = params["warmup_max_lr"]
     if rate.number is None or peak.number is None or rate.number == peak.number:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.budgets import TENSORS
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import WITH_ACCELERATE
+from zerocfg.rules.effects import with_accelerate
 from zerocfg.rules.repairs import strict_json
 from zerocfg.run.discover import launches
 from zerocfg.run.model import Run, SourceFile
@@ -96,7 +96,7 @@ def _without_earlier(run: Run, file: SourceFile, document: Document, problem: Pr
         edits = delete_duplicate(document, problem.path, problem.related)
     except ValueError:
         return None
-    judged = document.format == "yaml" or run.consumer in WITH_ACCELERATE
+    judged = document.format == "yaml" or with_accelerate(run)
     return Fix("remove the earlier one", tuple((file, edit) for edit in edits), safe=judged)
 
 

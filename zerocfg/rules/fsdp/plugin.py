@@ -9,7 +9,7 @@ from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import admits, only_below
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import argument
-from zerocfg.rules.effects import TRAINERS, effective_value
+from zerocfg.rules.effects import effective_value, under_trainer
 from zerocfg.rules.failures import failures, ignored, reported
 from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.key import Key, accelerate, from_origin, recipe
@@ -38,7 +38,7 @@ def _spelled(section: Key, name: str) -> Key | None:
 
 def fsdp_argument(run: Run) -> object:
     """The training argument `fsdp`, None where nothing says anything; it makes the plugin anew from `fsdp_config`."""
-    if run.consumer not in TRAINERS:
+    if not under_trainer(run):
         return None
     found = argument(run, "fsdp")
     return None if found is None else found.held
@@ -208,7 +208,7 @@ def fsdp_local_state(run: Run) -> Iterator[Finding]:
     if found is None or found[0] != "2" or str(found[1].value).upper() != "LOCAL_STATE_DICT":
         return
     whole = whole_states(run, "2")
-    word = "FULL_STATE_DICT" if run.consumer in TRAINERS and whole else "SHARDED_STATE_DICT"
+    word = "FULL_STATE_DICT" if under_trainer(run) and whole else "SHARDED_STATE_DICT"
     yield found[1].finding(
         "FSDP 2 knows no LOCAL_STATE_DICT; every process stops",
         f"write SHARDED_STATE_DICT{' or FULL_STATE_DICT' if whole else ''}",

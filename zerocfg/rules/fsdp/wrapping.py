@@ -50,15 +50,17 @@ def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
     else:
         return
     plain = names.replace(",", "").replace("_", "").isalnum()
-    model = run.model
+    model, why = run.model, "join the names by commas"
+    help_text = f"{why}, without blanks; each has to be a class of the model"
     if model is not None and model.layer_class and not model.foreign_classes.isdisjoint(names.split(",")):
         # ZC618 says that the model has no such class
-        names, why = model.layer_class, f"write {model.layer_class}"
-    else:
-        why = "join the names by commas"
+        names, help_text = model.layer_class, f"write {model.layer_class}"
+        why = help_text
+    elif model is not None and model.layer_class in names.split(","):
+        help_text = f"write {names}"
     yield key.finding(
         f"`{key.name}` becomes the text {show(str(key.value))}, which no layer class is called; wrapping stops at it",
-        f"write {names}",
+        help_text,
         fix=key.replace(names, why) if plain else None,
     )
 

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from zerocfg.rules.keys import axolotl, framework_names, names, places, truths, values
+from zerocfg.rules.keys import dropped, framework_names, names, places, truths, values

@@ -1,4 +1,4 @@
-"""ZC1xx: arguments of LLaMA-Factory and ms-swift, whose parsers stop at names that they do not know."""
+"""ZC1xx: arguments of frameworks whose parsers stop at names that they do not know."""
 
 from __future__ import annotations
 
@@ -8,40 +8,14 @@ from functools import cache
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import bounds
+from zerocfg.frontends.api import Facts
+from zerocfg.frontends.registry import front_end
 from zerocfg.record import record
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.key import Key, from_origin
 from zerocfg.run.model import Origin, Run
 from zerocfg.run.releases import requirement
 
-
-@record(frozen=True, slots=True)
-class _Parser:
-    """``libraries``: those whose classes bring arguments of their own. ``lenient``: variables or arguments with which
-    the parser does not stop, or has other arguments. ``abbreviates``: argparse reads the recipe, too."""
-
-    called: str
-    package: str
-    libraries: tuple[str, ...]
-    lenient: frozenset[str]
-    abbreviates: bool
-    stops: str
-
-
-_PARSERS = {
-    "llamafactory": _Parser(
-        *("LLaMA-Factory", "llamafactory", ("transformers",)),
-        frozenset(("ALLOW_EXTRA_ARGS", "USE_MCA", "USE_V1")),
-        abbreviates=False,
-        stops="its parser stops with `ValueError: Some keys are not used by the HfArgumentParser`",
-    ),
-    "swift": _Parser(
-        *("ms-swift", "ms-swift", ("transformers", "trl")),
-        frozenset(("ignore_args_error",)),
-        abbreviates=True,
-        stops="it stops with `ValueError: remaining_argv`",
-    ),
-}
 _BEFORE = frozenset(
     "sharded_ddp fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap xpu_backend evaluate_during_training "
     "per_gpu_train_batch_size per_gpu_eval_batch_size tpu_metrics_debug mp_parameters".split()
@@ -59,27 +33,28 @@ class _Argument:
 
 @rule("ZC121", "argument-of-no-release", Severity.ERROR)
 def argument_of_no_release(run: Run) -> Iterator[Finding]:
-    parser = _PARSERS.get(run.consumer or "")
-    if parser is None or run.own_framework or run.script is not None:
+    framework = front_end(run.consumer)
+    facts = framework.facts if framework is not None else None
+    if facts is None or facts.unknown != "stops" or run.own_framework or run.script is not None:
         return
     written = list(_written(run))
     names = {argument.name for argument in written}
-    if not parser.lenient.isdisjoint((*names, *run.environment)):
+    if not facts.lenient.isdisjoint((*names, *run.environment)):
         return
-    known, current = _names(parser)
-    unknown = [argument for argument in written if not _is_known(argument, known, parser)]
+    known, current = _names(facts)
+    unknown = [argument for argument in written if not _is_known(argument, known, facts)]
     if 5 * len(unknown) > len(written):
         return  # a file of another program, or of a copy that has arguments of its own
-    releases = histories(parser.package).names
+    releases = facts.keys().names
     for argument in unknown:
         near = closest(argument.name, current)
-        if near is None and not _ends_within(run, parser.package):
+        if near is None and not _ends_within(run, facts):
             continue  # a newer release may have it
         meant = near if near is not None and near not in names else None
         fix = argument.key.rename(meant, f"rename the key to {meant}", safe=False) if meant is not None else None
         yield argument.key.finding(
-            f"{parser.called} has no argument `{argument.name}` in any release ({releases[0]} to {releases[-1]}): "
-            f"{parser.stops}",
+            f"{facts.title} has no argument `{argument.name}` in any release ({releases[0]} to {releases[-1]}): "
+            f"{facts.stops}",
             f"did you mean `{meant}`?" if meant is not None else "leave it out",
             fix=fix if argument.key.path else None,
             where="key",
@@ -99,26 +74,26 @@ def _written(run: Run) -> Iterator[_Argument]:
             yield _Argument(option.plain.partition("=")[0], from_origin(run, place))
 
 
-def _is_known(argument: _Argument, known: frozenset[str], parser: _Parser) -> bool:
+def _is_known(argument: _Argument, known: frozenset[str], facts: Facts) -> bool:
     name = argument.name
     if name in known or name.removeprefix("no_") in known:
         return True
-    spells = parser.abbreviates or not argument.key.path
+    spells = facts.abbreviates or not argument.key.path
     return spells and any(argument.startswith(name) for argument in known)
 
 
-def _ends_within(run: Run, package: str) -> bool:
+def _ends_within(run: Run, facts: Facts) -> bool:
     """Whether the project admits no release of the framework behind those that are known."""
-    declared = requirement(run, package)
+    declared = requirement(run, facts.package)
     limits = bounds(declared.clauses) if declared is not None and declared.clauses else None
-    return limits is not None and limits[1] <= histories(package).releases[-1]
+    return limits is not None and limits[1] <= facts.keys().releases[-1]
 
 
 @cache
-def _names(parser: _Parser) -> tuple[frozenset[str], tuple[str, ...]]:
+def _names(facts: Facts) -> tuple[frozenset[str], tuple[str, ...]]:
     """All names that may be arguments in some release, and those of the newest."""
-    own = histories(parser.package)
-    inherited = {name.rpartition(".")[2] for library in parser.libraries for name in histories(library).raw}
+    own = facts.keys()
+    inherited = {name.rpartition(".")[2] for library in facts.libraries for name in histories(library).raw}
     today = [name for name in own.raw if own.today(name) is not None]
     more = [name for name in histories("transformers").raw if histories("transformers").today(name) is not None]
     return frozenset((*own.raw, *own.mentioned, *inherited, *_BEFORE)), tuple(dict.fromkeys((*today, *more)))

@@ -73,14 +73,18 @@ def fields_beside_config_file(run: Run) -> Iterator[Finding]:
 @rule("ZC703", "file-not-found", Severity.WARNING)
 def file_not_found(run: Run) -> Iterator[Finding]:
     for origin in run.missing:
-        path = origin.note
+        path, location = origin.note, at(origin)
+        if origin in run.folders:
+            if location is not None:
+                message = f"{path} is a folder, and a file is read there; every process stops at it"
+                yield Finding(location, message, "name the file in it")
+            continue
         if "model" in origin.path and is_hub_name(path):
             continue  # the job downloads it; only zerocfg build needs it in the hub's cache
         if not _looks_local(path) or (origin.file is not None and not _certain(origin.file, path)):
             continue
         if run.launch is not None and launches_other_checkout(run, path):
             continue
-        location = at(origin)
         if location is not None:
             yield Finding(
                 location,

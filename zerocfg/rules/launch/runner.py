@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import called
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.line import all_options_seen, exported, from_option, is_page, line_fix, line_option, started_by
 from zerocfg.run.model import Run
-
-if TYPE_CHECKING:
-    from zerocfg.source.launch.launchers import Launcher
 
 
 @rule("ZC732", "launcher-knows-no-such-option", Severity.ERROR)
@@ -29,16 +25,16 @@ def launcher_knows_no_such_option(run: Run) -> Iterator[Finding]:
         )
 
 
-def _knows(launcher: Launcher, option: str) -> bool:
+def _knows(launcher: str, option: str) -> bool:
     from zerocfg.source.launch.launchers import GRAMMARS  # most configs have no launch line of these
 
     return GRAMMARS[launcher].takes_value(option) is not None or GRAMMARS[launcher].is_module(option)
 
 
-def _meant(launcher: Launcher, name: str) -> str:
+def _meant(launcher: str, name: str) -> str:
     """What this launcher calls an option of another one; empty where it has none."""
     names = called(name)
-    own = next((one for one in names if _knows(launcher, f"--{one}")), None)
+    own = next((item for item in names if _knows(launcher, f"--{item}")), None)
     return f"{own} (for each machine)" if own and names[own] and not names[name] else own or ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from zerocfg.frontends.registry import front_end
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.line import at_line, from_option, is_page, line_fix
 from zerocfg.run.model import Run, SourceFile
@@ -137,7 +138,8 @@ def variable_behind_command(run: Run) -> Iterator[Finding]:
         return
     if line.as_program is not None:
         yield _as_program(run, file, *line.as_program)
-    if not (line.launcher == "swift" or parsed(run)):
+    own = front_end(line.launcher)
+    if not (parsed(run) or (own is not None and not own.takes_words)):
         return
     values = {option.value.span for option in line.script_options if option.value is not None}
     for word in line.arguments:

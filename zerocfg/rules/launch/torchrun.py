@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from zerocfg.frontends.registry import as_module, front_end, ships_config
 from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, started_by
-from zerocfg.run.frameworks import ships_config
 from zerocfg.run.linking.entry_point import handed_script
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import Edit
@@ -16,7 +16,6 @@ from zerocfg.source.text import Span
 
 _LAUNCH = pattern(r"python(?:3(?:\.\d+)?)?[ \t]+-m[ \t]+torch\.distributed\.launch(?=\s)")
 _TRAINING = frozenset(("output_dir", "per_device_train_batch_size", "num_train_epochs", "max_steps", "do_train"))
-_SWIFT = pattern(r"swift[./]cli[./](?:sft|pt)(?:\.py)?\Z")
 _ONE_TASK = pattern(r"(?:\s--ntasks[= ]|\s-n ?)1(?=\s)")
 _RANK_STARTERS = pattern(r"\b(?:mpirun|mpiexec|srun|jsrun|orterun|horovodrun)\b")
 
@@ -134,25 +133,24 @@ def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
 
 def _reads_deepspeed(run: Run) -> bool:
     """Whether the script certainly trains with a DeepSpeed config."""
-    if run.consumer == "axolotl":
-        return False  # it sets the variables of a job of one process by itself
-    if run.consumer == "swift":
+    framework = front_end(run.consumer)
+    if framework is not None and framework.ranks_needed is not None:
         named = run.arguments.get("deepspeed")
-        given = run.deepspeed is not None or (named is not None and ships_config("swift", named.value))
-        return given and _trains_by_swift(run)
+        given = run.deepspeed is not None or (named is not None and ships_config(framework.name, named.value))
+        return given and _started(run).endswith(framework.ranks_needed)
     if run.deepspeed is None or run.deepspeed_route not in ("trainer", "engine"):
         return False
     # a script that infers, perhaps, may take the option and not use it
     return run.deepspeed_route == "engine" or run.recipe is not None or bool(_TRAINING & set(run.arguments))
 
 
-def _trains_by_swift(run: Run) -> bool:
-    """Whether the line starts ms-swift's SFT or pre-training; its RLHF sets the variables in some cases."""
+def _started(run: Run) -> str:
+    """The call of the script that trains, else the module that the line starts, or its script as one."""
     shown = run.script.shown_by if run.script is not None else None
     if shown is not None:
-        return shown.note in ("swift.sft_main", "swift.pt_main")
+        return shown.note
     script = run.launch.script.value if run.launch is not None and run.launch.script is not None else None
-    return script is not None and _SWIFT.search(script) is not None
+    return as_module(script or "")
 
 
 def _starts_ranks(head: str) -> bool:

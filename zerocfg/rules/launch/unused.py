@@ -52,7 +52,7 @@ def section_without_effect(run: Run) -> Iterator[Finding]:
         yield key.finding(item.message, fix=key.delete("remove the section"), where="key")
 
 
-@rule("ZC724", "init-flag-does-not-stop-sharding", Severity.NOTE, consumers=TRAINERS)
+@rule("ZC724", "init-flag-does-not-stop-sharding", Severity.NOTE, consumers=TRAINERS, versions="accelerate>=1.0")
 def init_flag_does_not_stop_sharding(run: Run) -> Iterator[Finding]:
     key = accelerate(run, "deepspeed_config", "zero3_init_flag")
     if key.value is False and stage_of(run) == 3 and under_deepspeed_launcher(run):

@@ -6,18 +6,25 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.effects import effective_value, stage_of
+from zerocfg.rules.effects import changed_before, deepspeed_data, effective_value, stage_of
 from zerocfg.rules.fixes import together
 from zerocfg.rules.key import Key, accelerate, deepspeed, finding_at, setting
 from zerocfg.rules.offload.devices import number_of, on_host
 from zerocfg.run.model import Run
 
+_HALVES = ("bf16", "fp16")
+
 
 def half(run: Run) -> bool | None:
-    """Whether the model is trained in 16 bit; None when that is not known."""
-    values = [effective_value(run, f"{name}.enabled") for name in ("bf16", "fp16")]
+    """Whether the model is trained in 16 bit; None when that is not known, as of a config that says nothing about it
+    and is completed by a script, or by whoever reads it."""
+    values = [effective_value(run, f"{name}.enabled") for name in _HALVES]
     if True in values:
         return True
+    if run.deepspeed is not None and (run.consumer is None or changed_before(run)):
+        said = deepspeed_data(run)
+        if not any(name in said for name in _HALVES):
+            return None
     return False if all(value in (False, None) for value in values) else None
 
 

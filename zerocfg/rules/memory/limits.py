@@ -128,5 +128,5 @@ def _mount(path: object, free: dict[str, float]) -> str | None:
     """The probed file system that a path lies on."""
     if not isinstance(path, str):
         return None
-    above = {str(one) for one in (PurePosixPath(path), *PurePosixPath(path).parents)}
+    above = {str(parent) for parent in (PurePosixPath(path), *PurePosixPath(path).parents)}
     return max((mount for mount in free if mount in above), key=len, default=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.effects import TRAINERS, fits_at, gathers, stage_of
+from zerocfg.rules.effects import fits_at, gathers, stage_of, under_trainer
 from zerocfg.rules.key import from_origin, recipe, setting
 from zerocfg.run.model import Run
 
@@ -37,7 +37,7 @@ def all_logits_at_once(run: Run) -> Iterator[Finding]:
     room = run.hardware.memory_gib if run.hardware else None
     if memory.logits_gib < (room / 5 if room else 8.0):
         return
-    liger = recipe(run, "use_liger_kernel") if run.consumer in TRAINERS else None
+    liger = recipe(run, "use_liger_kernel") if under_trainer(run) else None
     yield setting(run, "train_micro_batch_size_per_gpu").finding(
         f"logits and loss of {memory.micro_batch} x {memory.sequence_length} tokens over a vocabulary of "
         f"{model.vocab_size} words take about {memory.logits_gib:.0f}"

@@ -8,7 +8,7 @@ from zerocfg.catalog.values import OFF_WORDS
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import may_be_on
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, changed_before, stage_of
+from zerocfg.rules.effects import WITH_ACCELERATE, changed_before, stage_of, under_trainer
 from zerocfg.rules.key import Key, accelerate, delete_all, setting
 from zerocfg.rules.offload.devices import PARTS, device, device_key, offload, on_host
 from zerocfg.rules.subjects import DEEPSPEED_CONFIG
@@ -137,7 +137,7 @@ def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
 
 @rule("ZC528", "offload-device-auto", Severity.WARNING, consumers=WITH_ACCELERATE)
 def offload_device_auto(run: Run) -> Iterator[Finding]:
-    if changed_before(run) or (run.consumer in TRAINERS and only_below(run.declared("transformers"), "4.30")):
+    if changed_before(run) or (under_trainer(run) and only_below(run.declared("transformers"), "4.30")):
         return  # the Trainer before 4.30 started DeepSpeed without accelerate, so that "auto" reached it as it is
     stage = stage_of(run)
     devices = [

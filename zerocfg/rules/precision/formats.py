@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.sizes import disagreement, mismatches
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value
+from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value, under_trainer
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import deepspeed, finding_at, from_origin, recipe, setting
 from zerocfg.rules.line import all_arguments_seen, started_by
@@ -40,16 +40,16 @@ def fp16_and_bf16(run: Run) -> Iterator[Finding]:
 def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
     if any(failures(run, "ZC303")):
         return  # Trainer() stops at that before train() compares
-    for one in mismatches(run):
-        if one.key not in _NAMES.values():
+    for mismatch in mismatches(run):
+        if mismatch.key not in _NAMES.values():
             continue
-        finding = disagreement(run, one)
-        kind = one.key.split(".")[0]
-        in_json = run.deepspeed is not None and one.written.origin.file is run.deepspeed
-        if one.written.value is True:
+        finding = disagreement(run, mismatch)
+        kind = mismatch.key.split(".")[0]
+        in_json = run.deepspeed is not None and mismatch.written.origin.file is run.deepspeed
+        if mismatch.written.value is True:
             # "auto" would silence the Trainer too, but by training in fp32.
             finding.help = f"write `{kind}: true` in the training arguments" + (', and "auto" here' if in_json else "")
-            finding.fix = _switch_on(run, kind, one.asked.origin)
+            finding.fix = _switch_on(run, kind, mismatch.asked.origin)
         elif not in_json:  # where the launcher is told, "auto" is no precision
             finding.help = f"ask for {kind} in both places: the launcher's `mixed_precision: {kind}`"
             finding.fix = None
@@ -108,7 +108,7 @@ def precision_lost(run: Run) -> Iterator[Finding]:
     kind = str(asked.value)
     key, here = deepspeed(run, kind, "enabled"), from_origin(run, enabled.origin)
     if key.value == "auto":
-        if run.consumer not in TRAINERS or (run.recipe is None and not run.arguments):
+        if not under_trainer(run) or (run.recipe is None and not run.arguments):
             return
         yield from_origin(run, asked.origin).finding(
             f"{kind} is asked for {describe_origin(asked.origin)} but not in the training arguments, from which the "
@@ -172,8 +172,8 @@ def launcher_precision_unseen(run: Run) -> Iterator[Finding]:
         return
     if not started_by(run, "accelerate") or _PRECISION in run.arguments or not all_arguments_seen(run):
         return
-    for one in script.comparisons:
-        if one.option != _PRECISION or one.default is not None or used.value not in one.values:
+    for comparison in script.comparisons:
+        if comparison.option != _PRECISION or comparison.default is not None or used.value not in comparison.values:
             continue
         yield Finding(
             from_origin(run, used.origin).at(),
@@ -182,6 +182,6 @@ def launcher_precision_unseen(run: Run) -> Iterator[Finding]:
             f"{used.value}",
             f"give `--mixed_precision={used.value}` to the script too, behind its name, or compare "
             "`accelerator.mixed_precision`",
-            [Location(script.file, span=one.origin.span, label="None here")],
+            [Location(script.file, span=comparison.origin.span, label="None here")],
         )
         return

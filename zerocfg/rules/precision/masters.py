@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, effective_value, stage_of
+from zerocfg.rules.effects import TRAINERS, effective_value, stage_of, with_accelerate
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.fixes import together
 from zerocfg.rules.key import Key, deepspeed, from_origin
@@ -36,7 +36,7 @@ def master_weights_not_possible(run: Run) -> Iterator[Finding]:
 def bfloat16_section_ignored(run: Run) -> Iterator[Finding]:
     old, new = deepspeed(run, "bfloat16"), deepspeed(run, "bf16")
     beside = isinstance(new.value, dict)
-    if old.get("enabled") is not True or (not beside and run.consumer not in WITH_ACCELERATE):
+    if old.get("enabled") is not True or (not beside and not with_accelerate(run)):
         return
     fix = None
     if beside:

@@ -10,9 +10,10 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.argument_reader import parsed_argument
-from zerocfg.rules.line import from_option, options_without_value
+from zerocfg.rules.line import from_option, line_fix, options_without_value
 from zerocfg.run.model import Run
-from zerocfg.source.launch.line import LaunchLine, Option
+from zerocfg.source.edit import Edit
+from zerocfg.source.launch.line import LaunchLine, Option, Word
 
 
 @rule("ZC749", "option-without-value", Severity.ERROR)
@@ -86,3 +87,44 @@ def argument_given_twice(run: Run) -> Iterator[Finding]:
             "keep one of the two",
             [last.at(label="the one that counts")],
         )
+
+
+@rule("ZC755", "comma-kept-in-a-list", Severity.ERROR)
+def comma_kept_in_a_list(run: Run) -> Iterator[Finding]:
+    line = run.launch
+    if line is None:
+        return
+    for option in line.script_options:
+        key = parsed_argument(run, option) if option.plain == "lora_target_modules" else None
+        if key is None or key.facts["cli"].get("nargs") not in ("+", "*"):
+            continue
+        wrong = [word for word in _words(line, option) if word.value is not None and word.value.rstrip().endswith(",")]
+        if wrong:
+            yield from_option(run, option).finding(
+                f"{option.name} is a list of words, and `{wrong[0].value}` keeps its comma: PEFT adapts no module for "
+                "it, and stops where no word of the list fits one",
+                "separate the names by blanks alone",
+                fix=line_fix(run, "remove the commas", *(_without_comma(run, word) for word in wrong)),
+            )
+
+
+def _words(line: LaunchLine, option: Option) -> list[Word]:
+    """The words that an option takes which takes several."""
+    ends = min(
+        (other.span.start for other in line.script_options if other.span.start > option.span.start), default=None
+    )
+    own = [] if option.value is None else [option.value]
+    own += [
+        word
+        for word in line.arguments
+        if word.span.start >= option.span.end and (ends is None or word.span.start < ends)
+    ]
+    return list({word.span: word for word in own}.values())
+
+
+def _without_comma(run: Run, word: Word) -> list[Edit] | None:
+    """The edit that takes the comma behind a word away; None where it does not stand there as it is."""
+    assert run.launch_file is not None
+    written = run.launch_file.source.text[word.span.start : word.span.end]
+    plain = word.exact and len(written) > 1 and written.endswith(",")
+    return [Edit(word.span, written[:-1])] if plain else None

@@ -148,10 +148,10 @@ def trackers_default_changed(run: Run) -> Iterator[Finding]:
 def weights_dtype_default_changed(run: Run) -> Iterator[Finding]:
     if run.script is None or not _on_both_sides(run, "transformers", "5"):
         return
-    for one in run.script.default_dtypes:
-        yield from_origin(run, one.origin).finding(
-            f"`{one.name}` without a dtype: transformers gives weights in float32 before release 5 and in the "
-            f"checkpoint's dtype from 5 on ({admitted(run, 'transformers')})",
+    for default_dtype in run.script.default_dtypes:
+        yield from_origin(run, default_dtype.origin).finding(
+            f"`{default_dtype.name}` without a dtype: transformers gives weights in float32 before release 5 "
+            f"and in the checkpoint's dtype from 5 on ({admitted(run, 'transformers')})",
             "name the dtype that is trained: `torch_dtype=torch.float32`, or `dtype` from 4.56 on",
             admitting(run, "transformers"),
         )

@@ -10,7 +10,7 @@ from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import Argument, arguments, type_of, word_type
 from zerocfg.rules.calls import given_in_calls, key_of_call
-from zerocfg.rules.effects import TRAINERS
+from zerocfg.rules.effects import under_trainer
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import Key, recipe
 from zerocfg.rules.repairs import plain_number
@@ -23,7 +23,7 @@ from zerocfg.source.node import Scalar
 @rule("ZC802", "argument-type", Severity.ERROR)
 def argument_type(run: Run) -> Iterator[Finding]:
     yield from _texts_in_calls(run)
-    if run.consumer not in TRAINERS:
+    if not under_trainer(run):
         return
     told = set()
     for failure in failures(run, "ZC802"):

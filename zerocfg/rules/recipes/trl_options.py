@@ -22,7 +22,6 @@ from zerocfg.rules.arguments import (
 from zerocfg.rules.effects import recipe_data
 from zerocfg.rules.key import recipe
 from zerocfg.rules.recipes.trl_recipe import DPO_LOSSES
-from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 
 
@@ -109,15 +108,14 @@ def packing_without_length(given: ArgumentsOfRun) -> Iterator[Finding]:
         )
 
 
-@rule("ZC850", "padding-free-unavailable", Severity.WARNING)
+@rule("ZC850", "padding-free-unavailable", Severity.WARNING, versions="trl>=0.29")
 def padding_free_unavailable(run: Run) -> Iterator[Finding]:
     if methods(run) == {"DPOConfig"} and value(run, "padding_free") is True:
-        certain = only_from(run.declared("trl"), VERSIONS["trl"])
+        certain = only_from(run.declared("trl"), "0.29")
         yield written(run, "padding_free").finding(
-            f"`padding_free: true` is not used: DPOTrainer of TRL {VERSIONS['trl']} pads its batches all the same",
+            "`padding_free: true` is not used: DPOTrainer pads its batches all the same since TRL 0.29",
             "write `padding_free: false`",
             set_argument(run, "padding_free", "false", "say what happens", safe=certain),
-            severity=None if certain or not run.declared("trl") else Severity.NOTE,
         )
 
 

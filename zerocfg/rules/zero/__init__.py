@@ -7,6 +7,7 @@ from zerocfg.rules.zero import (
     checkpoint,
     communication,
     compiling,
+    experts,
     features,
     gradients,
     instruments,

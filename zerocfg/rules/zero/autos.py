@@ -8,7 +8,7 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, changed_before
+from zerocfg.rules.effects import WITH_ACCELERATE, changed_before, under_trainer
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import delete_all, finding_at, from_origin
 from zerocfg.run.model import UNKNOWN, Run
@@ -36,11 +36,11 @@ def _autos(run: Run) -> Iterator[Path]:
 
 @rule("ZC406", "auto-that-nobody-fills", Severity.ERROR, consumers=WITH_ACCELERATE)
 def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
-    if run.consumer in TRAINERS and only_below(run.declared("transformers"), "4.30"):
+    if under_trainer(run) and only_below(run.declared("transformers"), "4.30"):
         return
     for failure in failures(run, "ZC406"):
         (name,) = failure.about
-        who = "neither the Trainer nor accelerate fills" if run.consumer in TRAINERS else "accelerate does not fill"
+        who = "neither the Trainer nor accelerate fills" if under_trainer(run) else "accelerate does not fill"
         places = [from_origin(run, place) for place in failure.places]
         yield finding_at(
             run,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, at, rule
 from zerocfg.rules.arguments import given
-from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, effective_value, stage_of
+from zerocfg.rules.effects import TRAINERS, effective_value, stage_of, under_trainer, with_accelerate
 from zerocfg.rules.key import Key, deepspeed, from_origin
 from zerocfg.rules.precision.dtypes import precision_of
 from zerocfg.rules.subjects import DEEPSPEED_CONFIG
@@ -38,7 +38,7 @@ def _optimizer_without_step(run: Run) -> str | None:
         return kind if kind.lower() in ("adagrad", "muon", "sgd") else None
     if optimizer:
         return None
-    return "the Trainer's AdamW" if run.consumer in TRAINERS and given(run, "optim") is None else ""
+    return "the Trainer's AdamW" if under_trainer(run) and given(run, "optim") is None else ""
 
 
 @rule("ZC461", "elastic-checkpoint-not-loadable", Severity.ERROR)
@@ -123,7 +123,7 @@ def adagrad_checkpoint_without_zero(run: Run) -> Iterator[Finding]:
     key, precision = deepspeed(run, "optimizer", "type"), precision_of(run)
     if not isinstance(key.value, str) or key.value.lower() != "adagrad" or stage_of(run) != 0:
         return
-    if precision not in ("bf16", "fp16") or run.consumer not in ("deepspeed", *WITH_ACCELERATE):
+    if precision not in ("bf16", "fp16") or not (run.consumer == "deepspeed" or with_accelerate(run)):
         return
     yield key.finding(
         f"Adagrad in {precision} without ZeRO trains, but its states cannot be collected: saving a checkpoint stops "

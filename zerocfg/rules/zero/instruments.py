@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import number
-from zerocfg.rules.effects import TRAINERS, changed_before
+from zerocfg.rules.effects import TRAINERS, changed_before, under_trainer
 from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.subjects import DEEPSPEED_CONFIG
 from zerocfg.run.model import Run
@@ -81,7 +81,7 @@ def communication_logger_logs_nothing(config: Key) -> Iterator[Finding]:
 @rule("ZC451", "profile-step-never-reached", Severity.WARNING, consumers=TRAINERS)
 def profile_step_never_reached(run: Run) -> Iterator[Finding]:
     profiler, steps = deepspeed(run, "flops_profiler"), number(run, "max_steps")
-    if run.consumer not in TRAINERS or profiler.get("enabled") is not True:
+    if not under_trainer(run) or profiler.get("enabled") is not True:
         return
     key, step = profiler["profile_step"], profiler.get("profile_step", 1)
     if isinstance(step, bool) or not isinstance(step, int) or isinstance(steps, bool) or not isinstance(steps, int):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import word
-from zerocfg.rules.effects import TRAINERS, changed_before, effective_value, stage_of
+from zerocfg.rules.effects import changed_before, effective_value, stage_of, under_trainer
 from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.stages.engine import truth
@@ -65,7 +65,7 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
         [chosen.at(label="stage 3 is chosen here")] if key and chosen.origin.file is not None else [],
         fix,
         severity=None
-        if lost or run.consumer in TRAINERS
+        if lost or under_trainer(run)
         else Severity.NOTE
         if run.consumer == "deepspeed"
         else Severity.WARNING,
@@ -80,7 +80,7 @@ def _never_saves(run: Run) -> bool:
         return True
     if script is not None and script.whole and script.methods:
         saves = any(name.startswith("save") or name == "push_to_hub" for name in script.methods)
-        if run.consumer in TRAINERS and word(run, "save_strategy") == "no":
+        if under_trainer(run) and word(run, "save_strategy") == "no":
             return not saves
         if not saves and not any(name in _TRAINING for name in script.methods):
             return True
@@ -118,7 +118,7 @@ def _cause(place: Key, lost: Key | None) -> str:
 
 
 def _consequence(run: Run) -> str:
-    if run.consumer in TRAINERS:
+    if under_trainer(run):
         return "the Trainer writes sharded states but no model weights, not even at the end"
     if run.consumer == "accelerate":
         return "accelerator.get_state_dict() and save_model() raise, save_pretrained() alone writes empty tensors"
@@ -144,18 +144,22 @@ def _way_to_save(run: Run) -> str:
     return ", and call save_pretrained(..., state_dict=accelerator.get_state_dict(model)): it gathers nothing by itself"
 
 
-@rule("ZC468", "saved-without-gathering", Severity.ERROR, consumers={"accelerate"})
+@rule("ZC468", "saved-without-gathering", Severity.ERROR, consumers={"accelerate", "transformers"})
 def saved_without_gathering(run: Run) -> Iterator[Finding]:
     saved = run.script.saves_sharded if run.script is not None else None
     gather = effective_value(run, GATHER)
     if saved is None or stage_of(run) != 3 or gather is UNKNOWN or effective_value(run, "engine") != "deepspeed":
         return
+    trainer = run.consumer == "transformers"
+    if trainer and not truth(gather):
+        return  # ZC401 says that nothing at all is saved
     needed = "" if truth(gather) else f", and {_remedy(run)}, which get_state_dict needs"
+    instead = f"give it state_dict=accelerator.get_state_dict(model), called on every process{needed}"
     chosen = setting(run, "zero_optimization.stage")
     yield from_origin(run, saved).finding(
         "at ZeRO stage 3 every process holds a part of the model, and `save_pretrained` gathers nothing: it writes "
         "tensors without elements, and says nothing",
-        f"give it state_dict=accelerator.get_state_dict(model), called on every process{needed}",
+        "call save_model of the Trainer instead, on every process" if trainer else instead,
         [chosen.at(label="stage 3 is chosen here")] if chosen.origin.file is not None else [],
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.effects import TRAINERS, stage_of
+from zerocfg.rules.effects import stage_of, under_trainer
 from zerocfg.rules.key import Key, deepspeed, delete_all
 from zerocfg.run.model import Run
 from zerocfg.run.stages.engine import number, truth
@@ -96,7 +96,7 @@ def stage_missing(run: Run) -> Iterator[Finding]:
     zero = deepspeed(run, "zero_optimization")
     if not zero.section or "stage" in zero:
         return
-    if run.consumer in TRAINERS:
+    if under_trainer(run):
         becomes = "the Trainer stops with KeyError after the model was loaded"
     else:
         becomes = "DeepSpeed takes 0, no ZeRO at all, and the section has no effect"

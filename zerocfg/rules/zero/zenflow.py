@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, at, rule
-from zerocfg.rules.effects import TRAINERS, effective_value, stage_of
+from zerocfg.rules.effects import effective_value, stage_of, under_trainer
 from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.offload.devices import device, offload, on_host
 from zerocfg.run.model import Run
@@ -98,7 +98,7 @@ def zenflow_without_optimizer(run: Run) -> Iterator[Finding]:
     if zenflow is None or stage_of(run) not in (1, 2) or not on_host(run, "offload_optimizer"):
         return
     if optimizer.value is None or (isinstance(optimizer.value, dict) and optimizer.get("params") is None):
-        fillable = run.consumer in TRAINERS and not optimizer
+        fillable = under_trainer(run) and not optimizer
         yield zenflow.finding(
             "`zenflow` takes its optimizer from `optimizer.params`, which is not there; the engine cannot be built",
             'add an "optimizer" of type AdamW with its "params"',

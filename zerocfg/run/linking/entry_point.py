@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
 
 from zerocfg.source import disk
 from zerocfg.source.launch.line import LaunchLine
@@ -12,6 +12,22 @@ from zerocfg.source.launch.line import LaunchLine
 def find_entry_point(line: LaunchLine, bases: Iterable[Path]) -> tuple[Path, Path] | None:
     """The script or module of a launch line, and the first of the folders that holds it; None where none does."""
     return _first(script_names(line), bases)
+
+
+def same_folder_here(line: LaunchLine, bases: Sequence[Path]) -> Path | None:
+    """The folder of the repository that a line means by one of the machine that runs it (`cd /home/me/project/sub`):
+    the one that ends in the most of its names and holds the script. None where none does, or that folder is here."""
+    if not line.directory or disk.is_dir(Path(line.directory)):
+        return None
+    names = PurePosixPath(line.directory).parts[1:]
+    below = (base.joinpath(*names[at:]) for at in range(len(names)) for base in bases)
+    return next((folder for folder in below if _first(script_names(line), [folder]) is not None), None)
+
+
+def starts_elsewhere(line: LaunchLine) -> bool:
+    """Whether a line of which no script is found changes into a folder and starts a file of it: it is not here."""
+    names = script_names(line)
+    return bool(line.directory) and bool(names) and not names[0].startswith(("/", "~"))
 
 
 def script_names(line: LaunchLine) -> list[str]:
@@ -40,9 +56,9 @@ def find_handed_script(line: LaunchLine, bases: Iterable[Path]) -> Path | None:
 
 def _first(names: Iterable[str], bases: Iterable[Path]) -> tuple[Path, Path] | None:
     for base in bases:
-        for one in names:
+        for name in names:
             try:
-                path = base / one
+                path = base / name
                 if disk.is_file(path):
                     return path, base
             except (OSError, ValueError):

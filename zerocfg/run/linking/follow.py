@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from zerocfg.frontends.registry import recognise, ships_config
 from zerocfg.record import replace
 from zerocfg.run.discover import Files, display_name
-from zerocfg.run.frameworks import recognise, ships_config, with_framework
 from zerocfg.run.kinds import named_recipe
+from zerocfg.run.lowered import with_front_end
 from zerocfg.run.model import Consumer, MisplacedFile, Origin, Route, Run, Setting, SourceFile
 from zerocfg.run.reader import TRL_KEYS
 from zerocfg.run.templates import CODE
@@ -80,9 +81,14 @@ class Paths:
 
     def bases(self, file: SourceFile, line: LaunchLine) -> list[Path]:
         around = self.around(file)
-        if line.directory:
-            around = [base / line.directory for base in around] + around
-        return around
+        if not line.directory:
+            return around
+        if line.directory.startswith("/"):
+            from zerocfg.run.linking.entry_point import same_folder_here
+
+            here = same_folder_here(line, around)
+            return [Path(line.directory), *([here] if here is not None else []), *around]
+        return [base / line.directory for base in around] + around
 
     def around(self, file: SourceFile) -> list[Path]:
         if file.path is None:
@@ -107,6 +113,9 @@ class Paths:
             or ships_config(run.consumer, setting.value)
         ):
             return run, file
+        if any(_is_folder(base, setting.value) for base in bases):
+            run = with_missing(run, setting)
+            return replace(run, folders=(*run.folders, run.missing[-1])), None
         return self.lacking(run, setting), None
 
     def lacking(self, run: Run, setting: Setting) -> Run:
@@ -168,13 +177,20 @@ def with_framework_recipe(run: Run, starts: Consumer | None, recipe: SourceFile)
     consumer = starts or (recognise(data) if isinstance(data, dict) else None)
     if consumer is None:
         return run
-    return replace(with_framework(run, consumer, recipe), own_framework=_holds_package(recipe, consumer))
+    return replace(with_front_end(run, consumer, recipe), own_framework=_holds_package(recipe, consumer))
 
 
 def _holds_package(recipe: SourceFile, framework: Consumer) -> bool:
     """Whether a folder above a recipe holds the source of its framework: a checkout, or a fork with keys of its own."""
     above = disk.resolved(recipe.path).parents[:6] if recipe.path is not None else ()
     return any(disk.is_dir(folder / "src" / framework) for folder in above)
+
+
+def _is_folder(base: Path, value: str) -> bool:
+    try:
+        return disk.is_dir(base / value)
+    except (OSError, ValueError):
+        return False
 
 
 def _is_path(value: object) -> bool:

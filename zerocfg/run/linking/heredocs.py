@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def heredoc_finder(file: SourceFile, written: Iterable[Written], directory: str | None) -> Find:
     """Finds what the script itself has written by then, and in one way. ``directory``: where the path is used."""
-    files = [one for one in written if not one.shown]
+    files = [item for item in written if not item.shown]
 
     def find(path: str) -> SourceFile | None:
         found = _named(files, path, directory)
@@ -36,11 +36,11 @@ def heredoc_finder(file: SourceFile, written: Iterable[Written], directory: str 
 
 def page_block_finder(page: SourceFile, written: Iterable[Written]) -> Find:
     """Finds what a page shows of a file that is not there: once, and as a whole config."""
-    files = [one for one in written if one.shown]
+    files = [item for item in written if item.shown]
 
     def find(path: str) -> SourceFile | None:
         end = f"/{posixpath.normpath(path)}"
-        found = [one for one in files if end.endswith(f"/{one.name}")]
+        found = [item for item in files if end.endswith(f"/{item.name}")]
         file = _file(page, found[0]) if len(found) == 1 else None
         return file if file is not None and _whole(file) else None
 
@@ -63,7 +63,7 @@ def runs_by_branch(file: SourceFile, line: LaunchLine) -> Iterator[Run]:
     name = f"{file.name}:{file.source.place(line.span.start).line}"
     for option in (*line.options, *line.script_options):
         value = option.value.value if option.value is not None else None
-        files = [one for one in line.written if not one.shown]
+        files = [item for item in line.written if not item.shown]
         ways = _named(files, value, line.directory) if value is not None else []
         for written in ways if len(ways) > 1 else ():
             found = _file(file, written)
@@ -73,7 +73,7 @@ def runs_by_branch(file: SourceFile, line: LaunchLine) -> Iterator[Run]:
 
 def _named(written: Iterable[Written], path: str, directory: str | None) -> list[Written]:
     names = (path, posixpath.normpath(posixpath.join(directory or "", path)))
-    return [one for one in written if one.name in names]
+    return [item for item in written if item.name in names]
 
 
 @remembered
@@ -86,7 +86,7 @@ def _file(script: SourceFile, written: Written) -> SourceFile | None:
     read = load_as(SourceText(script.name, filled.text), form)
     if read.root is None:
         return None
-    problems = [replace(one, span=_placed(one.span, filled), related=None) for one in read.problems]
+    problems = [replace(problem, span=_placed(problem.span, filled), related=None) for problem in read.problems]
     kind = sniff(read.data())
     if kind != "deepspeed" and CODE in filled.text:
         return None  # the rules know such values in DeepSpeed's configs alone, which scripts hold as dicts, too

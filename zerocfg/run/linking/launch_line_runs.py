@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zerocfg.run.frameworks import FRAMEWORKS, started_by_line, with_framework
+from zerocfg.frontends.registry import front_end, started_by_line
 from zerocfg.run.linking.entry_point import find_entry_point, find_handed_script
 from zerocfg.run.linking.follow import Paths, with_framework_recipe, with_misplaced
+from zerocfg.run.lowered import with_front_end
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.reader import reader_of
 from zerocfg.run.script.arguments import is_arguments
@@ -56,7 +57,15 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
     run = _with_script(paths, run, line, bases)
     if line.launcher == "python" and not _is_known_training(run):
         return None
-    files = run.accelerate or run.deepspeed or run.recipe or run.framework_recipe or run.missing or run.misplaced
+    files = (
+        run.accelerate
+        or run.deepspeed
+        or run.recipe
+        or run.framework_recipe
+        or run.missing
+        or run.folders
+        or run.misplaced
+    )
     return run if files or line.launcher == "accelerate" or run.consumer is not None else None
 
 
@@ -70,7 +79,7 @@ def _is_known_training(run: Run) -> bool:
 def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) -> Run:
     """The run with the words after the launcher's options: the script and its arguments."""
     arguments = run.arguments
-    own = started_by_line(line, arguments)
+    own = started_by_line(line, {name: setting.value for name, setting in arguments.items()})
     head = line.arguments[0] if line.arguments else None
     if head is not None and (head.value or "").endswith((".yaml", ".yml", ".json")):
         named = paths.find(Setting(head.value, Origin("flag", file=run.launch_file, span=head.span)), bases)
@@ -78,8 +87,8 @@ def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) ->
             run = with_framework_recipe(run, own, named)
             bases = bases + paths.around(named)
     elif own is not None:
-        run = with_framework(run, own)
-    if run.consumer in FRAMEWORKS:
+        run = with_front_end(run, own)
+    if front_end(run.consumer) is not None:
         return paths.with_deepspeed(run, run.arguments.get("deepspeed"), bases, "trainer")
     run = _with_recipe(paths, run, line, bases)
     if run.entry_point is not None and run.entry_point.suffix == ".py":
@@ -94,8 +103,8 @@ def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) ->
             other = with_code(paths, replace(run, entry_point=spawned))
             if other.script is not None and (other.script.reader or other.script.foreign):
                 run = other
-    if run.script is not None and run.script.reader in FRAMEWORKS:
-        run = with_framework(run, run.script.reader)
+    if run.script is not None and run.script.reader is not None and front_end(run.script.reader) is not None:
+        run = with_front_end(run, run.script.reader)
         return paths.with_deepspeed(run, run.arguments.get("deepspeed"), bases, "trainer")
     trainer = run.arguments.get("deepspeed")
     if trainer is not None and trainer.value is not True:

@@ -68,7 +68,9 @@ def has_similar_files(pointing: Path, name: str) -> bool:
         return False
     ending = f".{suffix}"
     return any(
-        one.name.endswith(ending) for above in disk.resolved(pointing).parents[:3] for one in entries(above / folder)
+        entry.name.endswith(ending)
+        for above in disk.resolved(pointing).parents[:3]
+        for entry in entries(above / folder)
     )
 
 
@@ -80,7 +82,7 @@ def _makes(text: str, base: str) -> bool:
     for found in re.finditer(rf"^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=([^\n]*{end})", text, re.MULTILINE):
         if base in found[2] or "$" in found[2]:
             named |= {f"${found[1]}", f"${{{found[1]}}}"} | ({found[1]} if "open(" in text else set())
-    named = {one for one in named if one in text}  # most texts name none of them, and are not looked at line by line
+    named = {item for item in named if item in text}  # most texts name none of them, and are not looked at line by line
     if not named:
         return False
     given = "|".join(map(re.escape, sorted(named)))
@@ -104,10 +106,10 @@ def _around(path: Path | None, directory: str) -> bool:
 def _beside(path: Path) -> list[str]:
     found: list[str] = []
     try:
-        beside = [one for one in entries(disk.resolved(path).parent) if one.suffix in (".py", ".sh")]
-        for one in beside[:MOST_SCRIPTS]:
-            if disk.real(one) != disk.real(path):
-                size, data = disk.content(one, WRITER_BYTES, 0)
+        beside = [entry for entry in entries(disk.resolved(path).parent) if entry.suffix in (".py", ".sh")]
+        for item in beside[:MOST_SCRIPTS]:
+            if disk.real(item) != disk.real(path):
+                size, data = disk.content(item, WRITER_BYTES, 0)
                 if size <= WRITER_BYTES:
                     found.append(data.decode("utf-8", "replace"))
     except OSError:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from zerocfg.record import replace
 from zerocfg.run.model import UNKNOWN, Origin, ReaderEvidence, Run, Script, SourceFile, original
+from zerocfg.run.remembered import remembered
 from zerocfg.run.stages.batches import MICRO, TRAIN
 from zerocfg.source import disk
 
@@ -18,6 +19,10 @@ _SIZE = re.compile(rf"""["'](?:{TRAIN}|{MICRO})["']\s*(?::|\]\s*=(?!=))\s*(?!["'
 """A batch size that code gives a dict. A look at the text: such code is reached by no line that is known."""
 
 
+_OWN_TRAINER = re.compile(
+    r"^class[ \t]+\w*?(SFT|DPO|KTO|GRPO|RLOO|Reward|Distillation)(?:Config|Trainer)\b", re.MULTILINE
+)
+"""A class of the project that is called as one of TRL is: a copy of it, or one that derives from it."""
 _LIGHTNING = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:pytorch_lightning|lightning|lightning_fabric)\b", re.MULTILINE)
 _STRATEGY = re.compile(r"\bDeepSpeed(?:Plugin|Strategy)\(")
 """Its strategy takes the micro batch of the data loader where the config has none."""
@@ -33,17 +38,17 @@ def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
     top = _top(run.recipe, root)
     if top is None or run.consumer is not None or run.deepspeed is not None:
         return run
-    lines = [one for one in known if one.launch is not None and one.recipe is not None]
-    beside = [one for one in lines if _top(one.recipe, root) == top]
-    if len({id(original(one.recipe)) for one in beside if one.recipe is not None}) < FEWEST:
+    lines = [item for item in known if item.launch is not None and item.recipe is not None]
+    beside = [line for line in lines if _top(line.recipe, root) == top]
+    if len({id(original(item.recipe)) for item in beside if item.recipe is not None}) < FEWEST:
         return run
     first = beside[0]
-    if any((one.consumer, one.recipe_reader) != (first.consumer, first.recipe_reader) for one in beside):
+    if any((item.consumer, item.recipe_reader) != (first.consumer, first.recipe_reader) for item in beside):
         return run
-    if first.consumer not in ("transformers", "trl") or any(one.script is None for one in beside):
+    if first.consumer not in ("transformers", "trl") or any(item.script is None for item in beside):
         return run
     evidence = ReaderEvidence("sibling", Origin("file", file=first.recipe))
-    script = _script_of([one for one in beside if _folder(one.recipe) == _folder(run.recipe)])
+    script = _script_of([item for item in beside if _folder(item.recipe) == _folder(run.recipe)])
     return replace(
         run, consumer=first.consumer, recipe_reader=first.recipe_reader, reader_evidence=evidence, script=script
     )
@@ -66,12 +71,24 @@ def with_address_of_siblings(run: Run, known: Sequence[Run]) -> Run:
 def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -> list[Run]:
     """The runs, those of configs by themselves with what may come from any script of the project: the options that the
     scripts of the ``runs`` declare, and a batch size, other than "auto", that the text of ``scripts`` puts in, or
-    Lightning does."""
+    Lightning does; those of recipes with the trainers that ``scripts`` define themselves."""
     if not any(map(_by_itself, runs)):
         return list(runs)
     options = frozenset[str]().union(*(run.script.own for run in runs if run.script is not None))
     size = any(_SIZE.search(file.source.text) or _by_lightning(file.source.text) for file in scripts)
-    return [replace(run, options_elsewhere=options, size_elsewhere=size) if _by_itself(run) else run for run in runs]
+    recipes = any(run.recipe is not None and _by_itself(run) for run in runs)
+    trainers = frozenset(name for file in scripts for name in _own_trainers(file)) if recipes else frozenset[str]()
+    return [
+        replace(run, options_elsewhere=options, size_elsewhere=size, trainers_elsewhere=trainers)
+        if _by_itself(run)
+        else run
+        for run in runs
+    ]
+
+
+@remembered
+def _own_trainers(file: SourceFile) -> frozenset[str]:
+    return frozenset(f"{name}Config" for name in _OWN_TRAINER.findall(file.source.text))
 
 
 def _by_lightning(text: str) -> bool:
@@ -86,7 +103,7 @@ def _by_itself(run: Run) -> bool:
 def _script_of(lines: Sequence[Run]) -> Script | None:
     """The script of these lines, where they all start one: a tree has a folder of this name for each kind of training
     (`model/sft`, `model/grpo`)."""
-    scripts = {id(one.script): one.script for one in lines}
+    scripts = {id(line.script): line.script for line in lines}
     return next(iter(scripts.values())) if len(scripts) == 1 else None
 
 

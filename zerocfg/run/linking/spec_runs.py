@@ -9,6 +9,7 @@ from typing import Any
 
 from zerocfg.budgets import DIGITS
 from zerocfg.catalog.values import yaml_number
+from zerocfg.run.consumers import consumer_of
 from zerocfg.run.discover import launch_lines
 from zerocfg.run.expand import ExpandedRun, expand
 from zerocfg.run.facts import ModelSummary
@@ -22,7 +23,6 @@ from zerocfg.run.model import (
     Run,
     Setting,
     SourceFile,
-    consumer_of,
     original,
 )
 from zerocfg.run.model_source import open_model
@@ -177,8 +177,8 @@ def _script_of(entry: ExpandedRun, folder: Path) -> Path | None:
 
 def with_specified_consumer(run: Run, specified: Sequence[Run]) -> Run:
     """The run of a launch line, read by whom the specs name that start the same script with a config of its own."""
-    said = [one for one in specified if _same_job(one, run)]
-    if not said or any(one.consumer != said[0].consumer for one in said):
+    said = [item for item in specified if _same_job(item, run)]
+    if not said or any(item.consumer != said[0].consumer for item in said):
         return run
     return with_consumer(run, said[0].consumer, said[0].reader_evidence)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from zerocfg.catalog.versions import admits, exact, only_below
+from zerocfg.catalog.versions import admits, exact, only_below, release
+from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Origin
-from zerocfg.run.requirements.declared import HELD_BACK, WANTED, Declared
+from zerocfg.run.requirements.declared import HELD_BACK, LIBRARIES, WANTED, Declared
 
 if TYPE_CHECKING:
     from zerocfg.catalog.install_limits import Edges
@@ -21,9 +22,9 @@ def limited_releases(
     """By library: what the packages that one file states beside it leave of it, and the Python that the project asks
     for, which is looked for where it may matter: never beside a pin, which nothing narrows."""
     ranges = {
-        name: one.clauses or ""
-        for name, one in found.items()
-        if name in HELD_BACK and one.places and one.clauses is not None and not exact(one.clauses)
+        name: item.clauses or ""
+        for name, item in found.items()
+        if name in HELD_BACK and item.places and item.clauses is not None and not exact(item.clauses)
     }
     if not ranges:
         return
@@ -42,6 +43,27 @@ def limited_releases(
             newest = next((newest for below, newest in edges.items() if only_below(stated.clauses, below)), None)
             if newest is not None:
                 yield library.partition("[")[0], Declared(f"<={newest}", stated.places)
+
+
+def unreachable_newest(
+    found: Mapping[str, Declared], python: Callable[[Declared], Declared | None]
+) -> Iterator[tuple[str, Declared]]:
+    """The libraries that no file names, and of which only releases before today's major one go with what the files do
+    state, or with the Python that the project asks for: nobody knows which one is installed then."""
+    if not any(item.clauses for item in found.values()):
+        return
+    from zerocfg.catalog.install_limits import install_limits
+
+    for library, packages in install_limits().items():
+        if library in found or library not in LIBRARIES:
+            continue
+        for package, edges in packages.items():
+            stated = python(Declared("")) if package == PYTHON else found.get(package)
+            clauses = stated.clauses if stated is not None else None
+            newest = next((newest for below, newest in edges.items() if clauses and only_below(clauses, below)), None)
+            if stated is not None and newest is not None and release(newest)[0] < release(VERSIONS[library])[0]:
+                yield library, Declared(None, stated.places)
+                break
 
 
 _PACKAGES = frozenset((*WANTED, PYTHON))

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 
 from zerocfg.budgets import SETUP_BYTES
 from zerocfg.catalog.versions import both, either
+from zerocfg.frontends.registry import OWN_PACKAGES
 from zerocfg.patterns import pattern
 from zerocfg.record import record, replace
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import Origin, SourceFile
 from zerocfg.run.remembered import remembered
+from zerocfg.run.requirements.deciders import DECIDERS, decider
 from zerocfg.source import disk
 from zerocfg.source.load import decode, load_as, read_bytes
 from zerocfg.source.node import Problem
@@ -39,7 +41,8 @@ _BESIDE = frozenset(("tokenizers", "huggingface-hub", "datasets", _WITH_TORCH))
 installation always takes them, and nowhere else."""
 LIGER = "liger-kernel"
 """A package that a Trainer uses where it is told to; that a project names it is enough, in whatever release."""
-WANTED = frozenset((*LIBRARIES, *_BESIDE, LIGER, "llamafactory", "axolotl", "ms-swift"))
+WANTED = frozenset((*LIBRARIES, *_BESIDE, LIGER, *OWN_PACKAGES))
+_NAMED_IS_ENOUGH = DECIDERS | {LIGER}
 HELD_BACK = frozenset(("transformers", "accelerate", "trl", _WITH_TORCH))
 """Libraries that may be named without a release and are held back all the same, by a package or a Python beside them:
 `companions`. They keep an empty declaration with its places."""
@@ -108,23 +111,23 @@ def upwards(folder: Path) -> Iterator[Path]:
 def all_of(stated: Iterable[Declared]) -> Declared:
     """Statements that all hold; a choice between them where they cannot."""
     every = list(dict.fromkeys(stated))
-    if any(one.clauses is None for one in every):
-        return Declared(None, _places(one for one in every if one.clauses is None))
-    limited = [one for one in every if one.clauses]
-    clauses = both(one.clauses or "" for one in limited)
+    if any(item.clauses is None for item in every):
+        return Declared(None, _places(item for item in every if item.clauses is None))
+    limited = [item for item in every if item.clauses]
+    clauses = both(item.clauses or "" for item in limited)
     return any_of(limited) if clauses is None else Declared(clauses, _places(limited))
 
 
 def any_of(stated: Iterable[Declared]) -> Declared:
     """Statements of which one holds."""
     every = list(dict.fromkeys(stated))
-    if any(one.clauses is None for one in every):
-        return Declared(None, _places(one for one in every if one.clauses is None))
-    return Declared(either(one.clauses or "" for one in every), _places(every))
+    if any(item.clauses is None for item in every):
+        return Declared(None, _places(item for item in every if item.clauses is None))
+    return Declared(either(item.clauses or "" for item in every), _places(every))
 
 
 def _places(stated: Iterable[Declared]) -> tuple[Origin, ...]:
-    return tuple(dict.fromkeys(place for one in stated for place in one.places))
+    return tuple(dict.fromkeys(place for item in stated for place in item.places))
 
 
 def _of_folder(folder: Path) -> dict[str, Declared]:
@@ -139,7 +142,7 @@ def _of_folder(folder: Path) -> dict[str, Declared]:
         declared = _verdict(name, stated)
         if declared is not None and declared.clauses == "" and name in HELD_BACK:
             found[name] = Declared("", _places_of_bare(name, stated["firm"]))
-        elif declared is not None and (declared.clauses != "" or name == LIGER):
+        elif declared is not None and (declared.clauses != "" or name in _NAMED_IS_ENOUGH):
             found[name] = declared
     return found
 
@@ -306,8 +309,9 @@ def read_requirements_of(file: SourceFile, name: str) -> tuple[list[Requirement]
     found = []
     for item in items:
         named = _ALIASES.get(item.name, item.name)
-        if named in WANTED:
-            found.append(replace(item, name=named))
+        decides = decider(item)
+        if named in WANTED or decides is not None:
+            found.append(replace(item, name=decides or named))
             if named == "transformers" and "torch" in item.extras:
                 found.append(replace(item, name=_WITH_TORCH))
     return found, includes
@@ -320,7 +324,7 @@ def installs_of(file: SourceFile) -> Mapping[str, Declared]:
     for item in read_requirements_of(file, file.name.rpartition("/")[2])[0]:
         stated.setdefault(item.name, []).append(one_of(item, file))
     found = {name: any_of(every) for name, every in stated.items()}
-    return {name: one for name, one in found.items() if one.clauses != ""}
+    return {name: entry for name, entry in found.items() if entry.clauses != "" or name in DECIDERS}
 
 
 def form_of(name: str) -> Callable[[SourceFile], Read]:
@@ -341,13 +345,13 @@ def form_of(name: str) -> Callable[[SourceFile], Read]:
 def _names_one(file: SourceFile) -> bool:
     """A cheap look before a file is parsed: most name no library, and need none either."""
     text = file.source.text.lower()
-    return any(name in text for name in WANTED) or ".txt" in text or "requirements" in text
+    return any(name in text for name in (*WANTED, *DECIDERS)) or ".txt" in text or "requirements" in text
 
 
 def _lock(file: SourceFile) -> Read:
     from zerocfg.source.requirements.manifests import read_lock
 
-    return read_lock(file.source.text, (*WANTED, *_ALIASES)), []
+    return read_lock(file.source.text, (*WANTED, *DECIDERS, *_ALIASES)), []
 
 
 def _toml(file: SourceFile) -> Read:
@@ -388,7 +392,7 @@ def _pip(file: SourceFile) -> Read:
 
 def _installing(file: SourceFile) -> Read:
     text = file.source.text
-    if len(text) > SETUP_BYTES or " install" not in text or not any(name in text for name in LIBRARIES):
+    if len(text) > SETUP_BYTES or " install" not in text or not any(name in text for name in (*LIBRARIES, *DECIDERS)):
         return [], []
     from zerocfg.source.requirements.installs import read_dockerfile, read_installs
 

@@ -43,7 +43,7 @@ def precision(run: Run, exported: Setting | None) -> Setting:
     calls = run.script.calls if run.script is not None else ()
     every = [_argument(run, call, "mixed_precision", None) for call in calls if call.name == "accelerate.Accelerator"]
     asked = every[0] if every else None
-    if any(one.value != every[0].value for one in every):
+    if any(item.value != every[0].value for item in every):
         asked = Setting(UNKNOWN, IN_SCRIPT)  # which of several it is, only running them shows
     if asked is not None and asked.value is not None:
         return asked if exported is None else replace(asked, overridden=(exported,))

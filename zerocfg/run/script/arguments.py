@@ -74,7 +74,10 @@ def script_arguments(
     elif not made and _by_default(script):
         found, whole = own, True
     else:
-        found, whole = {name: one for name, one in line.items() if name in own or (name in recipe and not made)}, False
+        found, whole = (
+            {name: item for name, item in line.items() if name in own or (name in recipe and not made)},
+            False,
+        )
     unknown = Setting(UNKNOWN, Origin("computed", "set in the script"))
     found |= {name: unknown for name in sorted(script.assigned & fields) if name in found or whole}
     return ScriptArguments(found, whole)

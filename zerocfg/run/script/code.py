@@ -77,7 +77,7 @@ def children(node: ast.AST) -> list[Any]:
     found: list[Any] = []
     for value in _inner[node.__class__](node):
         if value.__class__ is list:
-            found += [one for one in value if one is not None] if None in value else value
+            found += [item for item in value if item is not None] if None in value else value
         elif value is not None:
             found.append(value)
     return found
@@ -111,7 +111,7 @@ def code_of(body: Sequence[ast.stmt]) -> Code:
                     continue
                 for value in _inner[kind](node):
                     if value.__class__ is list:
-                        waiting += [one for one in value if one is not None] if None in value else value
+                        waiting += [item for item in value if item is not None] if None in value else value
                     elif value is not None:
                         waiting.append(value)
     return found
@@ -133,10 +133,12 @@ def _look_at_call(node: ast.Call, found: Code) -> None:
         if method in _OF_PARSERS or method.startswith("parse_"):
             found.parsing.append(node)
         if method in _CHANGING:
-            found.changed.update(str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))
+            found.changed.update(
+                str(argument.value) for argument in node.args[:1] if isinstance(argument, ast.Constant)
+            )
         if method in _CHANGES and isinstance(function.value, ast.Attribute):
             found.stored.add(function.value.attr)
-        if method == "train" and any(one.arg == "resume_from_checkpoint" for one in node.keywords):
+        if method == "train" and any(keyword.arg == "resume_from_checkpoint" for keyword in node.keywords):
             found.resumes = True
         if method in ("open", "read_text"):
             found.opened |= _words(function.value)
@@ -152,8 +154,8 @@ def _look_at_call(node: ast.Call, found: Code) -> None:
 def _words(path: ast.expr) -> set[str]:
     """The names in the path of a file: `args.config`, `Path(config)`."""
     inner = list(ast.walk(path))
-    return {one.id for one in inner if isinstance(one, ast.Name)} | {
-        one.attr for one in inner if isinstance(one, ast.Attribute)
+    return {item.id for item in inner if isinstance(item, ast.Name)} | {
+        item.attr for item in inner if isinstance(item, ast.Attribute)
     }
 
 
@@ -180,7 +182,7 @@ def _things(value: ast.expr) -> list[ast.expr]:
     if isinstance(value, ast.IfExp):
         return [*_things(value.body), *_things(value.orelse)]
     if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Dict):
-        return [one for item in value.value.values for one in _things(item)]
+        return [entry for item in value.value.values for entry in _things(item)]
     return [value] if isinstance(value, (ast.Name, ast.Attribute)) else []
 
 

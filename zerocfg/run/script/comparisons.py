@@ -32,7 +32,7 @@ def decisions(body: Sequence[ast.stmt], *, started: bool) -> Iterator[Decision]:
         if isinstance(statement, ast.If):
             found = _decision(statement.test)
             if found is not None:
-                waiting += [one for one in statement.orelse if isinstance(one, ast.If)]
+                waiting += [item for item in statement.orelse if isinstance(item, ast.If)]
                 if not all(map(_only_tells, statement.body)):
                     yield found
             elif started and any(
@@ -56,7 +56,7 @@ def _decision(test: ast.expr) -> Decision | None:
     words = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else [right]
     if isinstance(test.ops[0], ast.In) is (words == [right]):
         return None
-    values = tuple(one.value for one in words if isinstance(one, ast.Constant) and isinstance(one.value, str))
+    values = tuple(word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str))
     return Decision(left.value.id, left.attr, values, test) if len(values) == len(words) else None
 
 

@@ -81,7 +81,7 @@ def _node(
             mapping.entries.append(Entry(word, span_of(module, key), inner))
         return mapping
     if isinstance(expression, (ast.List, ast.Tuple)):
-        items = [_node(module, one, values, depth + 1, without) for one in expression.elts]
+        items = [_node(module, entry, values, depth + 1, without) for entry in expression.elts]
         known = [item for item in items if item is not None]
         return Sequence(span, known) if len(known) == len(items) else None
     told = values.of(expression)

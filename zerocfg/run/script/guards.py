@@ -20,7 +20,7 @@ _ASKING = pattern(
 
 
 def patches_trainers(modules: Iterable[Module]) -> bool:
-    return any(one.module.partition(".")[0] in _PATCHING for module in modules for one in module.imports.values())
+    return any(item.module.partition(".")[0] in _PATCHING for module in modules for item in module.imports.values())
 
 
 def is_guarded(module: Module, call: ast.Call) -> bool:

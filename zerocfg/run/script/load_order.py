@@ -35,12 +35,12 @@ class Order:
 
 def load_order(found: Reach) -> Order | None:
     """None where the order is not certain, or anything else than one call makes arguments of a Trainer."""
-    made = [one for one in found.calls if is_arguments(one.name)]
+    made = [call for call in found.calls if is_arguments(call.name)]
     if len(made) != 1 or any(_ELSEWHERE.search(module.file.source.text) for module in found.modules):
         return None
     module, arguments = made[0].module, made[0].call
-    loads = [one for one in found.calls if one.module is module and _loads(module, one.call)]
-    trainers = [one.call for one in found.calls if one.module is module and one.name.endswith("Trainer")]
+    loads = [call for call in found.calls if call.module is module and _loads(module, call.call)]
+    trainers = [call.call for call in found.calls if call.module is module and call.name.endswith("Trainer")]
     if len(loads) != 1 or len(trainers) != 1:
         return None
     for block, functions in _blocks(module):
@@ -64,24 +64,24 @@ _CONVERTS = pattern(r"\s*\.\s*(?:half|float|double|bfloat16)\(|\s*\.\s*to\([^)]*
 """Behind the call: another dtype after all."""
 
 
-def leaves_dtype(one: Reached) -> bool:
+def leaves_dtype(item: Reached) -> bool:
     """Whether a call loads a model of transformers, and says nothing of the dtype of its weights."""
-    function = one.call.func
-    if not isinstance(function, ast.Attribute) or function.attr != "from_pretrained" or len(one.call.args) > 1:
+    function = item.call.func
+    if not isinstance(function, ast.Attribute) or function.attr != "from_pretrained" or len(item.call.args) > 1:
         return False
-    if {keyword.arg for keyword in one.call.keywords} & _DTYPES or not _MODEL.fullmatch(
-        one.module.dotted(function.value)
+    if {keyword.arg for keyword in item.call.keywords} & _DTYPES or not _MODEL.fullmatch(
+        item.module.dotted(function.value)
     ):
         return False
-    behind = one.module.file.source.text[span_of(one.module, one.call).end :]
+    behind = item.module.file.source.text[span_of(item.module, item.call).end :]
     return _CONVERTS.match(behind) is None
 
 
 def _blocks(module: Module) -> Iterator[tuple[Sequence[ast.stmt], Functions]]:
     """The blocks of straight code of a module, with the functions that each can call: `f`, or `self.f` in a class."""
-    own = {one.name: one for one in module.definitions.values() if isinstance(one, ast.FunctionDef)}
+    own = {item.name: item for item in module.definitions.values() if isinstance(item, ast.FunctionDef)}
     # statements inside of a condition of the module are indented
-    yield [one for one in module.body if one.col_offset == 0], own
+    yield [item for item in module.body if item.col_offset == 0], own
     for statement in module.body:
         if isinstance(statement, ast.If) and statement.col_offset == 0:
             yield statement.body, own
@@ -89,8 +89,8 @@ def _blocks(module: Module) -> Iterator[tuple[Sequence[ast.stmt], Functions]]:
         if isinstance(definition, ast.FunctionDef):
             yield definition.body, own
         elif isinstance(definition, ast.ClassDef):
-            methods = [one for one in definition.body if isinstance(one, ast.FunctionDef)]
-            callable_here = {**own, **{f"self.{one.name}": one for one in methods}}
+            methods = [item for item in definition.body if isinstance(item, ast.FunctionDef)]
+            callable_here = {**own, **{f"self.{item.name}": item for item in methods}}
             for method in methods:
                 yield method.body, callable_here
 
@@ -161,8 +161,8 @@ def _returned(statement: ast.stmt, called: ast.FunctionDef | None, name: str) ->
 def _holds(statement: ast.stmt, functions: Functions, call: ast.Call) -> bool:
     called = _called(statement, functions)
     inside: Iterable[ast.stmt] = called.body if called is not None else ()
-    simple = [statement, *(one for one in inside if isinstance(one, _SIMPLE))]
-    return any(node is call for one in simple for node in ast.walk(one))
+    simple = [statement, *(item for item in inside if isinstance(item, _SIMPLE))]
+    return any(node is call for item in simple for node in ast.walk(item))
 
 
 def _assigned(statement: ast.stmt) -> set[str]:

@@ -11,8 +11,8 @@ LOOPS = ("train", "_inner_training_loop")
 def own_loop(definition: ast.ClassDef) -> bool:
     """Whether one of these methods is replaced and the library's is never called from it."""
     return any(
-        isinstance(one, ast.FunctionDef) and one.name in LOOPS and not _goes_on(one, definition)
-        for one in definition.body
+        isinstance(item, ast.FunctionDef) and item.name in LOOPS and not _goes_on(item, definition)
+        for item in definition.body
     )
 
 

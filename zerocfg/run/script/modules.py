@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zerocfg.budgets import SCRIPT_BYTES
+from zerocfg.frontends import registry
 from zerocfg.record import field, record
 from zerocfg.run.model import SourceFile
 from zerocfg.run.remembered import remembered
@@ -24,9 +25,14 @@ from zerocfg.source.text import BOM, Span
 
 LIBRARIES = frozenset(
     "transformers trl accelerate deepspeed lightning pytorch_lightning lightning_fabric optimum torch peft argparse "
-    "fire click tyro jsonargparse hydra omegaconf trlx sat swift".split()
+    "fire click tyro jsonargparse hydra omegaconf trlx sat".split()
 )
 """Packages whose names are never looked for in the repository, which may be a copy of one."""
+
+
+def is_library(package: str) -> bool:
+    return package in LIBRARIES or package in registry.modules()
+
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Open = Callable[[Path], SourceFile]
@@ -90,9 +96,9 @@ class Module:
         if found is None:
             body: Sequence[ast.stmt] = self.body if of is None else of.body
             if isinstance(of, ast.ClassDef):
-                body = [one for one in body if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
+                body = [item for item in body if not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
             elif of is None and not started:
-                body = [one for one in body if not (isinstance(one, ast.If) and _main(one))]
+                body = [item for item in body if not (isinstance(item, ast.If) and _main(item))]
             found = self.codes[key] = code_of(body)
             if not isinstance(of, ast.ClassDef):  # `body` has lost the conditions of the module's own lines
                 found.decisions = tuple(decisions(self.tree if of is None else of.body, started=started))
@@ -144,7 +150,7 @@ class Module:
         if found is None or found.level:
             return ""
         parts = [*found.module.split("."), *([found.name] if found.name else []), *reversed(names)]
-        return f"{parts[0]}.{parts[-1]}" if parts[0] in LIBRARIES and len(parts) > 1 else ""
+        return f"{parts[0]}.{parts[-1]}" if is_library(parts[0]) and len(parts) > 1 else ""
 
     def _replaces_import(self, name: str) -> bool:
         """Whether the module defines a class that derives from an imported class of its own name."""
@@ -178,15 +184,15 @@ def parse(file: SourceFile, path: Path) -> Module | None:
     # Imports within functions mean the same; that another function may not see them does not matter here.
     for node in _imports(tree.body):
         if isinstance(node, ast.Import):
-            for one in node.names:
-                whole = one.name if one.asname else one.name.partition(".")[0]
-                module.imports[one.asname or whole] = Imported(whole)
+            for name in node.names:
+                whole = name.name if name.asname else name.name.partition(".")[0]
+                module.imports[name.asname or whole] = Imported(whole)
         else:
-            for one in node.names:
-                if one.name == "*":
+            for name in node.names:
+                if name.name == "*":
                     module.stars.append(Imported(node.module or "", "", node.level))
                 else:
-                    module.imports[one.asname or one.name] = Imported(node.module or "", one.name, node.level)
+                    module.imports[name.asname or name.name] = Imported(node.module or "", name.name, node.level)
     return module
 
 
@@ -196,7 +202,7 @@ def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
         if isinstance(statement, ast.Try) or (isinstance(statement, ast.If) and not _main(statement)):
             inner = [*statement.body, *statement.orelse]
             if isinstance(statement, ast.Try):
-                inner += [one for handler in statement.handlers for one in handler.body]
+                inner += [item for handler in statement.handlers for item in handler.body]
             yield from _flat(inner)
         else:
             yield statement
@@ -217,7 +223,7 @@ def located(module: Module, imported: Imported, root: Path) -> tuple[Path, str] 
 @lru_cache(maxsize=4096)
 def _above(folder: Path, root: Path) -> tuple[str, ...]:
     """The folders that a module's imports are looked for in: those above it, and the repository's `src`."""
-    above = [one for one in (folder, *folder.parents) if one.is_relative_to(root)]
+    above = [parent for parent in (folder, *folder.parents) if parent.is_relative_to(root)]
     return tuple(dict.fromkeys(map(str, [*above, root / "src"])))
 
 
@@ -226,7 +232,7 @@ def _located(module: Module, imported: Imported, root: Path) -> Iterator[tuple[P
     head, *inner = imported.module.split(".")
     if imported.level:
         bases: tuple[str, ...] = (disk.real(module.path.parent.joinpath(*[".."] * (imported.level - 1))),)
-    elif head in LIBRARIES:
+    elif is_library(head):
         return
     else:
         bases = module.holding(head, root)

@@ -48,7 +48,7 @@ class Parser:
         own = self.holders.get(id(owner) if owner is not None else 0, frozenset())
         if owner is None:
             return own
-        given = {one.arg for one in (*owner.args.posonlyargs, *owner.args.args, *owner.args.kwonlyargs)}
+        given = {item.arg for item in (*owner.args.posonlyargs, *owner.args.args, *owner.args.kwonlyargs)}
         return own | self.holders.get(0, frozenset()) - given | (given & _LIKELY)
 
 
@@ -58,14 +58,14 @@ def parser_of(found: Reach, walk: Walk) -> Parser:
     options: set[str] = set()
     parsed: set[str] = set()
     some, whole = False, True
-    for one in found.calls:
-        library = one.name.partition(".")[0]
-        if one.name in _PARSERS:
+    for call in found.calls:
+        library = call.name.partition(".")[0]
+        if call.name in _PARSERS:
             some = True
-            whole = _dataclasses(one, walk, parser, options, parsed) and whole
-        elif one.name == "argparse.ArgumentParser":
+            whole = _dataclasses(call, walk, parser, options, parsed) and whole
+        elif call.name == "argparse.ArgumentParser":
             some, whole = True, whole and found.shallow  # who is deeper may add options to it
-        elif one.name == "deepspeed.add_config_arguments":
+        elif call.name == "deepspeed.add_config_arguments":
             options.update(_DEEPSPEED_OPTIONS)
         elif library in _OTHERS:
             some, whole = True, False
@@ -83,10 +83,14 @@ def _method(node: ast.Call, module: Module, walk: Walk, parser: Parser) -> bool:
     assert isinstance(node.func, ast.Attribute)
     method = node.func.attr
     if method == "add_argument":
-        names = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        names = [
+            argument.value
+            for argument in node.args
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+        ]
         if len(names) != len(node.args):
             return False
-        keywords = {one.arg: one.value for one in node.keywords}
+        keywords = {item.arg: item.value for item in node.keywords}
         action = keywords.get("action")
         switch = action.value if isinstance(action, ast.Constant) else None
         destination = keywords.get("dest")
@@ -117,10 +121,10 @@ def _lets_through(node: ast.Call) -> bool:
     if not node.func.attr.startswith("parse_"):
         return False
     return any(
-        (one.arg in _LETTING and not _is(one.value, False))
-        or (one.arg in _STOPPING and not _is(one.value, True))
-        or one.arg is None
-        for one in node.keywords
+        (keyword.arg in _LETTING and not _is(keyword.value, False))
+        or (keyword.arg in _STOPPING and not _is(keyword.value, True))
+        or keyword.arg is None
+        for keyword in node.keywords
     )
 
 
@@ -133,17 +137,17 @@ def _setting(module: Module, walk: Walk, value: ast.expr) -> Setting:
     return Setting(known, Origin("file", file=module.file, span=span_of(module, value)))
 
 
-def _dataclasses(one: Reached, walk: Walk, parser: Parser, options: set[str], parsed: set[str]) -> bool:
+def _dataclasses(item: Reached, walk: Walk, parser: Parser, options: set[str], parsed: set[str]) -> bool:
     """The dataclasses that a parser is made for; False where the text does not show them."""
-    given = one.call.args[0] if one.call.args else None
-    given = given or next((key.value for key in one.call.keywords if key.arg == "dataclass_types"), None)
+    given = item.call.args[0] if item.call.args else None
+    given = given or next((key.value for key in item.call.keywords if key.arg == "dataclass_types"), None)
     if isinstance(given, ast.Name):
-        scopes = walk.scopes(one.module, one.owner)
+        scopes = walk.scopes(item.module, item.owner)
         given = next((scope[given.id] for scope in scopes if given.id in scope), None) or given
     kinds = given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given] if given is not None else []
     known = bool(kinds)
     for kind in kinds:
-        known = _dataclass(one.module, kind, walk, parser, options, parsed, 0) and known
+        known = _dataclass(item.module, kind, walk, parser, options, parsed, 0) and known
     return known
 
 
@@ -235,5 +239,5 @@ def _names(target: ast.expr) -> Iterator[str]:
     if isinstance(target, ast.Name):
         yield target.id
     elif isinstance(target, (ast.Tuple, ast.List)):
-        for one in target.elts:
-            yield from _names(one)
+        for item in target.elts:
+            yield from _names(item)

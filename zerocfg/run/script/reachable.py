@@ -84,7 +84,7 @@ def _telling(file: SourceFile) -> bool:
 
 def _registered(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether a decorator hands a function on to an object that may call it: `@app.command()`."""
-    return any(isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) for one in function.decorator_list)
+    return any(isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) for item in function.decorator_list)
 
 
 class Walk:
@@ -140,12 +140,12 @@ class Walk:
         found.changed |= code.changed
         found.stored |= code.stored
         found.resumes = found.resumes or code.resumes
-        found.decisions += [(module, owner, one) for one in code.decisions]
+        found.decisions += [(module, owner, decision) for decision in code.decisions]
 
     def _called(self, module: Module, code: Code, function: ast.expr) -> list[str]:
         """What a call may call of a library; several where a name is one of several classes."""
         things = code.aliases.get(function.id, []) if isinstance(function, ast.Name) else []
-        names = [module.dotted(one) or self.library_base(module, one) for one in (function, *things)]
+        names = [module.dotted(item) or self.library_base(module, item) for item in (function, *things)]
         return list(dict.fromkeys(filter(None, names))) if things else [name for name in names if name]
 
     def scopes(self, module: Module, owner: Owner) -> tuple[Names, ...]:
@@ -161,8 +161,8 @@ class Walk:
         (outer,) = self.scopes(module, None)
         arguments = owner.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        every += [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
-        return ({**dict.fromkeys((one.arg for one in every), None), **assigned(owner.body)}, outer)
+        every += [item for item in (arguments.vararg, arguments.kwarg) if item is not None]
+        return ({**dict.fromkeys((item.arg for item in every), None), **assigned(owner.body)}, outer)
 
     def _named(self, module: Module, name: str) -> None:
         if (id(module), name) in self.named:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from zerocfg.frontends.registry import calls
 from zerocfg.patterns import pattern
 from zerocfg.run.model import (
     UNKNOWN,
@@ -39,7 +40,6 @@ _LOOPS: dict[str, Consumer | str] = {
     "accelerate.Accelerator": "accelerate",
     "deepspeed.initialize": "deepspeed",
     "trlx.train": "accelerate",  # whose trainers make an Accelerator, but for those of NeMo
-    **dict.fromkeys(("swift.sft_main", "swift.pt_main", "swift.rlhf_main"), "swift"),
     "sat.training_main": _SAT,  # puts its own options into the DeepSpeed config
 }
 _OLD_PPO = frozenset("model_name ppo_epochs log_with optimize_cuda_cache early_stopping adap_kl_ctrl".split())
@@ -64,7 +64,7 @@ def read_script(path: Path, open_file: Open, root: Path) -> Script:
     modules is another file than it was."""
     file = open_file(path)
     known = _known.get((file, root))
-    if known is not None and all(one.path is not None and open_file(one.path) is one for one in known.files):
+    if known is not None and all(item.path is not None and open_file(item.path) is item for item in known.files):
         return known
     if len(_known) >= _MOST_KEPT:
         _known.clear()
@@ -81,7 +81,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
     parser = parser_of(found, walk)
     reader, foreign, shown = _reader(found, parser)
     patched = patches_trainers(found.modules)
-    calls = tuple(_call(one, walk, parser, patched) for one in found.calls if _wanted(one.name))
+    calls = tuple(_call(call, walk, parser, patched) for call in found.calls if _wanted(call.name))
     parts = _parts(found, walk, parser) if found.dicts else ()
     return Script(
         file,
@@ -97,7 +97,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         frozenset(found.opened),
         frozenset(found.methods),
         found.shallow and not found.unread,
-        tuple(one.file for one in found.modules),
+        tuple(item.file for item in found.modules),
         parts,
         found.own_loop,
         _required(found),
@@ -106,10 +106,10 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         comparisons=_comparisons(found, parser) if parser.options is not None else (),
         resumes=found.resumes,
         default_dtypes=tuple(
-            DefaultDtype(ast.unparse(one.call.func), _origin(one)) for one in found.calls if leaves_dtype(one)
+            DefaultDtype(ast.unparse(call.call.func), _origin(call)) for call in found.calls if leaves_dtype(call)
         ),
         strict_parser=_strict_parser(found) if parser.options is not None and not parser.lenient else None,
-        saves_sharded=_saves_sharded(found) if reader == "accelerate" and "save_pretrained" in found.methods else None,
+        saves_sharded=_saves_sharded(found) if reader in _SHARDING and "save_pretrained" in found.methods else None,
     )
 
 
@@ -117,9 +117,11 @@ def _comparisons(found: Reach, parser: Parser) -> tuple[Comparison, ...]:
     """The decisions by options of the script's own parser whose values nobody changes later."""
     options, defaults = parser.own - found.stored - found.changed, parser.defaults_of_options
     of_options = [
-        Comparison(one.option, one.values, defaults.get(one.option, UNKNOWN), _place(module, one.test))
-        for module, owner, one in found.decisions
-        if one.option in options and one.holder in parser.names(owner)
+        Comparison(
+            decision.option, decision.values, defaults.get(decision.option, UNKNOWN), _place(module, decision.test)
+        )
+        for module, owner, decision in found.decisions
+        if decision.option in options and decision.holder in parser.names(owner)
     ]
     replaced = of_options and any(_REPLACES.search(module.file.source.text) for module in found.modules)
     return () if replaced else tuple(of_options)
@@ -130,6 +132,10 @@ def _strict_parser(found: Reach) -> StrictParser | None:
 
     strict = strict_options(found)
     return StrictParser(strict[0], _origin(strict[1])) if strict is not None else None
+
+
+_SHARDING = ("accelerate", "transformers")
+"""Readers of whose scripts it is known how they save what ZeRO-3 shards."""
 
 
 def _saves_sharded(found: Reach) -> Origin | None:
@@ -156,16 +162,16 @@ _CHECKS = {"transformers.check_min_version": "transformers>=", "transformers.req
 def _required(found: Reach) -> tuple[tuple[str, Origin], ...]:
     """The requirements that modules check when they are started or imported."""
     every = []
-    for one in found.calls:
-        text = one.call.args[0] if one.call.args and one.name in _CHECKS else None
-        if isinstance(text, ast.Constant) and isinstance(text.value, str) and _unconditional(one):
-            origin = Origin("file", one.name, one.module.file, span=span_of(one.module, one.call))
-            every.append((_CHECKS[one.name] + text.value, origin))
+    for call in found.calls:
+        text = call.call.args[0] if call.call.args and call.name in _CHECKS else None
+        if isinstance(text, ast.Constant) and isinstance(text.value, str) and _unconditional(call):
+            origin = Origin("file", call.name, call.module.file, span=span_of(call.module, call.call))
+            every.append((_CHECKS[call.name] + text.value, origin))
     return tuple(every)
 
 
-def _unconditional(one: Reached) -> bool:
-    return any(isinstance(line, ast.Expr) and line.value is one.call for line in one.module.body)
+def _unconditional(item: Reached) -> bool:
+    return any(isinstance(line, ast.Expr) and line.value is item.call for line in item.module.body)
 
 
 def is_stated(name: str) -> bool:
@@ -184,7 +190,7 @@ def _loop(name: str) -> Consumer | str | None:
         return library if last.endswith("Trainer") else None
     if library in _FOREIGN:
         return _FOREIGN[library] if last.endswith("Trainer") or last in ("Fabric", "LightningCLI") else None
-    return _LOOPS.get(name)
+    return _LOOPS.get(name) or calls().get(name)
 
 
 def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached | None]:
@@ -192,17 +198,18 @@ def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached
     beside it is another matter. Of two trainers the one counts whose arguments alone the parser fills; any other two
     leave it open."""
     shown: dict[str, Reached] = {}
-    for one in found.calls:
-        loop = _loop(one.name)
-        if loop is not None and not (one.name == "trlx.train" and "nemo" in one.module.file.source.text.lower()):
-            shown.setdefault(loop, one)
+    for call in found.calls:
+        loop = _loop(call.name)
+        if loop is not None and not (call.name == "trlx.train" and "nemo" in call.module.file.source.text.lower()):
+            shown.setdefault(loop, call)
     loops: list[Consumer] = ["trl", "transformers", "accelerate", "deepspeed"]
     ours = [loop for loop in loops if loop in shown]
-    if any(one.name == "trl.PPOConfig" and _given(one) & _OLD_PPO for one in found.calls):
+    if any(call.name == "trl.PPOConfig" and _given(call) & _OLD_PPO for call in found.calls):
         return None, "", None
     trainers = [loop for loop in ours if loop in ("trl", "transformers")]
-    if "swift" in shown:
-        return (None, "", None) if ours else ("swift", "", shown["swift"])
+    framework = next((loop for loop in shown if loop in calls().values()), None)
+    if framework is not None:
+        return (None, "", None) if ours else (framework, "", shown[framework])
     for foreign in (*_FOREIGN.values(), _SAT):
         if foreign in shown:
             return (None, "", None) if trainers else (None, foreign, shown[foreign])
@@ -215,29 +222,29 @@ def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached
     return (only[0], "", shown[only[0]]) if len(only) == 1 else (None, "", None)
 
 
-def _given(one: Reached) -> set[str]:
-    return {keyword.arg for keyword in one.call.keywords if keyword.arg is not None}
+def _given(item: Reached) -> set[str]:
+    return {keyword.arg for keyword in item.call.keywords if keyword.arg is not None}
 
 
-def _call(one: Reached, walk: Walk, parser: Parser, patched: bool) -> Call:
-    values = Values(walk.scopes(one.module, one.owner), parser.defaults_of_options, parser.names(one.owner))
+def _call(item: Reached, walk: Walk, parser: Parser, patched: bool) -> Call:
+    values = Values(walk.scopes(item.module, item.owner), parser.defaults_of_options, parser.names(item.owner))
     objects: dict[str, str] = {}
     config = None
-    derived = not one.module.dotted(one.call.func)
-    arguments = class_defaults(walk, one.module, one.call.func, one.name) if derived else {}
-    for keyword in one.call.keywords:
+    derived = not item.module.dotted(item.call.func)
+    arguments = class_defaults(walk, item.module, item.call.func, item.name) if derived else {}
+    for keyword in item.call.keywords:
         if keyword.arg is not None:
             value = values.of(keyword.value)
-            arguments[keyword.arg] = Setting(value, _place(one.module, keyword.value))
+            arguments[keyword.arg] = Setting(value, _place(item.module, keyword.value))
             made = values.followed(keyword.value)
-            if isinstance(made, ast.Call) and (name := one.module.dotted(made.func)):
+            if isinstance(made, ast.Call) and (name := item.module.dotted(made.func)):
                 objects[keyword.arg] = name
         if keyword.arg in CONFIGS:
-            config = config_of(walk, one.module, keyword.value, values) or config
-    complete = not one.call.args and all(keyword.arg is not None for keyword in one.call.keywords)
-    guarded = _constructs(one.name) and not derived and (patched or _guarded(one, walk))
-    place = one.module.file, span_of(one.module, one.call)
-    return Call(one.name, arguments, *place, complete, config, derived, guarded, objects)
+            config = config_of(walk, item.module, keyword.value, values) or config
+    complete = not item.call.args and all(keyword.arg is not None for keyword in item.call.keywords)
+    guarded = _constructs(item.name) and not derived and (patched or _guarded(item, walk))
+    place = item.module.file, span_of(item.module, item.call)
+    return Call(item.name, arguments, *place, complete, config, derived, guarded, objects)
 
 
 def _constructs(name: str) -> bool:
@@ -245,26 +252,26 @@ def _constructs(name: str) -> bool:
     return name == "accelerate.Accelerator" or name.endswith("Trainer") or is_arguments(name)
 
 
-def _guarded(one: Reached, walk: Walk) -> bool:
-    return bool(one.module.holding(one.name.partition(".")[0], walk.root)) or is_guarded(one.module, one.call)
+def _guarded(item: Reached, walk: Walk) -> bool:
+    return bool(item.module.holding(item.name.partition(".")[0], walk.root)) or is_guarded(item.module, item.call)
 
 
 def _parts(found: Reach, walk: Walk, parser: Parser) -> tuple[SourceFile, ...]:
     """What is known of the DeepSpeed configs that the script writes out, outermost dicts alone."""
-    inner = {id(node) for _, _, one in found.dicts for node in nodes(one) if node is not one}
+    inner = {id(node) for _, _, item in found.dicts for node in nodes(item) if node is not item}
     changed = frozenset(found.changed)
     read = (
         parts_of(
-            module, one, Values(walk.scopes(module, owner), parser.defaults_of_options, parser.names(owner)), changed
+            module, item, Values(walk.scopes(module, owner), parser.defaults_of_options, parser.names(owner)), changed
         )
-        for module, owner, one in found.dicts
-        if id(one) not in inner
+        for module, owner, item in found.dicts
+        if id(item) not in inner
     )
-    return tuple(one for one in read if one is not None)
+    return tuple(item for item in read if item is not None)
 
 
-def _origin(one: Reached) -> Origin:
-    return Origin("file", one.name, file=one.module.file, span=span_of(one.module, one.call))
+def _origin(item: Reached) -> Origin:
+    return Origin("file", item.name, file=item.module.file, span=span_of(item.module, item.call))
 
 
 def _place(module: Module, node: ast.expr) -> Origin:

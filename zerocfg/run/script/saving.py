@@ -1,4 +1,4 @@
-"""Whether a script with a loop of its own saves the model that it gave to `Accelerator.prepare` as it is sharded.
+"""Whether a script saves the model that it gave to `Accelerator.prepare`, or that a Trainer trained, as it is sharded.
 
 `save_pretrained` asks the module for its parameters. Of a module that ZeRO-3 shards each process holds tensors without
 elements, and only a `state_dict` of gathered ones changes what is written.
@@ -20,18 +20,54 @@ _GATHERS = frozenset(
 )
 _KNOWS = pattern(r"(?i)zero_?3|zero_stage|zero_to_fp32|distributed_type|deepspeed|gather")
 """A script that speaks of these may do something else where a model is sharded."""
+_TRAINERS = frozenset(("transformers.Trainer", "transformers.Seq2SeqTrainer"))
+_ADAPTS = pattern(r"(?i)peft|lora")
+"""Adapters are saved in another way."""
 _CLOSED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def saves_sharded(found: Reach) -> tuple[Module, ast.Call] | None:
-    """The first `save_pretrained` of a prepared model that gets nothing gathered; None where that is not certain."""
-    made = [one for one in found.calls if one.name == "accelerate.Accelerator"]
-    if len(made) != 1 or found.methods & _GATHERS or not found.shallow or found.unread:
+    """The first `save_pretrained` of a prepared or trained model that gets nothing gathered; None where that is not
+    certain."""
+    if found.methods & _GATHERS or not found.shallow or found.unread:
         return None
-    if any(_KNOWS.search(module.file.source.text) for module in found.modules):
+    texts = [module.file.source.text for module in found.modules]
+    if any(map(_KNOWS.search, texts)):
         return None
-    call = next(_saves(made[0]), None)
-    return (made[0].module, call) if call is not None else None
+    accelerators = [item for item in found.calls if item.name == "accelerate.Accelerator"]
+    if len(accelerators) == 1:
+        call = next(_saves(accelerators[0]), None)
+        return (accelerators[0].module, call) if call is not None else None
+    trainers = [item for item in found.calls if item.name in _TRAINERS]
+    if accelerators or len(trainers) != 1 or any(map(_ADAPTS.search, texts)):
+        return None
+    call = next(_saves_trained(trainers[0]), None)
+    return (trainers[0].module, call) if call is not None else None
+
+
+def _saves_trained(made: Reached) -> Iterator[ast.Call]:
+    """Those of the model of a Trainer, behind its `train()`; of the library's own class, not of one that derives."""
+    if ast.unparse(made.call.func).rpartition(".")[2] != made.name.rpartition(".")[2]:
+        return
+    given = [*made.call.args[:1], *(keyword.value for keyword in made.call.keywords if keyword.arg == "model")]
+    trainer, trained = "", False
+    models = {item.id for item in given if isinstance(item, ast.Name)}
+    for node in _in_order(made.owner.body if made.owner is not None else made.module.tree):
+        if isinstance(node, ast.Assign):
+            trainer = ast.unparse(node.targets[0]) if node.value is made.call else trainer
+            models -= _names(node) if trainer else set()
+        elif _calls(node, trainer, "train"):
+            trained = True
+        elif trained and (saved := _saved(node)) is not None and ast.unparse(saved) in {*models, f"{trainer}.model"}:
+            yield node
+
+
+def _saved(node: ast.Call) -> ast.expr | None:
+    """What a `save_pretrained` to which no weights are given saves; None for any other call."""
+    given = {keyword.arg for keyword in node.keywords}
+    if not isinstance(node.func, ast.Attribute) or node.func.attr != "save_pretrained":
+        return None
+    return node.func.value if len(node.args) <= 2 and not given & {"state_dict", None} else None
 
 
 def _saves(made: Reached) -> Iterator[ast.Call]:
@@ -47,23 +83,20 @@ def _saves(made: Reached) -> Iterator[ast.Call]:
                 prepared |= _names(node)
             else:
                 prepared -= _names(node)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            given = {keyword.arg for keyword in node.keywords}
-            plain = node.func.attr == "save_pretrained" and len(node.args) <= 2 and not given & {"state_dict", None}
-            if plain and _is_prepared(node.func.value, accelerator, prepared):
-                yield node
+        elif (saved := _saved(node)) is not None and _is_prepared(saved, accelerator, prepared):
+            yield node
 
 
 def _in_order(body: Sequence[ast.stmt]) -> list[ast.Assign | ast.Call]:
     """Assignments and calls of some code, those within loops and conditions too, in the order of the text."""
-    inner = {id(node) for one in nodes(*body) if isinstance(one, _CLOSED) for node in nodes(one)}
-    kept = [one for one in nodes(*body) if isinstance(one, (ast.Assign, ast.Call)) and id(one) not in inner]
-    return sorted(kept, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0))
+    inner = {id(node) for item in nodes(*body) if isinstance(item, _CLOSED) for node in nodes(item)}
+    kept = [item for item in nodes(*body) if isinstance(item, (ast.Assign, ast.Call)) and id(item) not in inner]
+    return sorted(kept, key=lambda item: (item.end_lineno or 0, item.end_col_offset or 0))
 
 
 def _names(node: ast.Assign) -> set[str]:
     targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
-    return {one.id for one in targets if isinstance(one, ast.Name)}
+    return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
 def _is_prepared(value: ast.expr, accelerator: str, prepared: set[str]) -> bool:

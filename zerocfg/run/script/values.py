@@ -44,8 +44,8 @@ def assigned(body: Iterable[ast.stmt]) -> Names:  # noqa: C901
         if isinstance(target, ast.Name):
             found[target.id] = value if target.id not in found else None
         elif isinstance(target, (ast.Tuple, ast.List)):
-            for one in target.elts:
-                note(one, None)
+            for item in target.elts:
+                note(item, None)
         elif isinstance(target, ast.Starred):
             note(target.value, None)
 
@@ -101,7 +101,7 @@ class Values:
     def followed(self, node: ast.expr) -> ast.expr:
         """The expression that a name stands for; any other expression is itself."""
         for _ in range(_DEEPEST):
-            scope = next((one for one in self.scopes if isinstance(node, ast.Name) and node.id in one), None)
+            scope = next((item for item in self.scopes if isinstance(node, ast.Name) and node.id in item), None)
             value = scope[node.id] if scope is not None and isinstance(node, ast.Name) else None
             if value is None:
                 break
@@ -115,8 +115,8 @@ class Values:
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, (str, int, float, bool, type(None))) else UNKNOWN
         if isinstance(node, (ast.List, ast.Tuple)):
-            starred = any(isinstance(one, ast.Starred) for one in node.elts)
-            return UNKNOWN if starred else [self.of(one, depth + 1) for one in node.elts]
+            starred = any(isinstance(item, ast.Starred) for item in node.elts)
+            return UNKNOWN if starred else [self.of(item, depth + 1) for item in node.elts]
         if isinstance(node, ast.Dict):
             return self._mapping(node, depth)
         if isinstance(node, ast.Name):
@@ -158,7 +158,7 @@ class Values:
         left, right = self.of(node.left, depth + 1), self.of(node.right, depth + 1)
         if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
             return left + right
-        numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (left, right))
+        numbers = all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in (left, right))
         work = _OPERATIONS.get(type(node.op))
         if not numbers or work is None:
             return UNKNOWN
@@ -171,12 +171,12 @@ class Values:
     def _call(self, node: ast.Call, depth: int) -> Any:
         """`dict(a=1)`, and paths that are put together of literals."""
         if isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
-            if any(one.arg is None for one in node.keywords):
+            if any(keyword.arg is None for keyword in node.keywords):
                 return UNKNOWN
-            return {str(one.arg): self.of(one.value, depth + 1) for one in node.keywords}
+            return {str(keyword.arg): self.of(keyword.value, depth + 1) for keyword in node.keywords}
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if (name in _JOINING or name in ("Path", "str")) and node.args and not node.keywords:
-            parts = [self.of(one, depth + 1) for one in node.args]
+            parts = [self.of(argument, depth + 1) for argument in node.args]
             if all(isinstance(part, str) for part in parts):
                 return "/".join(parts) if name == "join" else parts[0] if len(parts) == 1 else UNKNOWN
         return UNKNOWN

@@ -16,9 +16,9 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, argument
 from zerocfg.catalog.versions import OLDEST, only_from, text
+from zerocfg.frontends.registry import front_end, has_defaults
 from zerocfg.record import field, record, replace
 from zerocfg.run.config import VERSIONS, default_of, describe, words
-from zerocfg.run.frameworks import FRAMEWORKS, has_defaults
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
 
 DECISIVE = words(
@@ -158,12 +158,12 @@ def _fields(declared: str | None) -> dict[str, tuple[str, Setting]]:
 
 def _field(name: str, now: tuple[str, Setting], among: Admitted, origin: Origin) -> tuple[str, Setting]:
     """The type and the default of a field in the admitted releases that have it; ``origin``: of such a default."""
-    there = [one for one in among.releases if fields.exists(name, one)]
+    there = [release for release in among.releases if fields.exists(name, release)]
     if not there:
         return now
-    kinds = {fields.kind(name, one) for one in there}
+    kinds = {fields.kind(name, item) for item in there}
     kind = "float" if kinds == {"int", "float"} else str(fields.kind(name, there[-1]))
-    values = {fields.default(name, one) or None for one in there}  # an empty text is nothing, too
+    values = {fields.default(name, item) or None for item in there}  # an empty text is nothing, too
     if len(values) > 1:
         return kind, Setting(UNKNOWN, Origin("default", "the admitted releases of transformers differ"))
     return kind, Setting(fields.default(name, there[-1]), origin)
@@ -173,7 +173,7 @@ def _apex(run: Run, complete: bool, given: set[str]) -> tuple[Setting, Setting] 
     """What releases of transformers before 5 give a DeepSpeed config's `amp`; UNKNOWN where only some of the admitted
     ones do, or something is said about it."""
     among = admitted("transformers", run.declared("transformers"))
-    fills = [fields.fills("amp.enabled", one) for one in among.releases] if among is not None else []
+    fills = [fields.fills("amp.enabled", release) for release in among.releases] if among is not None else []
     known = among is None or bool(among.releases)
     if known and not any(fills):
         return None
@@ -197,7 +197,7 @@ def _share_of_steps(run: Run, found: Arguments, written: Mapping[str, Setting], 
     setting = _from_recipe(found, run, name, "float", recipe[name], nothing) if name in recipe else nothing
     if name in written:
         setting = _from_command_line(found, name, "float", written[name], setting)
-    everywhere = bool(among.releases) and all(fields.exists(name, one) for one in among.releases)
+    everywhere = bool(among.releases) and all(fields.exists(name, release) for release in among.releases)
     known = everywhere and isinstance(setting.value, (int, float)) and 0 <= setting.value < 1  # 1 would be one step
     found.values["warmup_steps"] = setting if known else replace(setting, value=UNKNOWN)
 
@@ -205,7 +205,7 @@ def _share_of_steps(run: Run, found: Arguments, written: Mapping[str, Setting], 
 def _class_known(run: Run) -> bool:
     """Whether more than options of a launch line says which class holds the arguments. They show a Trainer and not
     whose, and the configs of TRL's trainers have defaults of their own."""
-    if run.reader_evidence is not None or run.recipe is not None or run.consumer in FRAMEWORKS:
+    if run.reader_evidence is not None or run.recipe is not None or front_end(run.consumer) is not None:
         return True
     return run.script is not None and run.script.reader is not None
 
@@ -229,7 +229,7 @@ def _trl_bf16(declared: str | None) -> Setting:
         return Setting(None, default_of("trl"))
     if not among.releases:
         return Setting(UNKNOWN, _TOO_OLD_TRL)
-    turned_on = {bool(fields.of_trl("bf16", one)) for one in among.releases}
+    turned_on = {bool(fields.of_trl("bf16", release)) for release in among.releases}
     if len(turned_on) > 1:
         return Setting(UNKNOWN, Origin("default", "the admitted releases of TRL differ"))
     return Setting(None if True in turned_on else False, Origin("default", f"trl {text(among.newest)}"))

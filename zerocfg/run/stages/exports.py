@@ -41,7 +41,7 @@ def variables(section: str) -> tuple[tuple[str, dict[str, Any]], ...]:
     schema = load_schema("accelerate")
     inner = schema.root.keys[section].section(schema)
     assert inner is not None
-    return tuple((option, one) for option, key in inner.keys.items() for one in key.facts.get("env", ()))
+    return tuple((option, fact) for option, key in inner.keys.items() for fact in key.facts.get("env", ()))
 
 
 def start(arguments: Namespace, launch: Launch, has_file: bool, section: Any, fail: Fail) -> None:
@@ -111,10 +111,10 @@ class _Exporter:
 
     def put_section(self, section: str, *, above_1: str = "") -> None:
         """Export what the launchers export of a section; with ``above_1`` what needs that size to be above 1."""
-        for option, one in variables(section):
-            needed = next((size for size in _SIZES if size in one.get("needs", ())), "")
-            if needed == above_1 and (one["when"] == "always" or self.arguments.get(option) is not None):
-                self.put(one["name"], option, lower=one["text"] == "lower")
+        for option, variable in variables(section):
+            needed = next((size for size in _SIZES if size in variable.get("needs", ())), "")
+            if needed == above_1 and (variable["when"] == "always" or self.arguments.get(option) is not None):
+                self.put(variable["name"], option, lower=variable["text"] == "lower")
 
     def put_text(self, variable: str, text: Any, why: str) -> None:
         self.launch.environment[variable] = Setting(text, Origin("computed", why))

@@ -7,13 +7,15 @@ keys that the version at hand reads are settings; what stops the plugin is told 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from zerocfg.catalog.values import RefusedError, env_bool, whole_number
 from zerocfg.run.config import default_of, words
 from zerocfg.run.model import UNKNOWN, Origin, Setting
+from zerocfg.run.stages.exports import variables
 
-Keys = dict[str, tuple[str, Callable[[str], Any], Any]]
+Keys = dict[str, tuple[Callable[[str], Any], Any]]
 
 SECTION = "fsdp_config."
 VERSION, POLICY = SECTION + "fsdp_version", SECTION + "fsdp_auto_wrap_policy"
@@ -58,30 +60,30 @@ def _prefetch(text: str) -> Any:
     return None if text.upper() == "NO_PREFETCH" else _name_of(PREFETCHES)(text)
 
 
-# Key of fsdp_config -> (variable, how its text is read, value where nothing is exported), by version.
+# Key of fsdp_config -> (how the text of its variable is read, value where nothing is exported), by version.
 _BOTH: Keys = {
-    "fsdp_offload_params": ("OFFLOAD_PARAMS", _bool, False),
-    "fsdp_auto_wrap_policy": ("AUTO_WRAP_POLICY", _policy, "NO_WRAP"),
-    "fsdp_cpu_ram_efficient_loading": ("CPU_RAM_EFFICIENT_LOADING", _bool, False),
-    "fsdp_activation_checkpointing": ("ACTIVATION_CHECKPOINTING", _bool, False),
-    "fsdp_ignored_modules": ("IGNORED_MODULES", str, None),
+    "fsdp_offload_params": (_bool, False),
+    "fsdp_auto_wrap_policy": (_policy, "NO_WRAP"),
+    "fsdp_cpu_ram_efficient_loading": (_bool, False),
+    "fsdp_activation_checkpointing": (_bool, False),
+    "fsdp_ignored_modules": (str, None),
 }
 _FIRST: Keys = {
-    "fsdp_sharding_strategy": ("SHARDING_STRATEGY", _name_of(STRATEGIES), "FULL_SHARD"),
-    "fsdp_state_dict_type": ("STATE_DICT_TYPE", _name_of(STATE_DICTS), "FULL_STATE_DICT"),
-    "fsdp_backward_prefetch": ("BACKWARD_PREFETCH", _prefetch, None),
-    "fsdp_forward_prefetch": ("FORWARD_PREFETCH", _bool, False),
-    "fsdp_use_orig_params": ("USE_ORIG_PARAMS", _bool, False),
-    "fsdp_sync_module_states": ("SYNC_MODULE_STATES", _bool, False),
+    "fsdp_sharding_strategy": (_name_of(STRATEGIES), "FULL_SHARD"),
+    "fsdp_state_dict_type": (_name_of(STATE_DICTS), "FULL_STATE_DICT"),
+    "fsdp_backward_prefetch": (_prefetch, None),
+    "fsdp_forward_prefetch": (_bool, False),
+    "fsdp_use_orig_params": (_bool, False),
+    "fsdp_sync_module_states": (_bool, False),
 }
 _SECOND: Keys = {
-    "fsdp_reshard_after_forward": ("RESHARD_AFTER_FORWARD", _bool, True),
-    "fsdp_state_dict_type": ("STATE_DICT_TYPE", _name_of(STATE_DICTS), "SHARDED_STATE_DICT"),
-    "fsdp_activation_checkpointing_offload": ("ACTIVATION_CHECKPOINTING_OFFLOAD", _bool, False),
+    "fsdp_reshard_after_forward": (_bool, True),
+    "fsdp_state_dict_type": (_name_of(STATE_DICTS), "SHARDED_STATE_DICT"),
+    "fsdp_activation_checkpointing_offload": (_bool, False),
 }
 _BY_POLICY: dict[str, Keys] = {
-    "TRANSFORMER_BASED_WRAP": {"fsdp_transformer_layer_cls_to_wrap": ("TRANSFORMER_CLS_TO_WRAP", str, None)},
-    "SIZE_BASED_WRAP": {"fsdp_min_num_params": ("MIN_NUM_PARAMS", _int, 0)},
+    "TRANSFORMER_BASED_WRAP": {"fsdp_transformer_layer_cls_to_wrap": (str, None)},
+    "SIZE_BASED_WRAP": {"fsdp_min_num_params": (_int, 0)},
 }
 ONLY_FIRST = frozenset(_FIRST) - frozenset(_SECOND)
 """Keys that version 1 alone reads."""
@@ -91,14 +93,15 @@ SIZES = words("dp_replicate_size dp_shard_size tp_size cp_size sp_size")
 
 def plugin_settings(environment: dict[str, Setting]) -> dict[str, Setting]:
     """The settings of the plugin by dotted name; UNKNOWN where it would not understand the text."""
-    version = _read(environment, "FSDP_VERSION", _int, 1)
+    variable_of = _variable_of("fsdp_config")
+    version = _read(environment, variable_of["fsdp_version"], _int, 1)
     found = {VERSION: version}
     own: Keys = {1: _FIRST, 2: _SECOND}.get(version.value, {}) if version.known else {}
-    for name, (variable, read, default) in {**_BOTH, **own}.items():
-        found[SECTION + name] = _read(environment, f"FSDP_{variable}", read, default)
+    for name, (read, default) in {**_BOTH, **own}.items():
+        found[SECTION + name] = _read(environment, variable_of[name], read, default)
     _synchronise(found)
-    for name, (variable, read, default) in _BY_POLICY.get(str(found[POLICY].value), {}).items():
-        found[SECTION + name] = _read(environment, f"FSDP_{variable}", read, default)
+    for name, (read, default) in _BY_POLICY.get(str(found[POLICY].value), {}).items():
+        found[SECTION + name] = _read(environment, variable_of[name], read, default)
     return found
 
 
@@ -106,7 +109,15 @@ def parallel_sizes(environment: dict[str, Setting]) -> dict[str, Setting]:
     """The sizes of a parallelism_config by dotted name, whichever engine runs; none without one."""
     if "ACCELERATE_USE_PARALLELISM_CONFIG" not in environment:
         return {}
-    return {PARALLEL + name: _read(environment, f"PARALLELISM_CONFIG_{name.upper()}", _int, 1) for name in SIZES}
+    variable_of = _variable_of("parallelism_config")
+    names = {name: variable_of[f"parallelism_config_{name}"] for name in SIZES}
+    return {PARALLEL + name: _read(environment, variable, _int, 1) for name, variable in names.items()}
+
+
+@cache
+def _variable_of(section: str) -> dict[str, str]:
+    """The variable that carries each key of a section of accelerate's config."""
+    return {key: str(exported["name"]) for key, exported in variables(section)}
 
 
 def _synchronise(found: dict[str, Setting]) -> None:

@@ -74,7 +74,7 @@ def beaten_options(data: dict[str, Any], arguments: Namespace, place: Callable[.
         for key, value in keys.items():
             name = target(section, str(key), arguments.releases)
             setting = arguments.setting(name)
-            given = next((one for one in (setting, *setting.overridden) if one.origin.kind == "flag"), None)
+            given = next((item for item in (setting, *setting.overridden) if item.origin.kind == "flag"), None)
             if name in arguments.flags and given is not None and given.value not in (UNKNOWN, value):
                 message = f"the file wins over --{name} before accelerate {BY_ITSELF_SINCE}"
                 yield Ignored("file-wins", message, given.origin, Setting(value, place(section, str(key))))

@@ -59,6 +59,7 @@ class _Reader:
         self.file: SourceFile | None = run.accelerate
         self.flags = run.flags
         self.releases = admitted_of(run, "accelerate")
+        self.forked = "accelerate" in run.forked
         self.arguments = Namespace(self.releases)
         outside = self.file is not None and lies_outside(self.file)
         why = "its config lies outside" if outside else "the launcher stops before it starts a process"
@@ -180,7 +181,7 @@ class _Reader:
         self._check_newer(data)
         foreign = [str(key) for key in data if key not in TOP_LEVEL and key not in _ALWAYS]
         unknown = sorted(key for key in foreign if not self.releases.had(f"cluster.{key}"))
-        if unknown:
+        if unknown and not self.forked:
             self.fail(
                 "unknown-top-key",
                 f"accelerate refuses the unknown top-level keys {', '.join(unknown)}",

@@ -98,7 +98,7 @@ def _older(option: Option, states: list[dict[str, Any]], today: dict[str, Any] |
     """An option of today in releases that have it otherwise."""
     default, choices = option.default, option.choices
     defaults = [state["default"] for state in states]
-    if any(one != defaults[0] for one in defaults):
+    if any(item != defaults[0] for item in defaults):
         default = UNKNOWN
     elif today is None or repr(defaults[0]) != repr(today["default"]):
         default = defaults[0]

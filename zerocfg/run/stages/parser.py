@@ -79,7 +79,7 @@ class Parser:
         section = name.rpartition(".")[0] or name
         ways = {_way(state) for _, state in self.releases.states(f"{section}.*")} or {"lax"}
         found = [self._read(name, key, setting, way) for way in sorted(ways)]
-        if all(type(one.value) is type(found[0].value) and one.value == found[0].value for one in found):
+        if all(type(item.value) is type(found[0].value) and item.value == found[0].value for item in found):
             return found[0]
         return Setting(UNKNOWN, setting.origin, (setting, *setting.overridden))
 

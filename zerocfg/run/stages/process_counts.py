@@ -26,7 +26,7 @@ def launch_of(run: Run) -> Launch:
     if name == "python":
         one = Setting(1, Origin("default", "plain python starts one process"))
         return Launch("python", one, ONE_MACHINE)
-    return Launch("none", UNKNOWN_LAUNCH, UNKNOWN_LAUNCH)
+    return Launch("none", run.processes or UNKNOWN_LAUNCH, UNKNOWN_LAUNCH)
 
 
 def _count(setting: Setting | None, default: int) -> Any:

@@ -46,13 +46,13 @@ class Matching:
         if not self.found:
             return None
         text = "\n".join(
-            f"- ds {one.key}={one.written.value} vs hf {one.argument}={one.asked.value}" for one in self.found
+            f"- ds {item.key}={item.written.value} vs hf {item.argument}={item.asked.value}" for item in self.found
         )
         message = (
             "Please correct the following DeepSpeed config values that mismatch TrainingArguments values:\n"
             f"{text}\nThe easiest method is to set these DeepSpeed config values to 'auto'."
         )
-        places = tuple(setting.origin for one in self.found for setting in (one.written, one.asked))
+        places = tuple(setting.origin for item in self.found for setting in (item.written, item.asked))
         return Failure("trainer-mismatch", "init", message, places, differences=tuple(self.found))
 
 

@@ -78,7 +78,7 @@ def values_hash(lock: Lock) -> str:
     A comment in a source file changes the lock, and proves nothing less.
     """
     said = {
-        key: {name: _value(one) for name, one in part.items()}
+        key: {name: _value(item) for name, item in part.items()}
         if key in ("settings", "accelerate", "changes") and isinstance(part, dict)
         else part
         for key, part in lock.content.items()
@@ -167,63 +167,65 @@ def _state(verdict: object, passed: bool) -> VerdictState:
 
 
 def _reductions(content: dict[str, object]) -> tuple[RecordedReduction, ...]:
-    words = [str(one) for one in _needed_list(content, "reductions")]
+    words = [str(item) for item in _needed_list(content, "reductions")]
     recorded = mappings(content.get("reduced"))
     if len(recorded) != len(words):
         # Written before kinds were recorded: the words of a reduction then began with its kind and a colon.
-        return tuple(RecordedReduction(one.partition(":")[0].strip(), one) for one in words)
-    return tuple(RecordedReduction(str(one.get("kind")), said, one) for one, said in zip(recorded, words, strict=True))
+        return tuple(RecordedReduction(word.partition(":")[0].strip(), word) for word in words)
+    return tuple(
+        RecordedReduction(str(item.get("kind")), said, item) for item, said in zip(recorded, words, strict=True)
+    )
 
 
-def _failure(one: dict[str, object]) -> Failure | None:
-    message = one.get("message")
+def _failure(item: dict[str, object]) -> Failure | None:
+    message = item.get("message")
     if not message:
         return None
-    return Failure(str(message), integer(one.get("rank")), texts(one.get("detail")), text(one.get("stage")) or "")
+    return Failure(str(message), integer(item.get("rank")), texts(item.get("detail")), text(item.get("stage")) or "")
 
 
-def _check(one: dict[str, object]) -> Check:
-    ok = one.get("ok")
-    name, planned, seen, further = (str(one.get(key, "")) for key in ("name", "planned", "seen", "further"))
-    measured = one.get("measured") is not False
+def _check(item: dict[str, object]) -> Check:
+    ok = item.get("ok")
+    name, planned, seen, further = (str(item.get(key, "")) for key in ("name", "planned", "seen", "further"))
+    measured = item.get("measured") is not False
     return Check(name, planned, seen, ok if isinstance(ok, bool) else None, further, measured)
 
 
-def _diagnosis(one: dict[str, object]) -> Diagnosis:
-    code, name, message, fix, why = (str(one.get(key) or "") for key in ("code", "name", "message", "fix", "why"))
-    line, column = integer(one.get("line")), integer(one.get("column"))
-    return Diagnosis(code, name, text(one.get("file")), line, column, message, fix, why)
+def _diagnosis(item: dict[str, object]) -> Diagnosis:
+    code, name, message, fix, why = (str(item.get(key) or "") for key in ("code", "name", "message", "fix", "why"))
+    line, column = integer(item.get("line")), integer(item.get("column"))
+    return Diagnosis(code, name, text(item.get("file")), line, column, message, fix, why)
 
 
-def _command(one: dict[str, object]) -> Command | None:
-    line = text(one.get("line"))
-    return None if line is None else Command(line, text(one.get("loop")), list(texts(one.get("notes"))))
+def _command(item: dict[str, object]) -> Command | None:
+    line = text(item.get("line"))
+    return None if line is None else Command(line, text(item.get("loop")), list(texts(item.get("notes"))))
 
 
-def _measured(one: dict[str, object]) -> Measured:
-    timeline = mapping(one.get("timeline"))
+def _measured(item: dict[str, object]) -> Measured:
+    timeline = mapping(item.get("timeline"))
     return Measured(
-        seconds=number(one.get("seconds")),
-        step_seconds=numbers(one.get("step_seconds")),
-        losses=numbers(one.get("losses")),
-        peaks=tuple(map(integer, items(one.get("peak_memory_bytes")))),
+        seconds=number(item.get("seconds")),
+        step_seconds=numbers(item.get("step_seconds")),
+        losses=numbers(item.get("losses")),
+        peaks=tuple(map(integer, items(item.get("peak_memory_bytes")))),
         memory=tuple(
-            {phase: _sizes(counted) for phase, counted in mapping(rank).items()} for rank in items(one.get("memory"))
+            {phase: _sizes(counted) for phase, counted in mapping(rank).items()} for rank in items(item.get("memory"))
         ),
-        start=tuple(map(_sizes, items(one.get("memory_start")))),
-        device_memory=integer(one.get("device_memory_bytes")),
+        start=tuple(map(_sizes, items(item.get("memory_start")))),
+        device_memory=integer(item.get("device_memory_bytes")),
         of=str(timeline.get("of", "")),
         points=tuple(point for entry in items(timeline.get("points")) if (point := _point(entry)) is not None),
-        median=number(one.get("step_seconds_median")),
-        first=number(one.get("step_seconds_first")),
+        median=number(item.get("step_seconds_median")),
+        first=number(item.get("step_seconds_first")),
         collectives=tuple(
             {kind: _sizes(counted) for kind, counted in mapping(rank).items()}
-            for rank in items(one.get("communication"))
+            for rank in items(item.get("communication"))
         ),
-        tokens=integer(one.get("tokens_per_step")),
-        tokens_per_second=number(one.get("tokens_per_second")),
-        tflops=number(one.get("tflops")),
-        predicted=mapping(one.get("predicted")),
+        tokens=integer(item.get("tokens_per_step")),
+        tokens_per_second=number(item.get("tokens_per_second")),
+        tflops=number(item.get("tflops")),
+        predicted=mapping(item.get("predicted")),
     )
 
 

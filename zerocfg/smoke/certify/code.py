@@ -63,7 +63,7 @@ def _imports(text: str) -> Iterator[Imported]:
     """Every import statement, wherever it stands."""
     for node in ast.walk(ast.parse(text.removeprefix(BOM))):
         if isinstance(node, ast.Import):
-            yield from (Imported(one.name) for one in node.names)
+            yield from (Imported(name.name) for name in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from (Imported(node.module or "", one.name, node.level) for one in node.names if one.name != "*")
+            yield from (Imported(node.module or "", name.name, node.level) for name in node.names if name.name != "*")
             yield Imported(node.module or "", "", node.level)

@@ -62,7 +62,7 @@ def failed_stage(outcome: Outcome) -> str:
 
 
 def _proven(verdict: Verdict) -> list[str]:
-    held = {one.name: one for one in verdict.checks if one.ok is True}
+    held = {check.name: check for check in verdict.checks if check.ok is True}
     seen, reduced = verdict.outcome.reports[0].get("seen", {}), verdict.reduced
     engine = f"ZeRO-{seen.get('stage')}" if seen.get("engine") == "deepspeed" else ENGINES.get(str(seen.get("engine")))
     found: list[str] = []
@@ -89,7 +89,7 @@ def _proven(verdict: Verdict) -> list[str]:
         more = " and gradients" if "gradients as under ZeRO-0" in held else ""
         found.append(f"losses{more} are those of ZeRO-0 ({held['loss as under ZeRO-0'].seen})")
     found += _offload(held)
-    settings = sum(1 for one in held.values() if one.further == "acting")
+    settings = sum(1 for item in held.values() if item.further == "acting")
     if settings:
         more = f"{settings} more settings are" if settings > 1 else "one more setting is"
         found.append(f"{more} as planned where the engine uses them")
@@ -139,7 +139,7 @@ def _held_memory(verdict: Verdict) -> list[str]:
 def _not_proven(verdict: Verdict) -> list[str]:
     run, reduced = verdict.run, verdict.reduced
     found = _ranks(verdict) + _device(verdict)
-    found += [f"the saved weights: {one.why}" for one in reduced.changes if one.kind is Kind.SAVING]
+    found += [f"the saved weights: {change.why}" for change in reduced.changes if change.kind is Kind.SAVING]
     if verdict.command is not None:
         return [*found, *_of_command(verdict)]
     config = run.lock.model_config
@@ -199,9 +199,9 @@ def _ranks(verdict: Verdict) -> list[str]:
 
 def _shares_by_gloo(verdict: Verdict) -> bool:
     return verdict.device.shared and any(
-        isinstance(one.run, dict) and one.run["collectives"] == "gloo"
-        for one in verdict.reduced.changes
-        if one.kind is Kind.SHARED_CARD
+        isinstance(change.run, dict) and change.run["collectives"] == "gloo"
+        for change in verdict.reduced.changes
+        if change.kind is Kind.SHARED_CARD
     )
 
 
@@ -306,7 +306,7 @@ def _recipe(verdict: Verdict) -> list[str]:
 
 
 def _unseen(verdict: Verdict) -> list[str]:
-    names = [one.name for one in verdict.checks if one.further == "unseen"]
+    names = [check.name for check in verdict.checks if check.further == "unseen"]
     if not names:
         return []
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""

@@ -31,7 +31,9 @@ def smoke_result(verdict: Verdict) -> SmokeResult:
         device_kind=verdict.device.kind,
         device_name=first.get("seen", {}).get("device_name") or verdict.device.name,
         ranks=verdict.reduced.ranks,
-        reductions=tuple(RecordedReduction(one.kind.value, str(one), one.data()) for one in verdict.reduced.changes),
+        reductions=tuple(
+            RecordedReduction(change.kind.value, str(change), change.data()) for change in verdict.reduced.changes
+        ),
         checks=tuple(verdict.checks),
         proven=shown.proven,
         not_proven=shown.not_proven,

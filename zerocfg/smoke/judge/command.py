@@ -60,18 +60,18 @@ _SETTINGS = {name: setting for setting, name in settings.SHOWN.items()} | {
 """The setting of a row, by the row's name."""
 
 
-def _of_line(one: Check, line: Run | None) -> Check:
+def _of_line(check: Check, line: Run | None) -> Check:
     """A row with the value that the launch line and its files give, where they tell it. A script may mean to have
     another, so that no difference fails."""
-    value = _value(one.name, line)
-    if value is UNKNOWN or one.seen == "-":
+    value = _value(check.name, line)
+    if value is UNKNOWN or check.seen == "-":
         return (
-            replace(one, planned="-", ok=None)
+            replace(check, planned="-", ok=None)
             if value is UNKNOWN
-            else replace(one, planned=settings.show(value), ok=None)
+            else replace(check, planned=settings.show(value), ok=None)
         )
     planned = settings.show(value)
-    return replace(one, planned=planned, ok=True if planned == one.seen else None)
+    return replace(check, planned=planned, ok=True if planned == check.seen else None)
 
 
 def _value(row: str, line: Run | None) -> object:
@@ -141,11 +141,13 @@ def _checks(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -> l
     by_itself = not any((report.get("command") or {}).get("stopped") for report in reports)
     checks = run_checks(run, reduced, outcome, min(steps, done) if by_itself and done else steps)
     # The script's own batches differ from step to step, and so may their losses.
-    checks = [replace(one, ok=None) if one.name == "loss falls" and one.ok is False else one for one in checks]
+    checks = [
+        replace(check, ok=None) if check.name == "loss falls" and check.ok is False else check for check in checks
+    ]
     if run.plan:
         return checks
-    noted = {one.name for one in settings.check(run, reduced, reports)} - {WORLD_SIZE}
-    return [_of_line(one, run.line) if one.name in noted else one for one in checks]
+    noted = {item.name for item in settings.check(run, reduced, reports)} - {WORLD_SIZE}
+    return [_of_line(check, run.line) if check.name in noted else check for check in checks]
 
 
 def _reads(files: list[Path], reports: Path) -> list[Check]:

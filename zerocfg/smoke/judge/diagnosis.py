@@ -36,7 +36,7 @@ PHASES = {"arguments": ("arguments", "parse"), "model": ("init", "parse"), "init
 
 def diagnose(folder: RunFolder, checks: list[Check], outcome: Outcome) -> list[Diagnosis]:
     """Explanations of what failed; each rule and place once."""
-    failed = [one for one in checks if one.ok is False]
+    failed = [check for check in checks if check.ok is False]
     if not failed and outcome.failure is None:
         return []
     run = linked_run(folder)
@@ -45,8 +45,8 @@ def diagnose(folder: RunFolder, checks: list[Check], outcome: Outcome) -> list[D
     if outcome.failure is not None:
         found += _of_error(outcome, findings)
     requested = claims(run) if run is not None else {}
-    for one in failed:
-        found += [_diagnosis(finding, f"check:{one.name}") for finding in _of_check(one, requested, run, findings)]
+    for item in failed:
+        found += [_diagnosis(finding, f"check:{item.name}") for finding in _of_check(item, requested, run, findings)]
     unique: dict[tuple[str, str | None, int | None, int | None], Diagnosis] = {}
     for diagnosis in found:
         key = (diagnosis.code or diagnosis.name, diagnosis.file, diagnosis.line, diagnosis.column)
@@ -74,19 +74,25 @@ def _of_error(outcome: Outcome, findings: list[Diagnostic]) -> list[Diagnosis]:
     error, phase = _error(outcome), _phase(outcome)
     cause = known_errors.circumstance_of(error, outcome.kind)
     first = error.partition("\n")[0]
-    rules = {one.code: rule for one in findings if (rule := find_rule(one.code)) is not None}
-    shown = [one for one in findings if one.code in rules and known_errors.explains(rules[one.code], first)]
-    named = [one for one in shown if _names(one, first)] or shown
+    rules = {finding.code: rule for finding in findings if (rule := find_rule(finding.code)) is not None}
+    shown = [
+        finding for finding in findings if finding.code in rules and known_errors.explains(rules[finding.code], first)
+    ]
+    named = [item for item in shown if _names(item, first)] or shown
     if not named:
         # The error speaks of the very key that a finding stands at, and the rule predicts a crash there.
-        named = [one for one in findings if one.code in rules and _names(one, first) and _crashes(rules[one.code])]
+        named = [
+            finding
+            for finding in findings
+            if finding.code in rules and _names(finding, first) and _crashes(rules[finding.code])
+        ]
     if not named:
         phases = PHASES.get(phase, ("step",) if phase.startswith("step") else (phase,))
-        named = [one for one in findings if one.code in rules and _crashes(rules[one.code], phases)]
+        named = [finding for finding in findings if finding.code in rules and _crashes(rules[finding.code], phases)]
         if known_errors.rule_of(first) is not None or cause is not None:
             named = []  # the error has another cause
     if named:
-        return [_diagnosis(one, "error") for one in named]
+        return [_diagnosis(item, "error") for item in named]
     rule = known_errors.rule_of(first)
     if rule is not None:
         return [Diagnosis(rule.code, rule.name, None, None, None, page_of(rule).summary, _instead(rule), "error")]
@@ -121,21 +127,21 @@ def _instead(rule: Rule) -> str:
 
 
 def _of_check(
-    one: Check, requested: dict[str, list[Claim]], run: Run | None, findings: list[Diagnostic]
+    check: Check, requested: dict[str, list[Claim]], run: Run | None, findings: list[Diagnostic]
 ) -> list[Diagnostic]:
     """The findings at the places that ask for what failed; those at the very key before those around it."""
-    if one.name == ARGUMENTS:
+    if check.name == ARGUMENTS:
         return [finding for finding in findings if refuses(finding)]
-    if one.name in SAVED:
+    if check.name in SAVED:
         # Whether weights are saved is decided at the stage and the key that gathers.
         saving = [finding for finding in findings if _shows(finding, "save")]
         if saving:
             return saving
         places = _places(requested.get(STAGE, []) + requested.get(GATHER, []))
-    elif one.name in KEYS:
-        places = _places(requested.get(KEYS[one.name], []))
+    elif check.name in KEYS:
+        places = _places(requested.get(KEYS[check.name], []))
     else:
-        places = _origins(run, one.name)
+        places = _origins(run, check.name)
     exact = [finding for finding in findings if any(_same(place, finding) for place in places)]
     return exact or [finding for finding in findings if any(_around(place, finding) for place in places)]
 
@@ -156,7 +162,7 @@ def _origins(run: Run | None, name: str) -> list[FileSpan]:
     setting = run.effective.get("num_processes" if name == "world size" else name) if run is not None else None
     if setting is None:
         return []
-    locations = [at(one.origin) for one in (setting, *setting.overridden)]
+    locations = [at(item.origin) for item in (setting, *setting.overridden)]
     return [file_span(location) for location in locations if location is not None]
 
 
@@ -183,8 +189,8 @@ def _around(place: FileSpan, finding: Diagnostic) -> bool:
     )
 
 
-def _overlap(one: FileSpan, other: FileSpan) -> bool:
-    return one.start <= other.end and other.start <= one.end
+def _overlap(item: FileSpan, other: FileSpan) -> bool:
+    return item.start <= other.end and other.start <= item.end
 
 
 def _diagnosis(finding: Diagnostic, why: str) -> Diagnosis:

@@ -35,11 +35,11 @@ CLASSES = {"adamw_torch": "AdamW", "adamw_torch_fused": "AdamW", "adafactor": "A
 
 def expected(run: RunFolder, reduced: Reduced) -> dict[str, object]:
     """Planned values by name, of this launch: as the lock has them, but for what was reduced."""
-    planned = {name: one.value for name, one in run.lock.settings.items()}
+    planned = {name: setting.value for name, setting in run.lock.settings.items()}
     before, after = flat(run.deepspeed or {}), flat(reduced.deepspeed or {})
     for name in before.keys() - after.keys():
         planned.pop(name, None)
-    planned.update({name: one for name, one in after.items() if name not in before or before[name] != one})
+    planned.update({name: item for name, item in after.items() if name not in before or before[name] != item})
     planned.update(reduced.plan)
     for name in ("fp16", "bf16"):
         if not planned.get(f"{name}.enabled"):  # nothing else of the section acts
@@ -60,7 +60,7 @@ def expected(run: RunFolder, reduced: Reduced) -> dict[str, object]:
         _arguments(planned, reduced.arguments)
     if reduced.trainer is not None:
         planned.update(_of_trainer(reduced))
-    return {name: one for name, one in planned.items() if name not in LAUNCHER}
+    return {name: item for name, item in planned.items() if name not in LAUNCHER}
 
 
 def _of_trainer(reduced: Reduced) -> dict[str, object]:

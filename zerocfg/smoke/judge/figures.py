@@ -69,7 +69,7 @@ class Figures:
 
     def grown(self) -> list[int | None]:
         """Resident memory of each rank at its highest, less what its libraries took before the model was made."""
-        before = [one.get("rss") for one in self.start]
+        before = [item.get("rss") for item in self.start]
         peaks = self.peaks("rss")
         return [None if most is None or old is None else most - old for most, old in zip(peaks, before, strict=False)]
 
@@ -79,8 +79,8 @@ class Figures:
             peaks=tuple(self.peaks(self.counter)),
             memory=tuple(
                 {
-                    phase: {"seconds": one.get("seconds"), **_sizes(one)}
-                    for phase, one in rank.items()
+                    phase: {"seconds": item.get("seconds"), **_sizes(item)}
+                    for phase, item in rank.items()
                     if phase in PHASES
                 }
                 for rank in self.memory
@@ -92,7 +92,8 @@ class Figures:
             median=self.seconds,
             first=self.first,
             collectives=tuple(
-                {kind: {name: one[name] for name in COUNTED} for kind, one in rank.items()} for rank in self.collectives
+                {kind: {name: item[name] for name in COUNTED} for kind, item in rank.items()}
+                for rank in self.collectives
             ),
             tokens=self.tokens,
             tokens_per_second=None if self.tokens_per_second is None else round(self.tokens_per_second, 2),
@@ -141,8 +142,8 @@ def _usual(times: list[float], counted: bool) -> float | None:
     return round(median(warm), 4) if warm else None
 
 
-def _sizes(one: Phase) -> dict[str, float | None]:
-    return {name: one.get(name) for name in COUNTERS}
+def _sizes(phase: Phase) -> dict[str, float | None]:
+    return {name: phase.get(name) for name in COUNTERS}
 
 
 def _timeline(report: RankReport) -> list[tuple[float, int, str]]:

@@ -81,7 +81,7 @@ def _without(text: str) -> str:
 
 def explains(rule: Rule, error: str) -> bool:
     """Whether an error is what a proof of this rule shows."""
-    return any(one.rule is rule and one.expression.search(error) for one in patterns())
+    return any(pattern.rule is rule and pattern.expression.search(error) for pattern in patterns())
 
 
 def rule_of(error: str) -> Rule | None:
@@ -89,10 +89,10 @@ def rule_of(error: str) -> Rule | None:
 
     Of rules with the same words the first by code is taken, which is the general one.
     """
-    fitting = [one for one in patterns() if one.weight >= LEAST and one.expression.search(error)]
+    fitting = [pattern for pattern in patterns() if pattern.weight >= LEAST and pattern.expression.search(error)]
     if not fitting:
         return None
-    return min(fitting, key=lambda one: (-one.weight, one.rule.code)).rule
+    return min(fitting, key=lambda item: (-item.weight, item.rule.code)).rule
 
 
 @dataclass(frozen=True)
@@ -183,5 +183,9 @@ CIRCUMSTANCES = (
 
 def circumstance_of(error: str, kind: str | None = None) -> Circumstance | None:
     """The cause of an error, or of an outcome of this kind."""
-    known = (one for one in CIRCUMSTANCES if (kind is not None and one.kind == kind) or one.expression.search(error))
+    known = (
+        circumstance
+        for circumstance in CIRCUMSTANCES
+        if (kind is not None and circumstance.kind == kind) or circumstance.expression.search(error)
+    )
     return next(known, None)

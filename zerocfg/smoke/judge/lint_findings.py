@@ -30,8 +30,8 @@ def lint_findings(run: Run | None) -> list[Diagnostic]:
     if run is None:
         return []
     run = replace(run, versions={**run.versions, **_installed()})  # whatever the project states, these ran
-    found = [one for one in lint_runs([run]).diagnostics if one.severity is not Severity.NOTE]
-    return sorted(found, key=lambda one: -one.severity.rank)
+    found = [diagnostic for diagnostic in lint_runs([run]).diagnostics if diagnostic.severity is not Severity.NOTE]
+    return sorted(found, key=lambda item: -item.severity.rank)
 
 
 def _installed() -> dict[str, str]:
@@ -45,7 +45,7 @@ def _installed() -> dict[str, str]:
 
 def check_arguments(findings: Sequence[Diagnostic]) -> list[Check]:
     """A failed check where the linter finds such arguments for the releases that ran; else none."""
-    names = dict.fromkeys(one.span.path for one in findings if refuses(one))
+    names = dict.fromkeys(finding.span.path for finding in findings if refuses(finding))
     return [Check(ARGUMENTS, "accepted by the parser", f"refused: {', '.join(names)}", False)] if names else []
 
 

@@ -41,7 +41,7 @@ def _communication(figures: Figures, expected: Expected | None) -> list[Check]:
         return []
     own, checks = figures.collectives[0], []
     predicted = expected.collectives() if expected is not None else {}
-    for kind in (*KINDS, *(one for one in own if one not in (*KINDS, FLAGS))):
+    for kind in (*KINDS, *(item for item in own if item not in (*KINDS, FLAGS))):
         seen, planned = own.get(kind), predicted.get(kind)
         if seen is None and planned is None:
             continue
@@ -54,7 +54,7 @@ def _communication(figures: Figures, expected: Expected | None) -> list[Check]:
             told = f"{_exact(seen['sent'])}{share} in {calls}, {_brief(seen['seconds'])} s"
         words = "-" if expected is None else f"predicted {_exact(planned.sent if planned is not None else 0)}"
         checks.append(Check(f"bytes sent by {kind}", words, told, None))
-    total = max(sum(one["seconds"] for one in rank.values()) for rank in figures.collectives)
+    total = max(sum(item["seconds"] for item in rank.values()) for rank in figures.collectives)
     of = f" of {_brief(figures.last)}, in the step that was counted" if figures.last is not None else ""
     checks.append(Check("seconds in collectives", "-", f"{_brief(total)}{of}", None))
     return checks
@@ -110,7 +110,7 @@ def _card(figures: Figures, expected: Expected | None) -> list[Check]:
     }
     for counter, name in names.items():
         seen = figures.peaks(counter)
-        if all(one is None for one in seen):
+        if all(item is None for item in seen):
             continue
         band = getattr(expected.prediction, counter) if expected is not None else None
         low = expected is not None and not expected.prediction.complete
@@ -134,10 +134,10 @@ def _band(band: Band | None, counter: str, low: bool) -> str:
 def _host(figures: Figures) -> list[Check]:
     """Resident memory. Its growth is what training took; the rest are the libraries themselves."""
     peaks, grown = figures.peaks("rss"), figures.grown()
-    if all(one is None for one in peaks):
+    if all(peak is None for peak in peaks):
         return []
     seen = _sizes(peaks, None)
-    if any(one is not None for one in grown):
+    if any(item is not None for item in grown):
         seen += f"; {_sizes(grown, None)} since the model was made"
     return [Check("host memory of a rank (RSS)", "-", seen, None)]
 

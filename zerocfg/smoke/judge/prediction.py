@@ -58,22 +58,24 @@ class Expected:
         held = self.prediction
         found: dict[str, object] = {name: _ends(getattr(held, name)) for name in ("allocated", "reserved", "device")}
         found |= {"complete": held.complete, "worst": held.worst.moment}
-        found["phases"] = {phase: one.size for phase, one in held.estimate.phases("device").items()}
+        found["phases"] = {phase: item.size for phase, item in held.estimate.phases("device").items()}
         found["host"] = held.estimate.peak("host").size
         if self.time is not None:
             seconds = self.time.seconds
-            found["step_seconds"] = [round(one, 6) for one in (seconds.low, seconds.expected, seconds.high)]
+            found["step_seconds"] = [round(item, 6) for item in (seconds.low, seconds.expected, seconds.high)]
             found["tokens_per_second"] = round(self.time.tokens_per_second, 1)
             found["tflops"] = round(self.time.tflops, 3)
-        found["communication"] = {name: asdict(one) for name, one in self.collectives().items()}
+        found["communication"] = {name: asdict(collective) for name, collective in self.collectives().items()}
         return found
 
     def collectives(self) -> dict[str, Sent]:
         """What one rank sends in one step, by kind of collective."""
         found: dict[str, Sent] = {}
-        for one in self.traffic.collectives:
-            known = found.get(one.operation, Sent(0, 0))
-            found[one.operation] = Sent(known.payload + round(one.payload), known.sent + round(one.sent))
+        for collective in self.traffic.collectives:
+            known = found.get(collective.operation, Sent(0, 0))
+            found[collective.operation] = Sent(
+                known.payload + round(collective.payload), known.sent + round(collective.sent)
+            )
         return found
 
 

@@ -40,8 +40,8 @@ def replace_planned(
 ) -> list[Check]:
     """The checks, with those of a plan replaced by the requested settings."""
     requested_checks = check(requested, reduced, reports)
-    names = {one.name for one in requested_checks}
-    return [*requested_checks, *(one for one in planned if one.name not in names)]
+    names = {requested_check.name for requested_check in requested_checks}
+    return [*requested_checks, *(item for item in planned if item.name not in names)]
 
 
 def check(requested: Mapping[str, Sequence[Claim]], reduced: Reduced, reports: list[RankReport]) -> list[Check]:

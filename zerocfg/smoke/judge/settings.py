@@ -39,11 +39,11 @@ def check(run: RunFolder, reduced: Reduced, reports: list[RankReport]) -> list[C
     checks = []
     for name, value, key in _rows(run, reduced, planned, reports):
         seen = [report["seen"].get(key) for report in reports]
-        lost = any(one is None and _lost(report) for one, report in zip(seen, reports, strict=True))
+        lost = any(item is None and _lost(report) for item, report in zip(seen, reports, strict=True))
         if lost:
             checks.append(instruments.unmeasured(name, instruments.why(reports, READ_BACK), show(value)))
             continue
-        ok = None if value is None else all(same(value, one) for one in seen)
+        ok = None if value is None else all(same(value, item) for item in seen)
         checks.append(Check(name, show(value), together(seen), ok))
     checks += _held(reduced, planned, reports)
     named = {*SHOWN, *BY_PRECISION, *BY_CLASS}
@@ -106,9 +106,9 @@ def _further(name: str, value: object, reports: list[RankReport]) -> Check:
         if all(name in part for part in parts):
             seen = [part[name] for part in parts]
             if name == WRAPPED:  # accelerate shards what is left over (embeddings, the head) in units of their own
-                ok = all(_classes(value) <= _classes(one) for one in seen)
+                ok = all(_classes(value) <= _classes(item) for item in seen)
                 return Check(name, show(value), together(seen), ok, further)
-            return Check(name, show(value), together(seen), all(same(value, one) for one in seen), further)
+            return Check(name, show(value), together(seen), all(same(value, item) for item in seen), further)
     return Check(name, show(value), "-", None, "unseen")
 
 
@@ -144,7 +144,7 @@ def _held(reduced: Reduced, planned: dict[str, object], reports: list[RankReport
         own = any(planned.get(name) for name in MASTER)
         dtype = next((name for name in ("bf16", "fp16") if own and _asked(reduced, name)), "fp32")
         seen = [", ".join(master["dtypes"]) for master in masters]
-        checks.append(Check("master weights", dtype, together(seen), all(one == dtype for one in seen), "acting"))
+        checks.append(Check("master weights", dtype, together(seen), all(item == dtype for item in seen), "acting"))
     return [*checks, *_places(planned, reports)]
 
 
@@ -169,8 +169,8 @@ def _shards(name: str, held: list[int], whole: list[int], room: list[int], reduc
     ranks = reduced.ranks
     if ranks < 2:
         return []
-    ok = all(one <= total / ranks + more for one, total, more in zip(held, whole, room, strict=True))
-    seen = [f"{one:,} of {total:,}" for one, total in zip(held, whole, strict=True)]
+    ok = all(item <= total / ranks + more for item, total, more in zip(held, whole, room, strict=True))
+    seen = [f"{item:,} of {total:,}" for item, total in zip(held, whole, strict=True)]
     return [Check(name, f"1/{ranks}", together(seen), ok)]
 
 
@@ -193,7 +193,7 @@ def _places(planned: dict[str, object], reports: list[RankReport]) -> list[Check
     if device == "cpu" and planned.get(f"{ZERO}offload_optimizer.pin_memory") is not None:
         pinned = [(report["seen"]["held"].get("master") or {}).get("pinned") for report in reports]
         value = planned[f"{ZERO}offload_optimizer.pin_memory"]
-        ok = None if None in pinned else all(same(value, one) for one in pinned)
+        ok = None if None in pinned else all(same(value, item) for item in pinned)
         if planned.get(f"{ZERO}stage") == 3:
             # Stage 3 pins its gradients alone: its master weights are plain copies (runtime/zero/stage3.py,
             # _create_fp32_partitions), whatever is configured. Those of stages 1 and 2 are pinned.
@@ -202,8 +202,8 @@ def _places(planned: dict[str, object], reports: list[RankReport]) -> list[Check
     device = places.get(str(planned.get(f"{ZERO}offload_param.device") or "none"))
     shards = [devices for report in reports if (devices := report["seen"]["held"].get("shard_devices"))]
     if device and len(shards) == len(reports):
-        seen = [", ".join(one) for one in shards]
-        checks.append(Check("parameters on", device, together(seen), all(one == device for one in seen)))
+        seen = [", ".join(shard) for shard in shards]
+        checks.append(Check("parameters on", device, together(seen), all(item == device for item in seen)))
     return checks
 
 

@@ -162,8 +162,8 @@ def _parameters(reports: list[RankReport], done: bool) -> list[Check]:
     seen = f"{changed} of {len(sums[0])} tensors" if not why else f"no tensor; {why}"
     checks = [Check(CHANGE, "yes", seen, True if changed else None if why else False)]
     if len(reports) > 1:
-        names = {name: None for one in sums for name in one}
-        apart = [name for name in names if len({one.get(name) for one in sums}) > 1]
+        names = {name: None for item in sums for name in item}
+        apart = [name for name in names if len({item.get(name) for item in sums}) > 1]
         seen = f"{len(names)} tensors on {len(reports)} ranks"
         if apart:
             seen = f"{len(apart)} of {len(names)} tensors differ, {apart[0]} first: gradients are not synchronised"

@@ -41,7 +41,7 @@ class Verdict:
 
     @property
     def state(self) -> VerdictState:
-        if self.outcome.failure is not None or any(one.ok is False for one in self.checks):
+        if self.outcome.failure is not None or any(check.ok is False for check in self.checks):
             return "failed"
         return "incomplete" if self.unmeasured else "passed"
 

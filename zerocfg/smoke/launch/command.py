@@ -138,7 +138,9 @@ class _Unwatched:
             return False
         if self._job not in variables or not program.startswith("python"):
             return False
-        paths = next((one.partition(b"=")[2] for one in variables if one.startswith(b"PYTHONPATH=")), b"")
+        paths = next(
+            (variable.partition(b"=")[2] for variable in variables if variable.startswith(b"PYTHONPATH=")), b""
+        )
         return self._program not in paths.split(os.fsencode(os.pathsep))
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import signal
@@ -210,8 +211,9 @@ def last_rank_output(log: str) -> list[str]:
 
 
 def _starts(lines: list[str], at: int) -> bool:
-    """Whether the traceback that begins there is the launcher's own."""
-    near = "\n".join(lines[at : at + 8])
+    """Whether the traceback that begins there is the launcher's own: by its first frames, not those of one below."""
+    frames = itertools.takewhile(lambda line: line.startswith(" "), lines[at + 1 : at + 8])
+    near = "\n".join(frames)
     return "torch/distributed/run.py" in near or "accelerate/commands/" in near or "bin/torchrun" in near
 
 

@@ -40,7 +40,7 @@ def abandoned(lock: Path, quiet: float = 0.0) -> bool:
         return False
     try:
         wanted = lock.stat()
-        if time.time() - max(one.stat().st_mtime for one in lock.parent.iterdir()) < quiet:
+        if time.time() - max(path.stat().st_mtime for path in lock.parent.iterdir()) < quiet:
             return False
     except (OSError, ValueError):
         return False

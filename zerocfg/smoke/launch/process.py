@@ -249,7 +249,7 @@ class _Run:
     def _members(self, reports: list[RankReport]) -> set[int]:
         """The ranks' processes, without process ids that the system has reused since."""
         members = {report["pid"] for report in reports if "pid" in report}
-        return {one for one in members if leftovers.is_marked(one, str(self.folder))}
+        return {member for member in members if leftovers.is_marked(member, str(self.folder))}
 
     def _kill(self, reports: list[RankReport]) -> None:
         for member in self._members(reports):
@@ -273,7 +273,7 @@ class _Run:
             self._since[lock] = time.monotonic()
             if operator_locks.abandoned(lock, quiet):
                 frames = self.waiting or stacks.ask(self.folder / "reports", reports, self._members(reports))
-                if any("file_baton.py" in one for rank in frames.values() for one in rank[:2]):
+                if any("file_baton.py" in item for rank in frames.values() for item in rank[:2]):
                     self.lock = operator_locks.describe(lock)
 
     def __post_init__(self) -> None:

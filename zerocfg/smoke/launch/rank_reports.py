@@ -38,14 +38,14 @@ def _fits(value: object, kind: object) -> bool:
         return True
     if isinstance(kind, type) and is_typeddict(kind):
         fields = _fields(kind)
-        return isinstance(value, dict) and all(_fits(one, fields[key]) for key, one in value.items() if key in fields)
+        return isinstance(value, dict) and all(_fits(item, fields[key]) for key, item in value.items() if key in fields)
     origin, inside = get_origin(kind), get_args(kind)
     if origin is list:
-        return isinstance(value, list) and all(_fits(one, inside[0]) for one in value)
+        return isinstance(value, list) and all(_fits(item, inside[0]) for item in value)
     if origin is dict:
-        return isinstance(value, dict) and all(_fits(one, inside[1]) for one in value.values())
+        return isinstance(value, dict) and all(_fits(item, inside[1]) for item in value.values())
     if origin in (Union, types.UnionType):
-        return any(_fits(value, one) for one in inside)
+        return any(_fits(value, item) for item in inside)
     if kind is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     return isinstance(value, kind) if isinstance(kind, type) else False

@@ -204,7 +204,7 @@ class SmokeResult:
     @property
     def failed(self) -> tuple[str, ...]:
         """The checks that failed, by name."""
-        return tuple(one.name for one in self.checks if one.ok is False)
+        return tuple(check.name for check in self.checks if check.ok is False)
 
     def data(self) -> dict[str, object]:
         """As JSON."""
@@ -216,13 +216,13 @@ class SmokeResult:
             "unmeasured": list(self.unmeasured),
             "device": {"kind": self.device_kind, "name": self.device_name},
             "ranks": self.ranks,
-            "reductions": [one.words for one in self.reductions],
-            "reduced": [{"kind": one.kind, **one.data} for one in self.reductions],
-            "checks": [one.data() for one in self.checks],
+            "reductions": [reduction.words for reduction in self.reductions],
+            "reduced": [{"kind": reduction.kind, **reduction.data} for reduction in self.reductions],
+            "checks": [check.data() for check in self.checks],
             "proven": list(self.proven),
             "not_proven": list(self.not_proven),
             "failure": None if self.failure is None else asdict(self.failure),
-            "diagnosis": [asdict(one) for one in self.diagnosis],
+            "diagnosis": [asdict(item) for item in self.diagnosis],
             **({} if self.command is None else {"command": asdict(self.command)}),
             "instruments": list(self.instruments),
             "not_measured": self.not_measured,

@@ -80,7 +80,7 @@ class Reduction:
         found: dict[str, object] = {"kind": self.kind.value, "keys": list(self.keys)}
         found |= {"planned": _json(self.planned), "run": _json(self.run)}
         if self.cuts:
-            found["cuts"] = [{"key": one.key, "planned": one.planned, "run": one.run} for one in self.cuts]
+            found["cuts"] = [{"key": item.key, "planned": item.planned, "run": item.run} for item in self.cuts]
         return found
 
 
@@ -120,18 +120,18 @@ class Reduced:
 
     def has(self, *kinds: Kind) -> bool:
         """Whether one of these was changed."""
-        return any(one.kind in kinds for one in self.changes)
+        return any(change.kind in kinds for change in self.changes)
 
     @property
     def descriptions(self) -> list[str]:
         """The changes as text."""
-        return [str(one) for one in self.changes]
+        return [str(change) for change in self.changes]
 
 
-def _change(one: Reduction) -> str:
+def _change(reduction: Reduction) -> str:
     """Both values, and the reason for the change."""
-    reason = f", {one.why}" if one.why else ""
-    return f"{one.kind.value}: {one.planned} to {one.run}{_SUFFIXES.get(one.kind, '')}{reason}"
+    reason = f", {reduction.why}" if reduction.why else ""
+    return f"{reduction.kind.value}: {reduction.planned} to {reduction.run}{_SUFFIXES.get(reduction.kind, '')}{reason}"
 
 
 _SUFFIXES = {
@@ -150,59 +150,69 @@ _SUFFIXES = {
 }
 
 
-def _world(one: Reduction) -> str:
-    return _change(one) if one.planned is not None else f"{one.kind.value}: not in the files; {one.run}"
-
-
-def _nodes(one: Reduction) -> str:
-    own = _mapping(one.run)
-    ranks = f"{own['each']} rank{'s' if own['each'] != 1 else ''} each"
-    place = f"this is node {own['rank']}, rendezvous at {own['address']}:{own['port']}"
-    return f"{one.kind.value}: {own['count']} with {ranks}; {place}"
-
-
-def _sequence(one: Reduction) -> str:
-    return _change(one) if one.planned is not None else f"{one.kind.value}: not stated; {one.run} tokens"
-
-
-def _model(one: Reduction) -> str:
-    if one.run is not None:
-        return f"{one.kind.value}: {one.why}; {one.run} runs instead"
-    size = f"{one.planned:,} parameters" if isinstance(one.planned, int) else "an unknown number of parameters"
-    return f"{one.kind.value}: {size} {one.why}; {', '.join(map(str, one.cuts)) or 'nothing to cut'}"
-
-
-def _layers(one: Reduction) -> str:
-    more = one.run + 1 if isinstance(one.run, int) else "more"
-    return f"{one.kind.value}: {one.planned} to {one.run}, all widths as planned; {more} would take {one.why}"
-
-
-def _bucket(one: Reduction) -> str:
-    planned = f"{one.planned:.0f}" if isinstance(one.planned, float) else one.planned
-    return f"{one.kind.value}: {planned} to {one.run} elements, allocated in full"
-
-
-def _drive(one: Reduction) -> str:
-    return f"{one.kind.value}: {one.planned} does not exist; a temporary folder instead"
-
-
-def _card(one: Reduction) -> str:
-    own = _mapping(one.run)
-    how = "gloo, through the host's memory" if own["collectives"] == "gloo" else own["collectives"]
+def _world(reduction: Reduction) -> str:
     return (
-        f"{one.kind.value}: {own['ranks']} ranks on one {own['card']}, collectives by {how}; times are not meaningful"
+        _change(reduction)
+        if reduction.planned is not None
+        else f"{reduction.kind.value}: not in the files; {reduction.run}"
     )
 
 
-def _saving(one: Reduction) -> str:
-    return f"{one.kind.value}: {one.why}"
+def _nodes(reduction: Reduction) -> str:
+    own = _mapping(reduction.run)
+    ranks = f"{own['each']} rank{'s' if own['each'] != 1 else ''} each"
+    place = f"this is node {own['rank']}, rendezvous at {own['address']}:{own['port']}"
+    return f"{reduction.kind.value}: {own['count']} with {ranks}; {place}"
 
 
-def _launch(one: Reduction) -> str:
+def _sequence(reduction: Reduction) -> str:
+    return (
+        _change(reduction)
+        if reduction.planned is not None
+        else f"{reduction.kind.value}: not stated; {reduction.run} tokens"
+    )
+
+
+def _model(reduction: Reduction) -> str:
+    if reduction.run is not None:
+        return f"{reduction.kind.value}: {reduction.why}; {reduction.run} runs instead"
+    size = (
+        f"{reduction.planned:,} parameters" if isinstance(reduction.planned, int) else "an unknown number of parameters"
+    )
+    return f"{reduction.kind.value}: {size} {reduction.why}; {', '.join(map(str, reduction.cuts)) or 'nothing to cut'}"
+
+
+def _layers(reduction: Reduction) -> str:
+    more = reduction.run + 1 if isinstance(reduction.run, int) else "more"
+    kept = f"{reduction.planned} to {reduction.run}, all widths as planned"
+    return f"{reduction.kind.value}: {kept}; {more} would take {reduction.why}"
+
+
+def _bucket(reduction: Reduction) -> str:
+    planned = f"{reduction.planned:.0f}" if isinstance(reduction.planned, float) else reduction.planned
+    return f"{reduction.kind.value}: {planned} to {reduction.run} elements, allocated in full"
+
+
+def _drive(reduction: Reduction) -> str:
+    return f"{reduction.kind.value}: {reduction.planned} does not exist; a temporary folder instead"
+
+
+def _card(reduction: Reduction) -> str:
+    own = _mapping(reduction.run)
+    how = "gloo, through the host's memory" if own["collectives"] == "gloo" else own["collectives"]
+    shared = f"{own['ranks']} ranks on one {own['card']}, collectives by {how}"
+    return f"{reduction.kind.value}: {shared}; times are not meaningful"
+
+
+def _saving(reduction: Reduction) -> str:
+    return f"{reduction.kind.value}: {reduction.why}"
+
+
+def _launch(reduction: Reduction) -> str:
     """Of a handwritten launch line: what it leaves open, under its own name."""
-    if one.keys:
-        return f"{' '.join(one.keys)}: its value is not in the files; left out"
-    return f"{one.kind.value}: the files do not say how it is started; {one.run}"
+    if reduction.keys:
+        return f"{' '.join(reduction.keys)}: its value is not in the files; left out"
+    return f"{reduction.kind.value}: the files do not say how it is started; {reduction.run}"
 
 
 _DESCRIPTIONS: dict[Kind, Callable[[Reduction], str]] = {
@@ -228,7 +238,7 @@ def _mapping(value: object) -> dict[str, object]:
 
 def _json(value: object) -> object:
     if isinstance(value, dict):
-        return {str(key): _json(one) for key, one in value.items()}
+        return {str(key): _json(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)

@@ -17,10 +17,10 @@ import yaml
 from zerocfg.budgets import FILE_BYTES
 from zerocfg.catalog.schema import load_schema
 from zerocfg.emit.lock import Lock
+from zerocfg.frontends.registry import front_end
 from zerocfg.models.model_facts import from_config
 from zerocfg.resolve.plan import Decision
 from zerocfg.run.discover import Files
-from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.hub import find_config
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
@@ -148,7 +148,7 @@ def find(path: Path, consumer: str | None = None, name: str | None = None) -> Ru
         # The script's own reader would stop at it; there is nothing to start then.
         said = recipe.problems[0].message if recipe.problems else "no mapping"
         raise NotFoundError(f"{run.recipe.name} cannot be read: {said}")
-    if run.consumer in FRAMEWORKS:
+    if front_end(run.consumer) is not None:
         raise NotFoundError(f"{run.name} is started by {run.consumer}, which trains in a way of its own: try that")
     if run.consumer is None and consumer is None:
         raise NotFoundError(
@@ -217,7 +217,9 @@ def lock_of(own: Handwritten) -> Lock:
         recipe=_recipe(run),
         plan=plan,
         # Only explicit values: a default is not a request.
-        settings={name: Decision(one.value) for name, one in values.items() if one.origin.kind in ("file", "flag")},
+        settings={
+            name: Decision(value.value) for name, value in values.items() if value.origin.kind in ("file", "flag")
+        },
     )
 
 
@@ -230,7 +232,7 @@ def _processes(plan: dict[str, object], run: Run) -> int | None:
     if isinstance(data, dict):
         total, micro = data.get("train_batch_size"), data.get("train_micro_batch_size_per_gpu")
         steps = data.get("gradient_accumulation_steps", 1)
-        if all(isinstance(one, int) and one > 0 for one in (total, micro, steps)) and total % (micro * steps) == 0:
+        if all(isinstance(item, int) and item > 0 for item in (total, micro, steps)) and total % (micro * steps) == 0:
             return int(total // (micro * steps))
     return None
 

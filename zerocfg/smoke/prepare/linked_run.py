@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import consumer_of
 from zerocfg.run.resolve_settings import with_settings
 from zerocfg.smoke.prepare.handwritten import CONSUMERS
 
@@ -33,7 +32,7 @@ def linked_run(folder: RunFolder) -> Run | None:
         return None
     run = runs[0]
     if run.consumer is None and folder.consumer in CONSUMERS:  # the lock tells
-        return with_settings(replace(run, consumer=consumer_of(folder.consumer)))
+        return with_settings(replace(run, consumer=folder.consumer))
     return run
 
 

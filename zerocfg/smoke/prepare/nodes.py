@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zerocfg.budgets import DIGITS
 from zerocfg.smoke.model.error import SmokeError
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ def here(count: int, environment: Mapping[str, str] = os.environ) -> Nodes:
 
     Raises SmokeError naming the variable that is missing or says nothing sensible.
     """
-    rank = _number(RANK, environment, None, count - 1)
-    port = _number(PORT, environment, DEFAULT_PORT, 65535)
+    rank = _number(RANK, environment, None, 0, count - 1)
+    port = _number(PORT, environment, DEFAULT_PORT, 1, 65535)  # 0 is another free port on every node
     address = next((environment[name] for name in ADDRESS if environment.get(name)), None)
     if address is None:
         raise SmokeError(
@@ -55,12 +56,15 @@ def here(count: int, environment: Mapping[str, str] = os.environ) -> Nodes:
     return Nodes(count, rank, address, port)
 
 
-def _number(names: tuple[str, ...], environment: Mapping[str, str], otherwise: int | None, most: int) -> int:
+def _number(
+    names: tuple[str, ...], environment: Mapping[str, str], otherwise: int | None, least: int, most: int
+) -> int:
     name, text = next(((name, environment[name]) for name in names if environment.get(name)), (names[0], ""))
     if not text and otherwise is not None:
         return otherwise
     if not text:
-        raise SmokeError(f"set {name} to the number of this node, 0 to {most}, on every node")
-    if not (text.isascii() and text.isdigit() and int(text[:9]) <= most):
-        raise SmokeError(f"{name} is {text!r}; a number from 0 to {most} is needed")
-    return int(text)
+        raise SmokeError(f"set {name} to the number of this node, {least} to {most}, on every node")
+    digits = text.lstrip("0") or "0"
+    if not (text.isascii() and text.isdigit() and len(digits) <= DIGITS and least <= int(digits) <= most):
+        raise SmokeError(f"{name} is {text!r}; a number from {least} to {most} is needed")
+    return int(digits)

@@ -38,7 +38,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class Card:
-    """``memory`` and ``free`` in bytes, None where nvidia-smi does not know them.
+    """``memory`` and ``free`` in bytes, None where nvidia-smi does not know them; all of the memory where it knows only
+    that.
 
     ``unified``: the card has no memory of its own and uses the host's. ``mig``: MIG mode is on, so that CUDA sees
     ``slices`` in place of the card.
@@ -62,12 +63,10 @@ def list_cards() -> list[Card]:
     names = [*REQUIRED, *OPTIONAL]
     while True:
         answer = _call([program, f"--query-gpu={','.join(names)}", "--format=csv,noheader,nounits"])
-        unknown = {name for name in _UNKNOWN_FIELD.findall(answer.stdout + answer.stderr) if name in OPTIONAL}
+        unknown = {*_UNKNOWN_FIELD.findall(answer.stdout + answer.stderr)}.intersection(names, OPTIONAL)
         if not unknown:
             break
         names = [name for name in names if name not in unknown]
-        if len(names) < len(REQUIRED):
-            break
     cards = [card for line in answer.stdout.splitlines() if (card := _card(line, len(names) > len(REQUIRED)))]
     if not cards:
         said = " ".join((answer.stdout + " " + answer.stderr).split())[:200]
@@ -81,7 +80,7 @@ def list_cards() -> list[Card]:
 
 def _call(words: list[str]) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        return subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         raise NvidiaSmiError(f"nvidia-smi cannot be run: {error}") from None
 
@@ -89,12 +88,12 @@ def _call(words: list[str]) -> subprocess.CompletedProcess[str]:
 def _card(line: str, with_mode: bool) -> Card | None:
     """A line of the query; None for other lines. A name may hold commas."""
     left = [word.strip() for word in line.split(",", 2)]
-    if len(left) < 3 or not left[0].isdigit():
+    if len(left) < 3 or not left[0].isdecimal():
         return None
     name, *rest = (word.strip() for word in left[2].rsplit(",", 3 if with_mode else 2))
     if len(rest) < 2:
         return None
-    memory, free = (int(word) * MIB if word.isdigit() else None for word in rest[:2])
+    memory, free = (int(word) * MIB if word.isdecimal() else None for word in rest[:2])
     mig = with_mode and rest[-1] == "Enabled"
     unified = memory is None and not mig and _WITHOUT_MEMORY.fullmatch(rest[0]) is not None
     return Card(int(left[0]), left[1], name, memory, memory if free is None else free, unified, mig)

@@ -124,7 +124,7 @@ def _take(reduced: Reduced, pinned: Reduced) -> None:
     """Take model and samples of another launch."""
     reduced.model, reduced.sequence = copy.deepcopy(pinned.model), pinned.sequence
     reduced.layers, reduced.narrow, reduced.size = pinned.layers, pinned.narrow, pinned.size
-    reduced.changes += [one for one in pinned.changes if one.kind in (Kind.MODEL, Kind.LAYERS, Kind.SEQUENCE)]
+    reduced.changes += [change for change in pinned.changes if change.kind in (Kind.MODEL, Kind.LAYERS, Kind.SEQUENCE)]
 
 
 def _sequence(run: RunFolder, reduced: Reduced, device: Device) -> None:
@@ -169,7 +169,7 @@ def _model(
     reduced.model, cuts = shrink(config)
     reduced.layers = _layers(config, reduced.model)
     reduced.narrow = True
-    keys = tuple(one.key for one in cuts)
+    keys = tuple(item.key for item in cuts)
     reduced.changes.append(Reduction(Kind.MODEL, parameters, keys=keys, cuts=tuple(cuts), why=reason))
 
 
@@ -308,16 +308,19 @@ def _offload(reduced: Reduced, scratch: Path) -> None:
         section = zero.get(name)
         if not isinstance(section, dict) or section.get("device") != "nvme":
             continue
+        path = section.get("nvme_path")
+        if path is None and zero.get("stage") == 3:
+            continue  # it stops there, wherever it is started
         if ctypes.util.find_library("aio") is None:
             section["device"] = "cpu"
             section.pop("nvme_path", None)
             reduced.plan[f"zero_optimization.{name}.device"] = "cpu"
             reduced.changes.append(Reduction(kind, "nvme", "cpu", (f"zero_optimization.{name}.device",)))
-        elif not Path(str(section.get("nvme_path") or "")).is_dir():
+        elif path is not None and not (Path(str(path)).is_absolute() and Path(str(path)).is_dir()):
             folder = scratch / "nvme"
             folder.mkdir(exist_ok=True)
             keys = (f"zero_optimization.{name}.nvme_path",)
-            reduced.changes.append(Reduction(drive, section.get("nvme_path"), str(folder), keys))
+            reduced.changes.append(Reduction(drive, path, str(folder), keys))
             section["nvme_path"] = str(folder)
 
 

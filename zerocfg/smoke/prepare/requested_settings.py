@@ -163,7 +163,8 @@ def _deepspeed(
     file: SourceFile, base: Path, content: dict[str, object], names: dict[Path, str]
 ) -> Iterator[tuple[str, Claim]]:
     """``names``: what misspelt keys most likely were meant to be, by their path."""
-    for meant, path, value in _leaves(content, (), (), names):
+    for likely, path, value in _leaves(content, (), (), names):
+        meant = path if path in deepspeed_keys() else likely  # its own name counts before what it resembles
         name = deepspeed_keys().get(meant)
         if name is not None:
             yield from _switch(name, str(meant[0]), value, _in(file, (*base, *path), _number(value), value))

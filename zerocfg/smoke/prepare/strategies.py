@@ -125,7 +125,7 @@ def _without_deepspeed(run: RunFolder) -> list[str]:
     run.accelerate.update(distributed_type="MULTI_GPU", mixed_precision=half)
     plan = {key: value for key, value in plan.items() if not key.startswith(("zero", "optimizer", "sched"))}
     plan["engine"] = DDP
-    settings = {name: one for name, one in run.lock.settings.items() if name in plan}
+    settings = {name: setting for name, setting in run.lock.settings.items() if name in plan}
     run.lock = replace(run.lock, plan=plan, settings=settings)
     _agree(run)
     return words
@@ -134,6 +134,7 @@ def _without_deepspeed(run: RunFolder) -> list[str]:
 def _agree(run: RunFolder) -> None:
     """Write the plan's values into the settings of the lockfile."""
     settings = {
-        name: replace(one, value=run.plan[name]) if name in run.plan else one for name, one in run.lock.settings.items()
+        name: replace(setting, value=run.plan[name]) if name in run.plan else setting
+        for name, setting in run.lock.settings.items()
     }
     run.lock = replace(run.lock, settings=settings)

@@ -88,7 +88,7 @@ def _find(cards: Sequence[Card], word: str) -> Visible | None:
         matching = [card for card in cards if card.uuid.startswith(word)]
         return _of_card(matching[0]) if len(matching) == 1 else None
     if word.startswith("MIG-"):
-        slices = [Visible(card, one) for card in cards for one in card.slices if one.uuid.startswith(word)]
+        slices = [Visible(card, item) for card in cards for item in card.slices if item.uuid.startswith(word)]
         return slices[0] if len(slices) == 1 else None
     return None
 

@@ -62,7 +62,7 @@ def gather(run: RunFolder, seen: Progress, nodes: int, key: Path | None = None) 
     if problem is not None:
         return RemoteResult(run.path, run.name, problem=problem)
     verdicts = [event for node in range(nodes) if (event := seen.last(node, "verdict")) is not None]
-    failed = [one for one in verdicts if one.get("passed") is not True]
+    failed = [verdict for verdict in verdicts if verdict.get("passed") is not True]
     told = min(failed, key=_remoteness, default=verdicts[0])
     text, data = told.get("text"), told.get("data")
     notes = _certified(run, verdicts[0].get("certificate"), key) if told is verdicts[0] else ()

@@ -57,7 +57,9 @@ def run(arguments: list[str], tell: Channel) -> bool:
         passed=verdict.passed,
         interrupted=verdict.outcome.interrupted,
         cause=verdict.outcome.kind,
-        failed_at=min((one["error"]["time"] for one in verdict.outcome.reports if "error" in one), default=None),
+        failed_at=min(
+            (report["error"]["time"] for report in verdict.outcome.reports if "error" in report), default=None
+        ),
         text=render(verdict, request.width),
         data=data(verdict),
         certificate=written.read_text(encoding="utf-8") if written is not None else None,

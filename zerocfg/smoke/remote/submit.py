@@ -81,7 +81,7 @@ def gather_all(
     if len(results) < len(tasks):
         return None
     gathered = [results[number] for number in range(len(tasks))]
-    if all(one.problem is None for one in gathered):
+    if all(item.problem is None for item in gathered):
         made.remove()
     else:
         replace(made, options={**made.options, "gathered": True}).write()
@@ -100,7 +100,7 @@ def certificates(paths: list[Path]) -> list[RemoteResult]:
     for path in paths:
         with contextlib.suppress(SmokeError):
             found.append(certified(read(path)))
-    return [one for one in found if one is not None]
+    return [item for item in found if item is not None]
 
 
 def _gathered(made: Submission, number: int, task: Progress, nodes: int, sign: object) -> RemoteResult:
@@ -120,7 +120,7 @@ def cancel(engine: Engine, made: Submission, patience: Callable[[], bool]) -> bo
             if not asked:
                 engine.cancel(made.identity)
                 asked = True
-            if all(one.state.over for one in engine.states(made.identity, len(made.tasks))):
+            if all(state.state.over for state in engine.states(made.identity, len(made.tasks))):
                 made.remove()
                 return True
         except AwayError:

@@ -181,10 +181,10 @@ def _mode(counter: Counter) -> contextlib.AbstractContextManager[object]:
 
 def _payload(args: tuple[Any, ...]) -> tuple[int, int, int]:
     """Elements and bytes of the larger side, the whole of a gather or a scatter; and the ranks of the group."""
-    sides = [list(_tensors(one)) for one in args[:2]]
-    whole = max(sides, key=lambda side: sum(one.numel() for one in side), default=[])
-    ranks = next((count for one in args if (count := _ranks(one))), 1)
-    return sum(one.numel() for one in whole), sum(one.numel() * one.element_size() for one in whole), ranks
+    sides = [list(_tensors(argument)) for argument in args[:2]]
+    whole = max(sides, key=lambda side: sum(item.numel() for item in side), default=[])
+    ranks = next((count for argument in args if (count := _ranks(argument))), 1)
+    return sum(item.numel() for item in whole), sum(item.numel() * item.element_size() for item in whole), ranks
 
 
 def _are_real(args: tuple[Any, ...]) -> bool:
@@ -198,8 +198,8 @@ def _tensors(thing: object) -> Iterator[Any]:
     if isinstance(thing, torch.Tensor):
         yield thing
     elif isinstance(thing, (list, tuple)):
-        for one in thing:
-            yield from _tensors(one)
+        for item in thing:
+            yield from _tensors(item)
 
 
 def _ranks(thing: object) -> int:
@@ -215,8 +215,8 @@ def _ranks(thing: object) -> int:
 def _wait(result: object) -> None:
     import torch
 
-    for one in result if isinstance(result, (list, tuple)) else (result,):
-        if isinstance(one, torch.ScriptObject):
-            work = torch.distributed.Work.unbox(one)
+    for item in result if isinstance(result, (list, tuple)) else (result,):
+        if isinstance(item, torch.ScriptObject):
+            work = torch.distributed.Work.unbox(item)
             if work is not None:  # a synchronous collective of NCCL gives none since torch 2.8
                 work.wait()

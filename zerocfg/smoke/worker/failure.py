@@ -30,11 +30,11 @@ def describe(error: BaseException) -> Failure:
     """
     try:
         every = traceback.extract_tb(error.__traceback__)
-        frames = [one for one in every if _relevant(one.filename)] or every
-        own = [one for one in frames if not one.filename.startswith(_LIBRARY)][-SHOWN // 2 :]
-        last = [one for one in frames if one not in own][-(SHOWN - len(own)) :]
-        shown = [one for one in frames if one in own or one in last]
-        lines = [line for one in traceback.format_list(shown) for line in one.splitlines() if set(line) - set(" ^~")]
+        frames = [item for item in every if _relevant(item.filename)] or every
+        own = [frame for frame in frames if not frame.filename.startswith(_LIBRARY)][-SHOWN // 2 :]
+        last = [frame for frame in frames if frame not in own][-(SHOWN - len(own)) :]
+        shown = [frame for frame in frames if frame in own or frame in last]
+        lines = [line for item in traceback.format_list(shown) for line in item.splitlines() if set(line) - set(" ^~")]
         lines += [line[:500] for line in "".join(traceback.format_exception_only(type(error), error)).splitlines()[:12]]
         text = str(error)
     except Exception as second:  # an exception whose own text cannot be made

@@ -164,7 +164,7 @@ class Recorder:
         self._report.content["memory"] = phases
         if self._report.rank == 0:
             with self._lock:
-                self._report.content["timeline"] = [[one.seconds, one.size, one.phase] for one in self._points]
+                self._report.content["timeline"] = [[point.seconds, point.size, point.phase] for point in self._points]
 
     def _follow(self) -> None:
         """Of a thread of its own, until the training is over."""

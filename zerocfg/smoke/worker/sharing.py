@@ -73,10 +73,12 @@ def collectives(device: str) -> Iterator[tuple[str, Callable[[], bool]]]:
         found = full(ranks * ELEMENTS, 0, dtype)
         work = distributed.all_gather_into_tensor(found, full(ELEMENTS, rank + 1, dtype), async_op=True)
         work.wait()
-        return all(bool((found[one * ELEMENTS : (one + 1) * ELEMENTS] == one + 1).all()) for one in range(ranks))
+        return all(
+            bool((found[index * ELEMENTS : (index + 1) * ELEMENTS] == index + 1).all()) for index in range(ranks)
+        )
 
     def reduce_scatter_tensor(dtype: torch.dtype) -> bool:
-        given = torch.cat([full(ELEMENTS, (rank + 1) * (one + 1), dtype) for one in range(ranks)])
+        given = torch.cat([full(ELEMENTS, (rank + 1) * (index + 1), dtype) for index in range(ranks)])
         found = full(ELEMENTS, 0, dtype)
         distributed.reduce_scatter_tensor(found, given)
         return bool((found == total * (rank + 1)).all())
@@ -84,7 +86,7 @@ def collectives(device: str) -> Iterator[tuple[str, Callable[[], bool]]]:
     def all_gather(dtype: torch.dtype) -> bool:
         found = [full(ELEMENTS, 0, dtype) for _ in range(ranks)]
         distributed.all_gather(found, full(ELEMENTS, rank + 1, dtype))
-        return all(bool((tensor == one + 1).all()) for one, tensor in enumerate(found))
+        return all(bool((tensor == item + 1).all()) for item, tensor in enumerate(found))
 
     for dtype in (torch.float32, torch.bfloat16):
         for call in (all_reduce, reduce, broadcast, all_gather_into_tensor, reduce_scatter_tensor, all_gather):

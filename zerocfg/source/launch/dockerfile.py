@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from zerocfg.record import field, record
+from zerocfg.source.launch.image_heredocs import is_script, marks, size_of
 from zerocfg.source.launch.shell_words import START, Chars
 
 _ESCAPE = re.compile(r"#[ \t]*escape[ \t]*=[ \t]*`", re.IGNORECASE)
@@ -233,7 +234,8 @@ def _inside(stage: _Stage, chars: Chars) -> Chars:
 
 def _instructions(text: str) -> Iterator[_Instruction]:
     """The instructions; comments and blank lines between the lines of one are no part of it."""
-    lines = _lines(text)
+    every = list(_lines(text))
+    lines = iter(every)
     for start, line in lines:
         match = _INSTRUCTION.match(line)
         if match is None or line.lstrip().startswith("#"):
@@ -251,8 +253,23 @@ def _instructions(text: str) -> Iterator[_Instruction]:
             begin = flag.end()
         end = len(whole.text.rstrip("\r\n"))
         body = whole.part(min(begin, end), end)
+        waiting = marks(name, body.text)
+        following = [more for at, more in every if at > start] if waiting else []
+        size = size_of(waiting, following)
+        if size:
+            body = _with_documents(name, body, [next(lines) for _ in range(size)])
         if body.text:
             yield _Instruction(name, whole.text[match.end() : begin], body, whole.at[match.start(1)])
+
+
+def _with_documents(name: str, body: Chars, document: list[tuple[int, str]]) -> Chars:
+    """An instruction with its here-documents: the text of a script in the place of the command that would read it."""
+    lines = [Chars(line, range(start, start + len(line))) for start, line in document]
+    if name != "RUN":
+        return body
+    if is_script(body.text, document[0][1]):
+        return _together(lines[:-1])
+    return _together([body, _put("\n", body.at[-1]), *lines])
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -5,27 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 from zerocfg.source.launch.allowance import Allowance
 from zerocfg.source.launch.heredocs import Heredocs
 from zerocfg.source.launch.line import LaunchFile, Written
+from zerocfg.source.launch.programs import NONE, Programs
 from zerocfg.source.launch.shell import read_shell, read_words
 from zerocfg.source.launch.shell_words import Chars
 from zerocfg.source.paths import is_image
 from zerocfg.source.text import BOM, SourceText
 
-_MENTIONS = re.compile(
-    r"accelerate|deepspeed|torchrun|torch\.distributed|llamafactory-cli|(?:lmf|axolotl) train|swift (?:sft|pt|rlhf)"
-    r"|--per_device_train_batch_size"
-    r"|openrlhf\.cli|verl\.trainer|torchtitan|pretrain_\w+\.py|rollout-num-gpus|num-rollout"
-)
+_MENTIONS = ("accelerate", "deepspeed", "torchrun", "torch.distributed", "--per_device_train_batch_size")
 _PAGES = (".md", ".markdown", ".mdx", ".rst")
 
 
-def read_launch_lines(source: SourceText) -> LaunchFile:
-    """The launch lines of a file, whose kind follows from its name. Never raises."""
+def read_launch_lines(source: SourceText, programs: Programs = NONE) -> LaunchFile:
+    """The launch lines of a file, whose kind follows from its name. Never raises. ``programs``: those that start a
+    training beside the launchers."""
     found = LaunchFile(source)
-    if not _MENTIONS.search(source.text):
+    if not _mentions(programs).search(source.text):
         return found
     allowance = Allowance()
     name = _base_name(source)
@@ -34,7 +33,9 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
 
         heredocs = Heredocs(choices=True)
         for block in shell_blocks(source.text):
-            found.lines += read_shell(source, block, heredocs=heredocs, allowance=allowance, others=found.others)
+            found.lines += read_shell(
+                source, block, heredocs=heredocs, allowance=allowance, others=found.others, programs=programs
+            )
         shown = tuple(named_blocks(source.text)) if found.lines else ()
         if shown:
             found.lines = [replace(line, written=(*line.written, *shown)) for line in found.lines]
@@ -42,7 +43,9 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
         from zerocfg.source.launch.makefile import recipes
 
         for recipe, exported in recipes(source.text):
-            found.lines += read_shell(source, recipe, exported, allowance=allowance, others=found.others)
+            found.lines += read_shell(
+                source, recipe, exported, allowance=allowance, others=found.others, programs=programs
+            )
     elif name.endswith(".ipynb"):
         from zerocfg.source.launch.notebook import environment_of, started_of
 
@@ -52,7 +55,13 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
                 heredocs.put(started)
             else:
                 found.lines += read_shell(
-                    source, started, environment, heredocs=heredocs, allowance=allowance, others=found.others
+                    source,
+                    started,
+                    environment,
+                    heredocs=heredocs,
+                    allowance=allowance,
+                    others=found.others,
+                    programs=programs,
                 )
         found.written = heredocs.known()
     elif name.endswith(".py"):
@@ -60,18 +69,27 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
 
         for words in commands_of(source):
             if isinstance(words, Chars):
-                found.lines += read_shell(source, words, allowance=allowance)
+                found.lines += read_shell(source, words, allowance=allowance, programs=programs)
             else:
-                found.lines += read_words(source, words, allowance)
+                found.lines += read_words(source, words, allowance, programs)
     elif is_image(name):
         from zerocfg.source.launch.dockerfile import stages
 
         for stage in stages(source.text):
-            found.lines += read_shell(source, stage, allowance=allowance, others=found.others)
+            found.lines += read_shell(source, stage, allowance=allowance, others=found.others, programs=programs)
     else:
-        found.lines += read_shell(source, _whole(source), script=True, allowance=allowance, others=found.others)
+        found.lines += read_shell(
+            source, _whole(source), script=True, allowance=allowance, others=found.others, programs=programs
+        )
     found.exhausted = tuple(allowance.exhausted.values())
     return found
+
+
+@cache
+def _mentions(programs: Programs) -> re.Pattern[str]:
+    """What a file with a launch line holds."""
+    words = (*_MENTIONS, *programs.words, *(word for item in programs.unread for word in item.words))
+    return re.compile("|".join(map(re.escape, words)))
 
 
 def shell_texts(source: SourceText) -> Iterator[Chars]:

@@ -156,10 +156,10 @@ def _whole_text(words: Sequence[str]) -> bool:
     return words[1:-1] in (["-r", "-d", "''"], ["-d", "''", "-r"], ["-r", "-d", '""'], ["-rd", "''"], ["-rd", '""'])
 
 
-def _same(one: Chars, other: Chars) -> bool:
+def _same(item: Chars, other: Chars) -> bool:
     """Whether two paths are equal: the same text, with unknown parts from the same place of the script."""
-    return one.text == other.text and all(
-        here == there for here, there, mark in zip(one.at, other.at, one.text, strict=True) if mark == UNKNOWN
+    return item.text == other.text and all(
+        here == there for here, there, mark in zip(item.at, other.at, item.text, strict=True) if mark == UNKNOWN
     )
 
 

@@ -1,20 +1,20 @@
 """The command lines of the launchers: which options stand alone, and where the training script begins.
 
 Data and reading of words only. The tables follow the argparse parsers of accelerate 1.15, torch 2.13 and
-DeepSpeed 0.19; a test compares them with the installed ones.
+DeepSpeed 0.19; tests compare them with the installed ones, and accelerate's with each release that was walked.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Literal
 
 from zerocfg.record import record
 from zerocfg.source.launch.line import Option, Word
+from zerocfg.source.launch.programs import NONE, Programs, spelled
 from zerocfg.source.text import Span
 
-Launcher = Literal["accelerate", "deepspeed", "torchrun", "python", "llamafactory", "axolotl", "swift"]
+Launcher = Literal["accelerate", "deepspeed", "torchrun", "python"]
 
 
 def _names(text: str) -> frozenset[str]:
@@ -53,12 +53,7 @@ class Grammar:
         )
 
 
-def spelled(name: str) -> str:
-    """``--num-processes`` and ``--num_processes`` are one option."""
-    return name if not name.startswith("--") else "--" + name[2:].replace("-", "_")
-
-
-GRAMMARS: dict[Launcher, Grammar] = {
+GRAMMARS: dict[str, Grammar] = {
     "accelerate": Grammar(
         _names(
             """-h --help -q --quiet --cpu --multi_gpu --tpu --enable_cpu_affinity --dynamo_use_fullgraph
@@ -67,7 +62,7 @@ GRAMMARS: dict[Launcher, Grammar] = {
         --no_tpu_cluster --tpu_use_sudo --downcast_bf16 --fp8_use_autocast_during_eval --debug"""
         )
         # Flags of earlier releases.
-        | {"--fp16", "--ipex", "--use_xpu", "--mps", "--use_mps_device"}
+        | {"--fp16", "--ipex", "--use_xpu", "--use_tp", "--mps", "--use_mps_device"}
     ),
     "torchrun": Grammar(
         # --use_env: torch.distributed.launch only.
@@ -107,48 +102,7 @@ _MODULES: dict[str, Launcher] = {
     "deepspeed": "deepspeed",
     "deepspeed.launcher.runner": "deepspeed",
 }
-# Programs that start a training of their own, with the commands that do. All their words are the training's.
-_OWN: dict[str, tuple[Launcher, frozenset[str]]] = {
-    "llamafactory-cli": ("llamafactory", frozenset({"train"})),
-    "lmf": ("llamafactory", frozenset({"train"})),
-    "axolotl": ("axolotl", frozenset({"train"})),
-    "swift": ("swift", frozenset({"sft", "pt", "rlhf"})),
-}
-OWN_PROGRAMS = frozenset(launcher for launcher, _ in _OWN.values())
 _ACCELERATE_CLI = ("accelerate.commands.accelerate_cli", "accelerate")
-
-
-@record(frozen=True)
-class TrainingProgram:
-    """A training program whose options are not read. ``modules``: the beginnings of its modules' names; ``scripts``:
-    the ends of its scripts' paths; ``options``: those that only it has, behind a script named like many others."""
-
-    name: str
-    modules: tuple[str, ...] = ()
-    scripts: tuple[str, ...] = ()
-    options: frozenset[str] = frozenset()
-
-    def is_started(self, script: str, module: bool, options: Iterable[Option]) -> bool:
-        """Whether a command starts it."""
-        if module:
-            return script.startswith(self.modules)
-        path = "/" + script.replace("\\", "/")
-        return path.endswith(self.scripts) or any(spelled(option.name) in self.options for option in options)
-
-
-OTHER_PROGRAMS = (
-    TrainingProgram("OpenRLHF", ("openrlhf.cli.",)),
-    TrainingProgram("verl", ("verl.trainer.",)),
-    TrainingProgram(
-        "torchtitan", ("torchtitan.",), ("/torchtitan/train.py",), _names("--job.config_file --job.config_manager")
-    ),
-    TrainingProgram(
-        "Megatron-LM",
-        (),
-        tuple(f"/pretrain_{name}.py" for name in ("gpt", "bert", "t5", "mamba", "vlm", "ict", "retro")),
-    ),
-    TrainingProgram("slime", (), (), _names("--num_rollout --rollout_num_gpus --rollout_num_gpus_per_engine")),
-)
 
 # Programs that run the command given as their arguments, and words that may stand before a command.
 WRAPPERS = _names(
@@ -188,8 +142,8 @@ def program(word: Word) -> str:
     return word.value.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
 
 
-def head(words: list[Word], at: int) -> tuple[Launcher, int] | None:
-    """The launcher that the command at ``words[at]`` starts, and where its own arguments begin."""
+def head(words: list[Word], at: int, programs: Programs = NONE) -> tuple[str, int] | None:
+    """The launcher, or front end, that the command at ``words[at]`` starts, and where its own arguments begin."""
     name = program(words[at])
     after = words[at + 1].value if at + 1 < len(words) else None
     if name == "accelerate":
@@ -200,8 +154,8 @@ def head(words: list[Word], at: int) -> tuple[Launcher, int] | None:
         return "deepspeed", at + 1
     if name == "torchrun":
         return "torchrun", at + 1
-    if name in _OWN:
-        launcher, commands = _OWN[name]
+    if name in programs.own:
+        launcher, commands = programs.own[name]
         return (launcher, at + 2) if after in commands else None
     if not _PYTHON.match(name):
         return None
@@ -239,11 +193,10 @@ def assignment_as_program(words: list[Word], until: int) -> tuple[Word, Word] | 
     return None
 
 
-def split_launcher(
-    launcher: Launcher, words: list[Word]
-) -> tuple[tuple[Option, ...], Word | None, bool, tuple[Word, ...]]:
-    """The launcher's own options, the script, whether the script is a module, and the script's words."""
-    if launcher in OWN_PROGRAMS:
+def split_launcher(launcher: str, words: list[Word]) -> tuple[tuple[Option, ...], Word | None, bool, tuple[Word, ...]]:
+    """The launcher's own options, the script, whether the script is a module, and the script's words: all of them where
+    a front end starts the training."""
+    if launcher not in GRAMMARS:
         return (), None, False, tuple(words)
     grammar = GRAMMARS[launcher]
     options: list[Option] = []
@@ -315,7 +268,7 @@ def read_options(words: tuple[Word, ...]) -> tuple[Option, ...]:
     return tuple(options)
 
 
-def _takes_next(launcher: Launcher, words: list[Word], at: int) -> bool:
+def _takes_next(launcher: str, words: list[Word], at: int) -> bool:
     """Whether an option that is not in the table takes the next word."""
     if at + 1 >= len(words) or option_like(words[at + 1]):
         return False

@@ -6,7 +6,7 @@ The data shapes only; the reader is :mod:`zerocfg.source.launch.files`.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from zerocfg.record import field, record
 from zerocfg.source.text import SourceText, Span
@@ -22,12 +22,14 @@ class Word:
 
     ``text`` is the word as written (quotes kept), ``value`` the word as the program receives it. ``exact``: ``span``
     holds all of the word, with its quotes, and nothing else; otherwise it only shows where the word comes from.
+    ``parts``: of a word without a value, the known texts before, between and behind what is not known.
     """
 
     text: str
     value: str | None
     span: Span
     exact: bool = True
+    parts: tuple[str, ...] = ()
 
 
 @record(slots=True, frozen=True)
@@ -63,7 +65,8 @@ class Written:
 class LaunchLine:
     """One command that starts a training.
 
-    ``launcher`` is the program (llamafactory, axolotl and swift take no script: all their words are ``arguments``);
+    ``launcher`` is the program: "accelerate", "deepspeed", "torchrun", "python", or the front end that a program of its
+    own starts (it takes no script: all its words are ``arguments``);
     ``options`` are the launcher's own, before the script; ``script`` is the training script or module (None when it
     could not be told); ``arguments`` are the script's words after it, and ``script_options`` the same read as options.
     ``environment`` holds ``NAME=value`` written before the command and exported in the file before it (None: the value
@@ -73,7 +76,7 @@ class LaunchLine:
     ``as_program``: ``NAME=value`` in the place of the program that ``srun`` or its like is to run, behind its name.
     """
 
-    launcher: Literal["accelerate", "deepspeed", "torchrun", "python", "llamafactory", "axolotl", "swift"]
+    launcher: str
     options: tuple[Option, ...]
     script: Word | None
     arguments: tuple[Word, ...]

@@ -50,7 +50,7 @@ def python_of(source: SourceText) -> Chars:
 def shell_of(source: SourceText) -> Iterator[Chars]:
     """The commands that cells hand to a shell: `!` at the start of a line, and cells of `%%bash` or of nothing but
     commands."""
-    return (one for one in started_of(source) if not isinstance(one, Written))
+    return (item for item in started_of(source) if not isinstance(item, Written))
 
 
 def started_of(source: SourceText) -> Iterator[Chars | Written]:

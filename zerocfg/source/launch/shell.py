@@ -14,9 +14,8 @@ from typing import NamedTuple
 from zerocfg.source.launch.allowance import Allowance
 from zerocfg.source.launch.heredocs import Heredocs
 from zerocfg.source.launch.launchers import (
+    GRAMMARS,
     OF_MACHINES,
-    OTHER_PROGRAMS,
-    OWN_PROGRAMS,
     RUNNERS,
     SHELLS,
     WRAPPERS,
@@ -28,10 +27,13 @@ from zerocfg.source.launch.launchers import (
     split_launcher,
 )
 from zerocfg.source.launch.line import LaunchLine, Option, OtherStart, Word
+from zerocfg.source.launch.programs import NONE, Programs
 from zerocfg.source.launch.shell_expand import Expander, Value
+from zerocfg.source.launch.shell_functions import FUNCTION, Functions, with_functions
+from zerocfg.source.launch.shell_loops import any_of
 from zerocfg.source.launch.shell_scope import Scope, text_of
 from zerocfg.source.launch.shell_spans import Placed, joined, span_of, words_of
-from zerocfg.source.launch.shell_words import START, UNKNOWN, Chars, Token, tokens
+from zerocfg.source.launch.shell_words import START, UNKNOWN, Chars, Token
 from zerocfg.source.text import SourceText, Span
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=", re.ASCII)
@@ -48,11 +50,13 @@ _TELLS = frozenset(("-h", "--help", "--version"))
 _OPTION = re.compile(r"--?[A-Za-z]")
 
 
-def read_words(source: SourceText, words: list[Word], allowance: Allowance | None = None) -> list[LaunchLine]:
+def read_words(
+    source: SourceText, words: list[Word], allowance: Allowance | None = None, programs: Programs = NONE
+) -> list[LaunchLine]:
     """The launch line that is a list of words, which no shell reads."""
     if not words:
         return []
-    shell = _Shell(source, {}, allowance=allowance)
+    shell = _Shell(source, {}, allowance=allowance, programs=programs)
     shell._start(words, {}, Span(words[0].span.start, words[-1].span.end), 0)
     return shell.lines
 
@@ -66,14 +70,15 @@ def read_shell(
     script: bool = False,
     allowance: Allowance | None = None,
     others: list[OtherStart] | None = None,
+    programs: Programs = NONE,
 ) -> list[LaunchLine]:
     """The launch lines of one shell text, a part of the source. ``heredocs``: what other parts have written before;
     ``script``: the text is all of it, with a name of its own; ``allowance``: what other parts left of the budgets;
-    ``others`` gets the commands that start other training programs."""
-    shell = _Shell(source, environment or {}, heredocs, allowance)
+    ``others`` gets the commands that start other training programs; ``programs``: those that start a training."""
+    shell = _Shell(source, environment or {}, heredocs, allowance, programs)
     if script:
         shell.scope.lies_at(source.name, source.text)
-    shell.run(chars, Span(0, len(source.text)), 0)
+    shell.read(chars, Span(0, len(source.text)))
     if others is not None:
         others += shell.others
     return shell.lines
@@ -82,7 +87,7 @@ def read_shell(
 def read_commands(source: SourceText, chars: Chars) -> list[list[Word]]:
     """The words of every command of one shell text, whatever it starts."""
     shell = _Commands(source, {})
-    shell.run(chars, Span(0, len(source.text)), 0)
+    shell.read(chars, Span(0, len(source.text)))
     return shell.started
 
 
@@ -93,10 +98,10 @@ class Started(NamedTuple):
     launch: Span | None
 
 
-def read_started(source: SourceText, chars: Chars) -> list[Started]:
+def read_started(source: SourceText, chars: Chars, programs: Programs = NONE) -> list[Started]:
     """The same, with those in the texts of other shells (`srun bash -c "..."`), and which of them are launch lines."""
-    shell = _Started(source, {})
-    shell.run(chars, Span(0, len(source.text)), 0)
+    shell = _Started(source, {}, programs)
+    shell.read(chars, Span(0, len(source.text)))
     return shell.started
 
 
@@ -107,8 +112,10 @@ class _Shell:
         environment: dict[str, str | None],
         heredocs: Heredocs | None = None,
         allowance: Allowance | None = None,
+        programs: Programs = NONE,
     ) -> None:
         self.source = source
+        self.programs = programs
         self.scope = Scope(environment)
         self.allowance = allowance or Allowance()
         scope = self.scope
@@ -116,13 +123,27 @@ class _Shell:
         self.lines: list[LaunchLine] = []
         self.others: list[OtherStart] = []
         self.heredocs = heredocs or Heredocs()
+        self._functions = Functions()
+        self._again = 0  # how many of the calls that are being followed are not the first ones of their functions
         self._ended_by_newline = False  # the last command was a launch line, and no operator ended it
+
+    def read(self, chars: Chars, outer: Span) -> None:
+        """Read a whole text: functions that it does not call by their name count as started at its end."""
+        self.run(chars, outer, 0)
+        while (function := self._functions.uncalled()) is not None:
+            self.scope.open("(")
+            self._call(*function)
+            self.scope.close(("(",))
+        self.lines.sort(key=lambda line: line.span.start)
 
     def run(self, chars: Chars, outer: Span, nesting: int) -> None:
         command: list[Token] = []
         redirects: list[Token] = []
         depth = self.scope.depth
-        for token in tokens(chars.text):
+        for token in with_functions(chars.text):
+            if token.kind == FUNCTION:
+                self._functions.define(token.text, chars.part(token.start, token.end))
+                continue
             if token.kind in ("redirect", "target"):
                 redirects.append(token)
                 continue
@@ -140,7 +161,7 @@ class _Shell:
                 self.heredocs.command(chars, command, redirects, self.expander)
                 redirects = []
             if token.text == "(":
-                if len(command) == 1 and command[0].text not in ("", "case"):  # name() { ... }
+                if len(command) == 1 and command[0].text not in ("", "case"):  # name() with a body of another kind
                     command = []
                 self.scope.open("(")
             elif token.text == ")":
@@ -207,7 +228,7 @@ class _Shell:
             return
         first = command[at].text
         if first in ("for", "select") and at + 1 < len(command):
-            self._computed(command[at + 1].text)
+            self._loop(chars, command[at:])
             return
         if first.startswith("((") or first == "let":
             self._computed(first if first != "let" else " ".join(token.text for token in command[at + 1 :]))
@@ -227,6 +248,15 @@ class _Shell:
 
     def _words(self, chars: Chars, token: Token, outer: Span) -> list[Word]:
         return words_of(self.source.text, chars, token, self.expander, outer, self.heredocs.told, self.scope.told)
+
+    def _loop(self, chars: Chars, command: list[Token]) -> None:
+        """The head of a loop: `for NAME in WORDS` or `for ((...))`."""
+        name = command[1].text
+        if command[0].text == "for" and _NAME.match(name) and len(command) > 3 and command[2].text == "in":
+            words = [part for token in command[3:] for part in self.expander.fields(chars.part(token.start, token.end))]
+            self.scope.assign(name, any_of(words))
+        else:
+            self._computed(name)
 
     def _computed(self, expression: str) -> None:
         """Variables of a loop or of arithmetic, whose values only the running shell knows."""
@@ -264,6 +294,8 @@ class _Shell:
                 export = export or "x" in token.text
             elif _ASSIGNMENT.match(token.text):
                 name, value = self._assigned(chars, token)
+                if command[0].text != "readonly" and not export:
+                    self._functions.make_local(name, self.scope)
                 self.scope.set(name, value)
                 if export:
                     self.scope.exported.add(name)
@@ -288,11 +320,23 @@ class _Shell:
             self.scope.export_all = self.scope.export_all or words[1].value in ("-a", "-o")
         elif name == "eval":
             self._nested(joined(words[1:]), span, nesting)
+        elif self._functions.calls(words[0].value):
+            self._call(name, self._functions.body(name))
+        elif self._again:
+            return
         else:
             before = len(self.lines)
             self._start(words, prefix, span, nesting)
             if len(self.lines) == before:
                 self.heredocs.not_launched(name, words)
+
+    def _call(self, name: str, body: Chars) -> None:
+        """A function is called: its body is read with what is set here. What it starts counts the first time."""
+        with self._functions.running(name, body, self.scope) as again:
+            self._again += again
+            self._ended_by_newline = False
+            self.run(body, span_of(body.at, Span(0, len(self.source.text))), 0)
+            self._again -= again
 
     def _nested(self, chars: Chars, span: Span, nesting: int) -> None:
         if self.allowance.nests(nesting + 1, len(chars.text), span):
@@ -307,7 +351,7 @@ class _Shell:
         wrapped = False
         for at, word in enumerate(words):
             name = program(word)
-            found = head(words, at)
+            found = head(words, at, self.programs)
             if found:
                 launcher, begin = found
                 options, script, module, arguments = split_launcher(launcher, words[begin:])
@@ -319,7 +363,7 @@ class _Shell:
                         return
                     if script is None or not any(option.name in _ASKS for option in script_options):
                         return
-                elif launcher in OWN_PROGRAMS:
+                elif launcher not in GRAMMARS:
                     pass
                 elif script is None and (not options or any(option.name in _TELLS for option in options)):
                     return
@@ -361,16 +405,18 @@ class _Shell:
     def _submitted(self, words: list[Word], span: Span) -> None:
         """`ray job submit ... -- python3 train.py`: where it runs, and in which environment, only the cluster knows."""
         command = words[next((at + 1 for at, word in enumerate(words) if word.value == "--"), len(words)) :]
-        found = head(command, 0) if command else None
+        found = head(command, 0, self.programs) if command else None
         if found is not None:
             options, script, module, arguments = split_launcher(found[0], command[found[1] :])
-            self._note_other(script, module or any(one.name == "-m" for one in options), read_options(arguments), span)
+            self._note_other(
+                script, module or any(option.name == "-m" for option in options), read_options(arguments), span
+            )
 
     def _note_other(self, script: Word | None, module: bool, options: Sequence[Option], span: Span) -> None:
         name = script.value if script is not None else None
         if name is None:
             return
-        found = next((one for one in OTHER_PROGRAMS if one.is_started(name, module, options)), None)
+        found = next((item for item in self.programs.unread if item.is_started(name, module, options)), None)
         if found is not None:
             self.others.append(OtherStart(found.name, name, span))
 
@@ -431,8 +477,8 @@ class _Commands(_Shell):
 class _Started(_Shell):
     """Keeps every command, those that start a training marked."""
 
-    def __init__(self, source: SourceText, environment: dict[str, str | None]) -> None:
-        super().__init__(source, environment)
+    def __init__(self, source: SourceText, environment: dict[str, str | None], programs: Programs) -> None:
+        super().__init__(source, environment, programs=programs)
         self.started: list[Started] = []
 
     def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.launch.files import shell_texts
 from zerocfg.source.launch.launchers import program
+from zerocfg.source.launch.programs import NONE, Programs
 from zerocfg.source.launch.shell import Started, read_started
 from zerocfg.source.launch.shell_places import words_in_text
 from zerocfg.source.launch.shell_words import Chars, tokens
@@ -29,14 +30,22 @@ _PRINTS = frozenset(("echo", "printf", ":", "true"))
 """Programs that only show the words that they are given."""
 
 
-def only_comments(source: SourceText, edits: Sequence[Edit]) -> bool:
+def only_comments(source: SourceText, edits: Sequence[Edit], programs: Programs = NONE) -> bool:
     """Whether edits of a file with launch lines change comments and nothing else, so no text that looks like one."""
-    return intact(source, edits, frozenset(), words=False)
+    return intact(source, edits, frozenset(), words=False, programs=programs)
 
 
-def intact(source: SourceText, edits: Sequence[Edit], lines: Set[Span] | None = None, *, words: bool = True) -> bool:
+def intact(
+    source: SourceText,
+    edits: Sequence[Edit],
+    lines: Set[Span] | None = None,
+    *,
+    words: bool = True,
+    programs: Programs = NONE,
+) -> bool:
     """Whether edits of a file with launch lines change nothing but the words that they replace, take out or put in.
 
+    ``programs``: those that start a training beside the launchers.
     ``lines``: the launch lines that may get other words, by their places; None: any. Commands that only print what they
     are given may, too. ``words``: whether the edits are of words at all.
     """
@@ -51,9 +60,9 @@ def intact(source: SourceText, edits: Sequence[Edit], lines: Set[Span] | None = 
     if len(old) != len(new):
         return False
     return all(
-        _same_pieces(list(_pieces(one, changes.old)), list(_pieces(other, changes.new)), changes, words)
-        and _same_commands(read_started(source, one), read_started(after, other), changes, lines)
-        for one, other in zip(old, new, strict=True)
+        _same_pieces(list(_pieces(item, changes.old)), list(_pieces(other, changes.new)), changes, words)
+        and _same_commands(read_started(source, item, programs), read_started(after, other, programs), changes, lines)
+        for item, other in zip(old, new, strict=True)
     )
 
 
@@ -79,7 +88,7 @@ def _within(ranges: Sequence[Span], span: Span) -> bool:
 
 def _touches_inside(ranges: Sequence[Span], span: Span) -> bool:
     """Whether a change is made within a span: behind its start and before its end."""
-    at = bisect_left(ranges, span.start, key=lambda one: one.end)
+    at = bisect_left(ranges, span.start, key=lambda item: item.end)
     while at < len(ranges) and ranges[at].start < span.end:
         one = ranges[at]
         if one.end > span.start and (one.start < one.end or span.start < one.start):
@@ -138,7 +147,7 @@ def _same_pieces(old: Sequence[_Piece], new: Sequence[_Piece], changes: _Changes
     left = [piece for piece in new if not _within(changes.new, piece.span)]
     added = [piece for piece in new if _within(changes.new, piece.span)]
     if not words and any(
-        piece.text != "\n" for piece in (*added, *(one for one in old if _within(changes.old, one.span)))
+        piece.text != "\n" for piece in (*added, *(item for item in old if _within(changes.old, item.span)))
     ):
         return False
     return [piece[:2] for piece in kept] == [piece[:2] for piece in left] and all(
@@ -150,15 +159,15 @@ def _same_commands(old: Sequence[Started], new: Sequence[Started], changes: _Cha
     """Whether the same commands are started, with the same words but for those that are edited."""
     if len(old) != len(new):
         return False
-    for one, other in zip(old, new, strict=True):
-        if program(one.words[0]) in _PRINTS and program(other.words[0]) in _PRINTS:
+    for item, other in zip(old, new, strict=True):
+        if program(item.words[0]) in _PRINTS and program(other.words[0]) in _PRINTS:
             continue
-        kept = [word for word in one.words if not _within(changes.old, word.span)]
+        kept = [word for word in item.words if not _within(changes.old, word.span)]
         left = [word for word in other.words if not _within(changes.new, word.span)]
         if [_meaning(word) for word in kept] != [_meaning(word) for word in left]:
             return False
-        changed = len(kept) < len(one.words) or len(left) < len(other.words)
-        if changed and (one.launch is None if lines is None else one.launch not in lines):
+        changed = len(kept) < len(item.words) or len(left) < len(other.words)
+        if changed and (item.launch is None if lines is None else item.launch not in lines):
             return False
     return True
 

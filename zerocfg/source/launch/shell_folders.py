@@ -60,13 +60,13 @@ def path_for_program(path: str, directory: str | None, known: bool) -> str | Non
 
 def _relative(path: str, folder: str) -> str:
     """``path`` from ``folder``; both start at one place, above which nothing is known by name."""
-    to, at = path.split("/"), [one for one in folder.split("/") if one != "."]
+    to, at = path.split("/"), [word for word in folder.split("/") if word != "."]
     same = 0
     while same < min(len(to), len(at)) and to[same] == at[same]:
         same += 1
     if ".." in at[same:]:
         return path
-    steps = [".."] * len(at[same:]) + [one for one in to[same:] if one != "."]
+    steps = [".."] * len(at[same:]) + [item for item in to[same:] if item != "."]
     return "/".join(steps) or "."
 
 

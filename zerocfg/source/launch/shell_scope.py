@@ -174,9 +174,9 @@ def text_of(value: Value) -> str | None:
     return value.text if isinstance(value, Chars) and not {UNKNOWN, START} & set(value.text) else None
 
 
-def _same(one: Value | _Unset, other: Value | _Unset) -> bool:
-    if isinstance(one, Chars) and isinstance(other, Chars):
-        return one.text == other.text
-    if isinstance(one, list) and isinstance(other, list):
-        return [part.text for part in one] == [part.text for part in other]
-    return one is None and other is None
+def _same(item: Value | _Unset, other: Value | _Unset) -> bool:
+    if isinstance(item, Chars) and isinstance(other, Chars):
+        return item.text == other.text
+    if isinstance(item, list) and isinstance(other, list):
+        return [part.text for part in item] == [part.text for part in other]
+    return item is None and other is None

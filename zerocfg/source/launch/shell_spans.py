@@ -44,8 +44,9 @@ def words_of(
             span = place or (span_of(field.at, whole) if field.at else whole)
         if UNKNOWN in field.text:
             field = named(field)
-        value = None if UNKNOWN in field.text else told(field.text)
-        word = Placed(text[span.start : span.end], value, span, place is not None)
+        parts = tuple(field.text.split(UNKNOWN)) if UNKNOWN in field.text else ()
+        value = None if parts else told(field.text)
+        word = Placed(text[span.start : span.end], value, span, place is not None, parts)
         object.__setattr__(word, "chars", field)
         words.append(word)
     return words
@@ -64,7 +65,7 @@ def span_of(at: object, fallback: Span) -> Span:
         return fallback
     low, high = offsets[0], offsets[-1]
     if not isinstance(offsets, range):
-        ascending = all(one <= two for one, two in pairwise(offsets))
+        ascending = all(item <= two for item, two in pairwise(offsets))
         if not ascending or high - low > 2 * len(offsets) + 80:
             return fallback
     return Span(low, high + 1)

@@ -33,7 +33,7 @@ def commands_of(source: SourceText) -> Iterator[list[Word] | Chars]:
         if isinstance(node, ast.Call) and node.args and _starts(node):
             given = node.args[0]
             if isinstance(given, (ast.List, ast.Tuple)):
-                yield [places.word(one) for one in given.elts]
+                yield [places.word(item) for item in given.elts]
             elif isinstance(given, ast.Constant) and isinstance(given.value, str) and _in_shell(node):
                 text = places.chars(given)
                 if text is not None:
@@ -52,8 +52,8 @@ def _in_shell(node: ast.Call) -> bool:
     """Whether a shell reads the text: `os.system(...)`, `shell=True`."""
     if isinstance(node.func, ast.Attribute) and node.func.attr == "system":
         return True
-    switches = (one.value for one in node.keywords if one.arg == "shell")
-    return any(isinstance(one, ast.Constant) and one.value is True for one in switches)
+    switches = (keyword.value for keyword in node.keywords if keyword.arg == "shell")
+    return any(isinstance(switch, ast.Constant) and switch.value is True for switch in switches)
 
 
 class _Places(PythonSpans):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from zerocfg.source.launch.image_heredocs import is_script, marks, size_of
 from zerocfg.source.launch.launchers import program
 from zerocfg.source.launch.line import Word
 from zerocfg.source.launch.shell import read_commands
@@ -71,28 +72,44 @@ def commands_of(source: SourceText, having: str = "") -> Iterator[list[Word]]:
 def _as_shell(text: str) -> str:
     """A Dockerfile as the shell text that it runs; every character keeps its place, the others are blanks."""
     found: list[str] = []
-    keeps = False
+    word = ""
     continued = False
-    for line in text.splitlines(keepends=True):
+    every = text.splitlines(keepends=True)
+    lines = iter(enumerate(every))
+    for at, line in lines:
         if line.lstrip().startswith("#"):
             found.append(" " * len(line))  # between the lines of an instruction, too
             continue
+        start = 0
         if not continued:
             match = _INSTRUCTION.match(line)
             word = match[1].upper() if match else ""
-            keeps = word in ("RUN", "ARG", "ENV")
             start = match.end() if match else 0
             flags = _FLAGS.match(line, start) if word == "RUN" else None
             start = flags.end() if flags else start
-            old = _OLD_ENV.match(line, start) if word == "ENV" else None
-            rest = line[start:]
-            if old:
-                rest = f"{line[start : old.start(2)]}={line[old.end(2) :].rjust(len(line) - old.start(2) - 1)}"
-                rest = _tight(rest)
-            line = " " * start + rest
-        continued = line.rstrip("\r\n").endswith("\\")
-        found.append(line if keeps else re.sub(r"[^\r\n]", " ", line))
+        waiting = marks(word, line[start:])
+        keeps = word in ("RUN", "ARG", "ENV")
+        size = size_of(waiting, every[at + 1 :]) if waiting else 0
+        document = [next(lines)[1] for _ in range(size)]
+        if document and not continued and word == "RUN" and is_script(line[start:], document[0]):
+            found += [_blank(line), *document[:-1], *map(_blank, document[-1:])]
+            continue
+        continued = not document and line.rstrip("\r\n").endswith("\\")
+        shell = _assignment(line, start) if word == "ENV" and start else " " * start + line[start:]
+        found += [part if keeps else _blank(part) for part in (shell, *document)]
     return "".join(found)
+
+
+def _assignment(line: str, start: int) -> str:
+    """What `ENV` sets, also in its old form without a sign, with blanks in the place of what stands before it."""
+    old, rest = _OLD_ENV.match(line, start), line[start:]
+    if old:
+        rest = _tight(f"{line[start : old.start(2)]}={line[old.end(2) :].rjust(len(line) - old.start(2) - 1)}")
+    return " " * start + rest
+
+
+def _blank(line: str) -> str:
+    return re.sub(r"[^\r\n]", " ", line)
 
 
 def _tight(text: str) -> str:
@@ -110,7 +127,7 @@ def installed(text: str, commands: Iterable[list[Word]]) -> Read:
         given = _given(words)
         if given is not None:
             conda, rest = given
-            found += [_unquoted(text, one) for one in _packages(rest, includes, conda)]
+            found += [_unquoted(text, package) for package in _packages(rest, includes, conda)]
     return found, includes
 
 

@@ -56,7 +56,7 @@ def read_pyproject(text: str) -> Read:
     includes = [dynamic] if isinstance(dynamic, str) else dynamic if isinstance(dynamic, list) else []
     return (
         [replace(item, versions=None) if item.name in sources and not item.own else item for item in found],
-        [one for one in includes if isinstance(one, str)],
+        [include for include in includes if isinstance(include, str)],
     )
 
 
@@ -176,7 +176,7 @@ def read_setup_cfg(text: str) -> Read:
     for block, optional in [(firm, False), *((value, True) for _, value in extras)]:
         listed = _FROM_FILE.fullmatch(block.strip())
         if listed and not optional:
-            includes += [one.strip() for one in listed[1].split(",") if one.strip()]
+            includes += [word.strip() for word in listed[1].split(",") if word.strip()]
         for line in filter(None, (line.strip() for line in block.splitlines() if listed is None)):
             requirement = parse_requirement(line, max(0, text.find(line)), optional=optional)
             if requirement is not None:

@@ -189,7 +189,7 @@ def serve(listening: socket.socket, refuses: Callable[[dict[str, Any]], bool]) -
                     os.setsid()
                     for other in (*asking.values(), connection):
                         other.close()
-                    for handle in [one.fd for one in selector.get_map().values() if one.data[0] == "ended"]:
+                    for handle in [item.fd for item in selector.get_map().values() if item.data[0] == "ended"]:
                         os.close(handle)
                     selector.close()
                     return request
@@ -227,16 +227,17 @@ def receive(connection: socket.socket) -> dict[str, Any] | None:
     """The request; None where none came whole."""
     connection.settimeout(SILENCE)
     files: list[int] = []
-    try:
+    request: object = None
+    with contextlib.suppress(OSError, ValueError):
         size, files, _, _ = socket.recv_fds(connection, 4, 3)
         with connection.makefile("rb") as body:
-            request: dict[str, Any] = json.loads(body.read(int.from_bytes(size, "big")))
-    except (OSError, ValueError):
-        for handle in files:
-            os.close(handle)
-        return None
-    connection.settimeout(None)
-    return request | {"files": files} if len(files) == 3 else None
+            request = json.loads(body.read(int.from_bytes(size, "big")))
+        connection.settimeout(None)
+    if len(files) == 3 and isinstance(request, dict):
+        return request | {"files": files}
+    for handle in files:
+        os.close(handle)
+    return None
 
 
 def send_answer(connection: socket.socket, answer: object) -> None:

@@ -97,7 +97,7 @@ def _begin(given: tuple[object, ...]) -> None:
     import torch
 
     session = current()
-    if any(isinstance(one, torch.nn.Module) for one in given) and session.claim(LOOP):
+    if any(isinstance(item, torch.nn.Module) for item in given) and session.claim(LOOP):
         session.watch.phase("init")
 
 
@@ -107,18 +107,18 @@ def _take(result: object) -> None:
 
     if Seen.optimizer is not None:
         return
-    for one in result if isinstance(result, tuple) else (result,):
-        if isinstance(one, torch.nn.Module):
-            Seen.engine = one
-        elif isinstance(one, torch.optim.Optimizer):
-            Seen.optimizer = one
+    for item in result if isinstance(result, tuple) else (result,):
+        if isinstance(item, torch.nn.Module):
+            Seen.engine = item
+        elif isinstance(item, torch.optim.Optimizer):
+            Seen.optimizer = item
 
 
 def _micro_batch(accelerator: accelerate.Accelerator, prepared: tuple[object, ...]) -> int | None:
     """Samples of a rank in a micro step, of the first loader among what is prepared."""
     import torch
 
-    loader = next((one for one in prepared if isinstance(one, torch.utils.data.DataLoader)), None)
+    loader = next((item for item in prepared if isinstance(item, torch.utils.data.DataLoader)), None)
     if loader is None or loader.batch_size is None:
         return None
     return int(loader.batch_size // (accelerator.num_processes if accelerator.split_batches else 1))

@@ -119,9 +119,9 @@ def _outermost(first: torch.nn.Parameter) -> torch.nn.Module | None:
     import torch
 
     found, size = None, 0
-    for one in gc.get_objects():
-        if issubclass(type(one), torch.nn.Module) and any(parameter is first for parameter in one.parameters()):
-            inside = sum(1 for _ in one.modules())
+    for item in gc.get_objects():
+        if issubclass(type(item), torch.nn.Module) and any(parameter is first for parameter in item.parameters()):
+            inside = sum(1 for _ in item.modules())
             if inside > size:
-                found, size = one, inside
+                found, size = item, inside
     return found

@@ -71,7 +71,9 @@ def _init(original: Call) -> Call:
         original(self, *args, **named)
         handler = self.callback_handler
         services = "transformers.integrations"
-        handler.callbacks = [one for one in handler.callbacks if not type(one).__module__.startswith(services)]
+        handler.callbacks = [
+            callback for callback in handler.callbacks if not type(callback).__module__.startswith(services)
+        ]
 
     return __init__
 

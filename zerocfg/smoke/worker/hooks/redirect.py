@@ -77,8 +77,8 @@ def _replace(module: ModuleType, qualified: str, wrap: Callable[[Call], Call]) -
     """Replace a function or method by ``wrap(original)``; absent ones are skipped."""
     *classes, name = qualified.split(".")
     owner: object = module
-    for one in classes:
-        owner = getattr(owner, one, None)
+    for item in classes:
+        owner = getattr(owner, item, None)
     original = getattr(owner, name, None)
     if original is not None:
         setattr(owner, name, wrap(original))

@@ -235,33 +235,35 @@ def loss_scale(optimizer: object) -> dict[str, object]:
 def facts(engine: deepspeed.DeepSpeedEngine) -> Held:
     """What is held where."""
     parameters = list(engine.module.parameters())
-    sizes = [math.prod(getattr(one, "ds_shape", one.shape)) for one in parameters]
+    sizes = [math.prod(getattr(parameter, "ds_shape", parameter.shape)) for parameter in parameters]
     found: Held = {
         "ranks": engine.dp_world_size,
         "parameters": sum(sizes),
-        "trainable": sum(size for size, one in zip(sizes, parameters, strict=True) if one.requires_grad),
+        "trainable": sum(size for size, item in zip(sizes, parameters, strict=True) if item.requires_grad),
         "tensors": len(parameters),
         "experts": bool(getattr(engine, "has_moe_layers", False)),
     }
-    shards = [one.ds_tensor for one in parameters if getattr(one, "ds_tensor", None) is not None]
+    shards = [parameter.ds_tensor for parameter in parameters if getattr(parameter, "ds_tensor", None) is not None]
     if shards:
         found["shard"] = sum(int(getattr(shard, "ds_numel", shard.numel())) for shard in shards)
-        found["shard_devices"] = sorted({one.ds_tensor.device.type for one in parameters if _rests(one)})
-        found["kept_whole"] = sum(1 for one in parameters if getattr(one, "ds_persist", False))
+        found["shard_devices"] = sorted(
+            {parameter.ds_tensor.device.type for parameter in parameters if _rests(parameter)}
+        )
+        found["kept_whole"] = sum(1 for parameter in parameters if getattr(parameter, "ds_persist", False))
     names = ("fp32_partitioned_groups_flat", "single_partition_of_fp32_groups", "fp32_groups_flat_partition",
              "fp32_groups_flat", "fp32_groups")  # fmt: skip
     groups = next((value for name in names if (value := getattr(engine.optimizer, name, None))), None)
     if groups:
-        tensors = [one for group in groups for one in (group if isinstance(group, (list, tuple)) else [group])]
+        tensors = [item for group in groups for item in (group if isinstance(group, (list, tuple)) else [group])]
         found["groups"] = len(tensors)
         master: Master = {
-            "elements": sum(int(getattr(one, "ds_numel", one.numel())) for one in tensors),
-            "dtypes": sorted({str(plain(one.dtype)) for one in tensors}),
-            "devices": sorted({one.device.type for one in tensors if one.numel()}),
+            "elements": sum(int(getattr(tensor, "ds_numel", tensor.numel())) for tensor in tensors),
+            "dtypes": sorted({str(plain(tensor.dtype)) for tensor in tensors}),
+            "devices": sorted({tensor.device.type for tensor in tensors if tensor.numel()}),
         }
-        on_host = [one for one in tensors if one.device.type == "cpu" and one.numel()]
+        on_host = [tensor for tensor in tensors if tensor.device.type == "cpu" and tensor.numel()]
         if on_host:
-            master["pinned"] = all(_pinned(one) for one in on_host)
+            master["pinned"] = all(_pinned(item) for item in on_host)
         found["master"] = master
     return found
 

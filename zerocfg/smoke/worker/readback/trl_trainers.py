@@ -19,7 +19,7 @@ def settings(trainer: transformers.Trainer, own: tuple[str, ...]) -> tuple[dict[
     acting: dict[str, object] = {}
     parsed: dict[str, object] = {}
     for name in own:
-        held = [getattr(trainer, one) for one in (SAID.get(name, name), name) if hasattr(trainer, one)]
+        held = [getattr(trainer, item) for item in (SAID.get(name, name), name) if hasattr(trainer, item)]
         # A tensor holds a number in fp32, another one than was written.
         if held and not hasattr(held[0], "tolist"):
             acting[name] = plain(held[0])

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocfg.emit.files import Emitted, emit
+from zerocfg.emit.emit_run import emit_run, unlike
 from zerocfg.emit.problems import problems as emit_problems
-from zerocfg.emit.values import InvalidConfigError
-from zerocfg.emit.verify import OWN, REPORT, differences, emitted_run, unexplained
+from zerocfg.emit.verify import emitted_run
 from zerocfg.linter.engine import Diagnostic, Result, lint_runs
 from zerocfg.resolve.explain.refused_values import refused_value
-from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.rules.api import Severity
 from zerocfg.run.config import AUTO
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Set
     from pathlib import Path
 
+    from zerocfg.emit.files import Emitted
     from zerocfg.linter.selection import Selection
     from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.spec.spec_file import SpecFile
@@ -44,13 +43,13 @@ class CompiledBuild:
 
     @property
     def has_problems(self) -> bool:
-        return any(one.problems for one in self.built)
+        return any(item.problems for item in self.built)
 
     @property
     def failed(self) -> list[str]:
         """The names of the runs without files."""
-        emitted = {one.plan.name for one in self.emitted}
-        return [one.name for one in self.built if one.name not in emitted]
+        emitted = {item.plan.name for item in self.emitted}
+        return [item.name for item in self.built if item.name not in emitted]
 
 
 def compile_runs(
@@ -58,26 +57,26 @@ def compile_runs(
 ) -> CompiledBuild:
     """The files of the runs below ``out``; nothing is written. ``selection``: the rules that count for the project."""
     found = CompiledBuild(built)
-    for one in built:
-        if one.plan is not None:
-            one.problems += locate_problems(emit_problems(one.plan), read, one.run)
+    for item in built:
+        if item.plan is not None:
+            item.problems += locate_problems(emit_problems(item.plan), read, item.run)
     # Lint would judge a run that was not chosen to its end.
-    judged = [one for one in built if all(problem.key != "goals" for problem in one.problems)]
-    linted = lint_runs([with_newest_releases(one.run) for one in judged], selection)
-    found.warnings = sum(one.severity is Severity.WARNING for one in linted.diagnostics)
-    found.errors = _errors(linted, moved={place for one in built for place in one.moved_from})
-    rest = [one for one in judged if not one.problems and one.name not in _runs_of(found.errors)]
-    for one in rest:  # the project may ignore the finding, the library does not
-        if (refused := refused_value(one)) is not None:
-            one.problems.append(refused.problem)
-    rest = [one for one in rest if not one.problems]
-    made = {one.name: files for one in rest if (files := emit_run(one, out)) is not None}
-    runs = {one.name: emitted_run(made[one.name], one.run) for one in rest if one.name in made}
-    for one in rest:
-        if one.name in made:
-            one.problems += locate_problems(_unlike(made[one.name], runs[one.name], one.source), read, one.source)
-    found.broken = any(one.problems for one in rest)
-    good = [one.name for one in rest if not one.problems]
+    judged = [item for item in built if all(problem.key != "goals" for problem in item.problems)]
+    linted = lint_runs([with_newest_releases(item.run) for item in judged], selection)
+    found.warnings = sum(diagnostic.severity is Severity.WARNING for diagnostic in linted.diagnostics)
+    found.errors = _errors(linted, moved={place for item in built for place in item.moved_from})
+    rest = [item for item in judged if not item.problems and item.name not in _runs_of(found.errors)]
+    for item in rest:  # the project may ignore the finding, the library does not
+        if (refused := refused_value(item)) is not None:
+            item.problems.append(refused.problem)
+    rest = [item for item in rest if not item.problems]
+    made = {item.name: files for item in rest if (files := emit_run(item, out)) is not None}
+    runs = {item.name: emitted_run(made[item.name], item.run) for item in rest if item.name in made}
+    for item in rest:
+        if item.name in made:
+            item.problems += locate_problems(unlike(made[item.name], runs[item.name], item.source), read, item.source)
+    found.broken = any(item.problems for item in rest)
+    good = [item.name for item in rest if not item.problems]
     again = _read_back([runs[name] for name in good], linted, selection)
     found.emitted = [made[name] for name in good if name not in _runs_of(again)]
     found.errors = found.errors or again
@@ -86,14 +85,18 @@ def compile_runs(
 
 def _runs_of(errors: Result | None) -> set[str]:
     """The names of the runs that errors are met in."""
-    return set() if errors is None else {name for one in errors.diagnostics for name in (one.run, *one.met_in)}
+    return (
+        set()
+        if errors is None
+        else {name for diagnostic in errors.diagnostics for name in (diagnostic.run, *diagnostic.met_in)}
+    )
 
 
 def _errors(linted: Result, *, moved: Set[Where] | None = None) -> Result | None:
     """The errors; with ``moved``, the keys that a build writes elsewhere, those that it does not mend."""
-    errors = [one for one in linted.diagnostics if one.severity is Severity.ERROR]
+    errors = [diagnostic for diagnostic in linted.diagnostics if diagnostic.severity is Severity.ERROR]
     if moved is not None:
-        errors = [one for one in errors if not _is_replaced(one) and _place(one) not in moved]
+        errors = [error for error in errors if not _is_replaced(error) and _place(error) not in moved]
     return Result(errors, linted.suppressed, linted.files) if errors else None
 
 
@@ -118,25 +121,11 @@ def _path(diagnostic: Diagnostic) -> KeyPath:
     return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.span.path), ())
 
 
-def emit_run(one: BuildResult, out: Path) -> Emitted | None:
-    """The files of a run; None, and a problem, where its library would refuse a value of them."""
-    if one.plan is None:
-        return None
-    try:
-        return emit(one.plan, out)
-    except InvalidConfigError as error:
-        one.problems.append(Problem(one.name, f"{OWN}: {error}", REPORT))
-        return None
-
-
-def _unlike(emitted: Emitted, run: Run, source: Run) -> list[Problem]:
-    """Where the files mean something else than what was planned, or, without a reason, than the sources."""
-    return [*differences(emitted, run), *unexplained(emitted, source, run)]
-
-
 def _read_back(runs: list[Run], sources: Result, selection: Selection | None) -> Result | None:
     """What was emitted must lint clean, but for what the project ignores in the sources."""
-    accepted = {(one.diagnostic.code, one.diagnostic.run) for one in sources.suppressed}
+    accepted = {(item.diagnostic.code, item.diagnostic.run) for item in sources.suppressed}
     linted = lint_runs(runs, selection)
-    linted.diagnostics = [one for one in linted.diagnostics if (one.code, one.run) not in accepted]
+    linted.diagnostics = [
+        diagnostic for diagnostic in linted.diagnostics if (diagnostic.code, diagnostic.run) not in accepted
+    ]
     return _errors(linted)

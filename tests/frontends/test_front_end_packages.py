@@ -1,0 +1,191 @@
+"""Front ends of other installed packages: what a lint finds through them, and what a broken one costs.
+
+The package is the one of `docs/front-ends.md`, written as an installer does.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.rules.test_rule_packages import findings, zerocfg
+
+_BLOCKS = [
+    block.partition("\n")[::2]
+    for block in (ROOT / "docs" / "front-ends.md").read_text(encoding="utf-8").split("```")[1::2]
+]
+PROJECT, RECIPE, MODULE = (
+    next(text for kind, text in _BLOCKS if kind == wanted) for wanted in ("toml", "yaml", "python")
+)
+CONFIG = {
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": 4,
+    "zero_optimization": {"stage": 2},
+}
+MISTAKE = ("ZC201", "error", "ds.json", "gradient_accumulation_steps")
+
+
+def install(folder: Path, module: str = MODULE, entry: str = "toy = toy_front_end:FRONT_END") -> Path:
+    metadata = folder / "zerocfg_toy-1.0.dist-info"
+    metadata.mkdir(parents=True, exist_ok=True)
+    (metadata / "entry_points.txt").write_text(f"[zerocfg.frontends]\n{entry}\n")
+    (folder / "toy_front_end.py").write_text(module)
+    return folder
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    return tmp_path / "site"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "job.yaml").write_text(RECIPE)
+    (folder / "run.sh").write_text("toy fit job.yaml\n")
+    (folder / "ds.json").write_text(json.dumps(CONFIG, indent=1))
+    return folder
+
+
+def short(found: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
+    return [(one["code"], one["severity"], one["file"], one["path"]) for one in found]
+
+
+def test_the_package_of_the_docs_finds_a_mistake(site: Path, repository: Path) -> None:
+    assert 'name = "zerocfg-toy"' in PROJECT and 'toy = "toy_front_end:FRONT_END"' in PROJECT
+    install(site)
+    found = findings(repository, ".", path=site)
+    assert short(found) == [MISTAKE]
+    assert "8" in found[0]["message"] and "4" in found[0]["message"]
+    assert findings(repository, ".") == [], "without the package the accumulation of the recipe is unknown"
+    (repository / "ds.json").write_text(json.dumps({**CONFIG, "gradient_accumulation_steps": 8}))
+    assert findings(repository, ".", path=site) == []
+
+
+def test_its_runs_are_shown_by_its_name(site: Path, repository: Path) -> None:
+    install(site)
+    shown = json.loads(zerocfg(repository, "lint", "--show-runs", "--output-format", "json", path=site).stdout)
+    (run,) = shown["runs"]
+    assert (run["name"], run["consumer"]) == ("run.sh:1", "toy")
+
+
+def test_an_option_of_the_line_wins_over_the_recipe(site: Path, repository: Path) -> None:
+    install(site)
+    (repository / "run.sh").write_text("toy fit job.yaml --accumulate 4\n")
+    assert findings(repository, ".", path=site) == []
+
+
+def test_a_recipe_alone_is_read_with_its_config(site: Path, repository: Path) -> None:
+    install(site)
+    (repository / "run.sh").unlink()
+    assert short(findings(repository, ".", path=site)) == [MISTAKE]
+
+
+def test_it_is_a_consumer_that_can_be_named(site: Path, repository: Path) -> None:
+    install(site)
+    assert findings(repository, "ds.json", "--consumer", "toy", path=site) is not None
+    refused = zerocfg(repository, "lint", "--consumer", "toy", "ds.json")
+    assert refused.returncode == 2 and "'toy' is not one of" in refused.stderr
+
+
+def test_a_section_of_a_recipe_is_a_deepspeed_config(site: Path, repository: Path) -> None:
+    text = MODULE.replace('    "zero": "deepspeed",\n', "")
+    text = text.replace("handed_on(recipe, options, FIELDS))", 'handed_on(recipe, options, FIELDS), section="zero")')
+    install(site, text)
+    section = "\n  train_micro_batch_size_per_gpu: auto\n  gradient_accumulation_steps: 4\n"
+    section += "  zero_optimization:\n    stage: 2\n    overlap_com: true\n"
+    (repository / "job.yaml").write_text(RECIPE.replace(" ds.json\n", section))
+    (repository / "ds.json").unlink()
+    found = findings(repository, ".", path=site)
+    assert [(one["code"], one["file"], one["start"]["line"]) for one in found] == [
+        ("ZC201", "job.yaml", 6),
+        ("ZC101", "job.yaml", 9),
+    ]
+    assert not any(one.get("fix") for one in found), "a section is judged, and not edited"
+
+
+@pytest.mark.parametrize(("size", "fits"), [(64, True), (63, False)])
+def test_the_processes_of_a_recipe_count(site: Path, repository: Path, size: int, fits: bool) -> None:
+    text = MODULE.replace("Lowered, Written", "Lowered, Value, Written")
+    install(site, text.replace("FIELDS))", 'FIELDS), processes=Value(recipe["gpus"], "gpus"))'))
+    (repository / "job.yaml").write_text(RECIPE + "gpus: 4\n")
+    sizes = {"train_batch_size": size, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8}
+    (repository / "ds.json").write_text(json.dumps({**CONFIG, **sizes}))
+    found = findings(repository, ".", path=site)
+    assert [one["severity"] for one in found] == ["error"] * (not fits), found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            'return "toy_job" in keys',
+            'raise ValueError("no keys\\nat all")',
+            "the front end toy of the package zerocfg-toy failed: ValueError: no keys at all",
+        ),
+        (
+            "return Lowered(handed_on(recipe, options, FIELDS))",
+            "return recipe",
+            "the front end toy of the package zerocfg-toy failed: it lowers to dict, not to Lowered",
+        ),
+        (
+            '"batch": "per_device_train_batch_size"',
+            '"batch": "batch_size"',
+            "the front end toy of the package zerocfg-toy failed: KeyError: 'batch_size'",
+        ),
+        (
+            '    "toy",\n',
+            '    "axolotl",\n',
+            "the front end of zerocfg-toy is not loaded: `toy_front_end:FRONT_END`: it is called `axolotl`, its entry "
+            "point `toy`",
+        ),
+        (
+            "    lower,\n",
+            "",
+            "the front end of zerocfg-toy is not loaded: `toy_front_end:FRONT_END`: it lowers nothing",
+        ),
+        (
+            "FRONT_END = ",
+            "FRONT = ",
+            "the front end of zerocfg-toy is not loaded: `toy_front_end:FRONT_END`: AttributeError: module "
+            "'toy_front_end' has no attribute 'FRONT_END'",
+        ),
+        (
+            "FRONT_END = FrontEnd(",
+            "FRONT_END = 3\nOTHER = FrontEnd(",
+            "the front end of zerocfg-toy is not loaded: `toy_front_end:FRONT_END`: int is no front end",
+        ),
+    ],
+)
+def test_a_broken_front_end_costs_one_finding(site: Path, repository: Path, old: str, new: str, message: str) -> None:
+    """What zerocfg finds by itself is all there."""
+    assert old in MODULE
+    install(site, MODULE.replace(old, new))
+    (repository / "other.json").write_text(json.dumps({**CONFIG, "zero_optimisation": {}}))
+    found = findings(repository, ".", path=site)
+    assert sorted(one["code"] for one in found) == ["ZC015", "ZC102"]
+    (said,) = (one for one in found if one["code"] == "ZC015")
+    assert (said["message"], said["severity"]) == (message, "warning")
+
+
+def test_a_front_end_takes_no_name_of_another(site: Path, repository: Path) -> None:
+    install(site, MODULE.replace('    "toy",\n', '    "axolotl",\n'), "axolotl = toy_front_end:FRONT_END")
+    (found,) = findings(repository, ".", path=site)
+    assert found["message"].endswith("`axolotl` is a reader of zerocfg")
+
+
+def test_the_linted_repository_brings_none(repository: Path) -> None:
+    install(repository, MODULE + "raise SystemExit(9)\n")
+    assert findings(repository, ".", path=repository) == []
+
+
+def test_no_outcome_is_kept_with_a_front_end(site: Path, repository: Path) -> None:
+    install(site, MODULE.replace('"toy_job" in keys', '"another" in keys').replace('"toy fit"', '"toy job"'))
+    assert zerocfg(repository, "lint", ".", path=site).returncode == 0
+    install(site)
+    assert "gradient_accumulation_steps" in zerocfg(repository, "lint", ".", path=site).stdout
