@@ -381,6 +381,7 @@ FSDP: list[tuple[str, dict[str, Any], str | None, str, Any]] = [
     ),
     ("ZC632", sized(dp_shard=4), '"parallelism_config_dp_shard_size": 4', "multiply to 4", ANY),
     ("ZC632", sized(dp_shard=8), None, "", NONE),
+    ("ZC632", sized(1, dp_shard=2), '"parallelism_config_dp_shard_size": 2', "there are 1 processes", NONE),
     ("ZC632", sized(dp_shard=1), None, "", NONE),
     ("ZC633", sized(cp=2, sp=2), '"parallelism_config_cp_size": 2', "exclude each other", ANY),
     ("ZC633", sized(cp=2, sp=1), None, "", NONE),

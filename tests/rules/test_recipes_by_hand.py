@@ -266,6 +266,13 @@ TRL: list[tuple[str, str, str, str | None, str | None]] = [
     (
         "ZC857",
         "GRPO",
+        "per_device_train_batch_size: 2\ngeneration_batch_size: 1\n",
+        "write 8",
+        "generation_batch_size: 8",
+    ),
+    (
+        "ZC857",
+        "GRPO",
         "per_device_train_batch_size: 2\ngeneration_batch_size: 12\nsteps_per_generation: 1\n",
         None,
         None,

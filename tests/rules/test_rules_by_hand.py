@@ -546,3 +546,33 @@ def test_texts_in_a_call(code: str, name: str, value: object, told: bool) -> Non
     script = Script(TRAIN, calls=(Call("transformers.TrainingArguments", given, TRAIN, Span(0, 9)),))
     every = found(code, Run("a", "accelerate", script=script))
     assert [(shown(one), one.fix) for one in every] == ([("learning_rate=1", None)] if told else [])
+
+
+@pytest.mark.parametrize("code", ["ZC801"])
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("group_by_length: true\n", "train_sampling_strategy: group_by_length\n"),
+        ("group_by_length: false\n", ""),
+        ("group_by_length: true\ntrain_sampling_strategy: random\n", None),
+        ("adafactor: true\noptim: sgd\n", None),
+        ("adafactor: true\n", "optim: adafactor\n"),
+        ("warmup_ratio: 0.5\n", "warmup_steps: 0.5\n"),
+        ("warmup_ratio: 0.5\nwarmup_steps: 3\n", None),
+        ("warmup_ratio: 1.0\n", None),  # it would become one step
+        ("warmup_ratio: 1\n", None),
+        ("evaluation_strategy: steps\neval_strategy: steps\n", None),
+    ],
+)
+def test_an_argument_that_became_a_word_of_another(code: str, text: str, left: str | None) -> None:
+    run = Run("a", "transformers", recipe=yaml_file("recipe", BASE + text), versions={"transformers": "==5.23.0"})
+    (one,) = found(code, run)
+    assert (None if one.fix is None else after(one.fix)) == (None if left is None else BASE + left)
+
+
+@pytest.mark.parametrize("code", ["ZC631"])
+@pytest.mark.parametrize("name", ["gradient_checkpointing", "activation_checkpointing"])
+def test_the_name_by_which_the_trainer_checkpoints(code: str, name: str) -> None:
+    recipe = yaml_file("recipe", f"output_dir: out\nfsdp: full_shard\n{name}: true\n")
+    (one,) = found(code, with_settings(Run("a", "transformers", recipe=recipe)))
+    assert f"`{name}` gathers" in one.message and shown(one) == f"{name}: true"

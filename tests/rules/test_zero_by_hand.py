@@ -9,6 +9,7 @@ import pytest
 from tests.build.test_road_limits import run_of
 from tests.rules.test_numbers_by_hand import MICRO, NONE, ZERO, adam, judge, stage
 from tests.rules.test_rules_by_hand import effective, found, shown
+from zerocfg.rules.batch.sizes import _batch_help
 from zerocfg.run.resolve_settings import with_settings
 
 ANY = NONE + "?"
@@ -29,6 +30,8 @@ def sizes(total: Any = None, micro: Any = None, steps: Any = None) -> dict[str, 
 
 
 ROWS: list[tuple[str, Any, dict[str, Any], str | None, str, Any]] = [
+    ("ZC203", "deepspeed", sizes(7, 2, 2), '"train_batch_size": 7', "leave out train_batch_size: it follows", ANY),
+    ("ZC204", "deepspeed", sizes(1, 2), '"train_batch_size": 1', "leave out train_batch_size: it follows", ANY),
     ("ZC403", "deepspeed", stage("auto"), '"auto"', "silently takes 0", ("zero_optimization", {"stage": 2})),
     ("ZC403", "trl", stage("auto"), '"auto"', "takes its default, 2", ("zero_optimization", {"stage": 2})),
     ("ZC403", None, stage("auto"), '"auto"', "the Trainer take 2", ANY),
@@ -600,3 +603,8 @@ def test_autos_that_nobody_fills(code: str, config: dict[str, Any], told: tuple[
     for one in every:
         assert told is not None and one.message.startswith(told[0]) and len(one.related) == told[1]
         assert (one.severity.value if one.severity else None) == told[2]
+
+
+def test_where_the_sizes_of_a_batch_are_said() -> None:
+    assert _batch_help(run_of("trl")).startswith('write "auto" for all three and set per_device_train_batch_size')
+    assert all(_batch_help(run_of(one)).startswith("leave out train_batch_size") for one in ("deepspeed", "accelerate"))
