@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from tests.build.test_road_limits import run_of
-from tests.rules.test_lines_for_rules import started
-from tests.rules.test_rules_by_hand import after, found, shown
+from tests.rules.by_hand import after, found, shown, started
 from zerocfg.run.model import Origin, Setting
 from zerocfg.run.resolve_settings import with_settings
 
@@ -232,14 +231,14 @@ FSDP: list[tuple[str, dict[str, Any], str | None, str, Any]] = [
         "ZC605",
         fsdp(transformer_layer_cls_to_wrap=["A", "B"]),
         '"fsdp_transformer_layer_cls_to_wrap": ["A", "B"]',
-        "write A,B",
+        "join the names by commas",
         ANY,
     ),
     (
         "ZC605",
         fsdp(transformer_layer_cls_to_wrap="A, B"),
         '"fsdp_transformer_layer_cls_to_wrap": "A, B"',
-        "write A,B",
+        "join the names by commas",
         ANY,
     ),
     ("ZC605", fsdp(transformer_layer_cls_to_wrap="A,B"), None, "", NONE),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.rules.by_hand import started
 from zerocfg.rules import line as read
 from zerocfg.rules.api import Fix, Intent
 from zerocfg.rules.issues import KeyIssue, documents, issues, python_word, scientific_text
@@ -15,15 +16,8 @@ from zerocfg.rules.line import line_fix, line_option
 from zerocfg.rules.repairs import plain_number, repaired
 from zerocfg.run.model import UNKNOWN, Run, Setting, SourceFile
 from zerocfg.source.edit import Edit, apply_edits
-from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
-
-
-def started(text: str, name: str = "run.sh", **more: Any) -> Run:
-    source = SourceText(name, f"{text}\n")
-    (line,) = read_launch_lines(source).lines
-    return Run("a", launch=line, launch_file=SourceFile(name, "launch", source), **more)
 
 
 def file(text: str, kind: Any = "deepspeed", form: Any = "json") -> SourceFile:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.build.test_road_limits import run_of
-from tests.rules.test_rules_by_hand import after, effective, found, shown
+from tests.rules.by_hand import after, effective, found, shown
 from zerocfg.rules.api import Severity
 from zerocfg.run.facts import HardwareSummary, MemorySummary, ModelSummary
 from zerocfg.run.model import Origin, Run, Setting

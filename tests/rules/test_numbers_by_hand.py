@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.build.test_road_limits import run_of
-from tests.rules.test_rules_by_hand import after, found, shown
+from tests.rules.by_hand import after, found, shown
 from zerocfg.run.resolve_settings import with_settings
 
 MICRO = {"train_micro_batch_size_per_gpu": 1}

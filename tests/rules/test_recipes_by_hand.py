@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.rules.test_rules_by_hand import TRAIN, after, effective, found, yaml_file
+from tests.rules.by_hand import TRAIN, after, effective, found, yaml_file
 from zerocfg.rules.recipes.trainer_arguments import evaluates_by
 from zerocfg.run.model import Origin, ResumedState, Run, Script
 

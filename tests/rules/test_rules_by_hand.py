@@ -11,71 +11,32 @@ import pytest
 import yaml
 
 from tests.build.test_road_limits import run_of
-from tests.rules.test_lines_for_rules import started
+from tests.rules.by_hand import TRAIN, after, effective, found, shown, started, yaml_file
 from zerocfg.budgets import LARGEST_NUMBER
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Fix
 from zerocfg.rules.arguments import number, written
 from zerocfg.rules.fsdp.plugin import _right_engine
 from zerocfg.rules.keys.values import _left_to_line, _unread
 from zerocfg.rules.launch.environment import _said
 from zerocfg.rules.launch.rendezvous import _meeting
-from zerocfg.rules.launch.torchrun import _starts_ranks, _trains_by_swift
+from zerocfg.rules.launch.torchrun import _started, _starts_ranks
 from zerocfg.rules.offload.devices import number_of
 from zerocfg.rules.recipes.releases import _of_older
 from zerocfg.rules.recipes.slips import _furthest
 from zerocfg.rules.recipes.trainer_types import _plain_number, _refused, _signed, number_in
-from zerocfg.rules.registry import find
 from zerocfg.rules.zero.communication import _CLAIM, _right
 from zerocfg.run.model import (
     UNKNOWN,
     Call,
     Comparison,
-    Effective,
     Failure,
     Origin,
     Run,
     Script,
     Setting,
-    SourceFile,
 )
 from zerocfg.run.resolve_settings import with_settings
-from zerocfg.source.edit import apply_edits
-from zerocfg.source.load import load_as
-from zerocfg.source.text import SourceText, Span
-
-TRAIN = SourceFile("train.py", "script", SourceText("train.py", "SFTConfig(learning_rate=1, learning_rate2=2)"))
-
-
-def found(code: str, run: Run) -> list[Finding]:
-    """What a rule says of a run as it stands."""
-    rule = find(code)
-    assert rule is not None
-    return list(rule.check(run))
-
-
-def shown(one: Finding) -> str:
-    span = one.location.concrete()
-    return one.location.file.source.text[span.start : span.end]
-
-
-def after(fix: Fix | None) -> str:
-    assert fix is not None
-    ((file, *_),) = {(file,) for file, _ in fix.edits}
-    return apply_edits(file.source.text, [edit for _, edit in fix.edits])
-
-
-def yaml_file(kind: Any, text: str, name: str = "recipe.yaml") -> SourceFile:
-    source = SourceText(name, text)
-    return SourceFile(name, kind, source, load_as(source, "yaml"))
-
-
-def effective(run: Run, environment: dict[str, Any] | None = None, **settings: Any) -> Run:
-    def held(values: dict[str, Any]) -> dict[str, Setting]:
-        return {name: one if isinstance(one, Setting) else Setting(one, Origin("file")) for name, one in values.items()}
-
-    return replace(run, effective=Effective(environment=held(environment or {}), settings=held(settings)))
-
+from zerocfg.source.text import Span
 
 REMOVED = [
     (library, name, str(key.facts["removed"]))
@@ -406,22 +367,16 @@ def test_machines_that_meet_by_accelerate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "note", "trains"),
+    ("line", "note", "module"),
     [
-        ("torchrun swift/cli/sft.py --x 1", None, True),
-        ("torchrun swift/cli/rlhf.py --x 1", None, False),
-        ("torchrun swift/cli/rlhf.py --x 1", "swift.sft_main", True),
-        ("torchrun swift/cli/sft.py --x 1", "swift.rlhf_main", False),
-        ("torchrun -m swift.cli.pt --x 1", None, True),
-        ("torchrun train.py --x 1", "swift.pt_main", True),
+        ("torchrun swift/cli/sft.py --x 1", None, "swift.cli.sft"),
+        ("torchrun -m swift.cli.pt --x 1", None, "swift.cli.pt"),
+        ("torchrun swift/cli/rlhf.py --x 1", "swift.sft_main", "swift.sft_main"),
     ],
 )
-def test_lines_of_swift_that_train(line: str, note: str | None, trains: bool) -> None:
-    made = started(line)
-    script = None if note is None else Script(TRAIN, shown_by=Origin("file", note))
-    assert _trains_by_swift(replace(made, script=script)) is trains
-    assert _trains_by_swift(replace(made, script=Script(TRAIN))) is (re.search(r"(sft|pt)(\.py)? ", line) is not None)
-    assert not _trains_by_swift(Run("a"))
+def test_what_a_line_starts(line: str, note: str | None, module: str) -> None:
+    script = Script(TRAIN) if note is None else Script(TRAIN, shown_by=Origin("file", note))
+    assert _started(replace(started(line), script=script)) == module
 
 
 @pytest.mark.parametrize(

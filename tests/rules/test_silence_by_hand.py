@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.build.test_road_limits import run_of
-from tests.rules.test_lines_for_rules import started
-from tests.rules.test_rules_by_hand import TRAIN, after, effective, found, shown, yaml_file
+from tests.rules.by_hand import TRAIN, after, effective, found, shown, started, yaml_file
 from zerocfg.rules import arguments as read
 from zerocfg.rules.keys.names import _meant
 from zerocfg.rules.recipes.slips import consequence

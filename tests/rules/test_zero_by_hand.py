@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.build.test_road_limits import run_of
+from tests.rules.by_hand import effective, found, shown
 from tests.rules.test_numbers_by_hand import MICRO, NONE, ZERO, adam, judge, stage
-from tests.rules.test_rules_by_hand import effective, found, shown
 from zerocfg.rules.batch.sizes import _batch_help
 from zerocfg.run.resolve_settings import with_settings
 
