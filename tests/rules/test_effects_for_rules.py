@@ -300,6 +300,7 @@ def test_where_a_finding_of_several_places_stands() -> None:
     first, others = primary_location(run, [Origin("computed"), b, a, a], "value")
     assert (first.file, first.path, first.at, first.label) == (run.accelerate, ("b",), "value", "")
     assert [(one.file, one.at, one.label) for one in others] == [(run.deepspeed, "value", "the other value")]
+    assert primary_location(run, [a, a])[1] == [], "the first place is no other value"
     for left, name in ((run, "ds.json"), (replace(run, deepspeed=None), "accelerate.yaml")):
         assert primary_location(left, [])[0].file.name == name
     coded = Run("a", script=script())

@@ -209,6 +209,8 @@ def issue(value: object, *types: str, auto: bool = False) -> Any:
         (issue("1e400", "number"), None, False),
         (issue("2.5", "number"), "2.5", True),
         (issue("2.5", "number", "integer"), "2.5", True),
+        (issue("1e-5", "number"), "1.0e-05", True),
+        (issue("1e16", "number"), "1.0e+16", True),
         (issue("2 GB", "integer"), None, False),
         (issue("12"), None, False),
     ],

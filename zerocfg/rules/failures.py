@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from zerocfg.record import replace
 from zerocfg.rules.api import Finding, Fix, Location, at
 from zerocfg.run.model import Failure, Ignored, Origin, Run
 
@@ -77,11 +78,11 @@ def primary_location(run: Run, origins: Iterable[Origin], where: str = "entry") 
     """The first of the origins that is a place, and the other places; without any, the file nearest to the engine."""
     found: list[Location] = []
     for origin in origins:
-        location = at(origin, "" if not found else "the other value", where)
+        location = at(origin, "", where)
         if location is not None and location not in found:
             found.append(location)
     if found:
-        return found[0], found[1:]
+        return found[0], [replace(location, label="the other value") for location in found[1:]]
     for file in (run.deepspeed, run.accelerate, run.recipe, run.launch_file, run.spec):
         if file is not None:
             return Location(file), []

@@ -56,7 +56,7 @@ def _meaning(issue: Issue) -> tuple[str | None, bool]:
 def _with_dot(number: str) -> str:
     """A number that YAML and JSON read alike: a whole one in full where it is short, else with dot and sign."""
     value = float(number)
-    return str(int(value)) if value == int(value) and abs(value) < 1e16 else repr(value)
+    return str(int(value)) if value == int(value) and abs(value) < 1e16 else plain_number(value)
 
 
 def plain_number(number: float) -> str:
