@@ -185,7 +185,7 @@ def test_the_linted_repository_brings_none(repository: Path) -> None:
 
 
 def test_no_outcome_is_kept_with_a_front_end(site: Path, repository: Path) -> None:
-    install(site, MODULE.replace('"toy_job" in keys', '"another" in keys').replace('"toy fit"', '"toy job"'))
+    install(site, MODULE.replace('"toy_job" in keys', '"another_key" in keys').replace('"toy fit"', '"another job"'))
     assert zerocfg(repository, "lint", ".", path=site).returncode == 0
     install(site)
     assert "gradient_accumulation_steps" in zerocfg(repository, "lint", ".", path=site).stdout

@@ -107,12 +107,12 @@ def test_a_text_in_single_quotes_with_a_backslash_is_left_alone() -> None:
     ],
 )
 def test_scripts_that_keep_no_weights(consumer: str, methods: set[str], strategy: str | None, never: bool) -> None:
-    script: Any = SimpleNamespace(foreign=False, whole=True, methods=frozenset(methods))
+    script: Any = SimpleNamespace(foreign=False, whole=True, methods=frozenset(methods), parsed=frozenset())
     recipe = {} if strategy is None else {"recipe": {"save_strategy": strategy}}
     assert _never_saves(run_of(consumer, script=script, **recipe)) is never
-    part: Any = SimpleNamespace(foreign=False, whole=False, methods=frozenset(methods))
+    part: Any = SimpleNamespace(foreign=False, whole=False, methods=frozenset(methods), parsed=frozenset())
     assert not _never_saves(run_of(consumer, script=part, **recipe)), "not all of it is known"
-    foreign: Any = SimpleNamespace(foreign=True, whole=False, methods=frozenset(methods))
+    foreign: Any = SimpleNamespace(foreign=True, whole=False, methods=frozenset(methods), parsed=frozenset())
     assert _never_saves(run_of(consumer, script=foreign, **recipe))
 
 

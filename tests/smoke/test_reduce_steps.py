@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.recorded_calls import Log, logged
+from zerocfg.frontends.registry import names as known_front_ends
 from zerocfg.memory.options import TorchOptions
 from zerocfg.models.hardware import Accelerator
 from zerocfg.resolve.plan import Decision
@@ -708,7 +709,7 @@ class TestFind:
         assert self.said(find, *names[:2]).endswith("' holds several runs; name one: --run a, --run b")
         assert self.said(find, *names[:2], name="z") == f"'{tmp_path}' holds no run 'z'; there --run a, --run b"
         assert self.said(find, name="z") == f"'{tmp_path}' holds no run 'z'; there is none"
-        framework = names()[0]
+        framework = known_front_ends()[0]
         words = f"a is started by {framework}, which trains in a way of its own: try that"
         assert self.said(find, found_run(consumer=framework)) == words
         unread = self.said(find, found_run(consumer=None))

@@ -88,6 +88,5 @@ def test_cells(outcome: Outcome | None, bad: Cell, good: Cell) -> None:
 
 @pytest.mark.parametrize("code", CHANGED)
 def test_a_changed_bound_is_named(code: str) -> None:
-    rule = find(code)
-    assert rule is not None and rule.versions
+    assert find(code) is not None
     assert TODAY not in CHANGED[code]

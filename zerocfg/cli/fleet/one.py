@@ -89,7 +89,7 @@ def _linted(outcome: Outcome, how: How) -> Outcome:
     selection = selection_of(settings, how.select, how.ignore, how.preview)
     known = read_baseline_file(None, settings)
     job = Job([Path()], settings, selection, how.consumer, known, notes=notes)
-    result = job.reported(job.lint())
+    result = job.reported(job.with_sound_fixes(job.lint()))
     sarif = _clean(run_of(result, Path(outcome.path))) if how.sarif else None
     return replace(outcome, fail_on=fail_on, report=_report(result), sarif=sarif)
 
