@@ -40,6 +40,8 @@ $(BIN)/uv: | requirements-dev.lock
 # torch first, alone and by pip: its build differs by machine (processor, CUDA, ROCm), so that it alone has no hash in the lock.
 INSTALL := $(BIN)/uv pip install -q --python $(BIN)/python --no-deps
 $(STAMP): pyproject.toml constraints.txt requirements-dev.lock | $(BIN)/uv
+	@test ! -L $(VENV) || { echo "$(VENV) is a link to the environment of another checkout, which this would change:\
+	  remove the link, then make setup"; exit 1; }
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "Python 3.11 or later is needed, transformers asks for it: make clean, then make setup PYTHON=python3.12")'
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt torch
@@ -64,6 +66,12 @@ PYTHONS ?=
 pythons: $(BIN)/uv
 	$(BIN)/python -m tools.pythons $(PYTHONS)
 
+# Said before anything is installed.
+ifneq (,$(filter new-rule,$(MAKECMDGOALS)))
+ifeq (,$(and $(CODE),$(or $(UNDO),$(and $(NAME),$(MODULE)))))
+$(error say what the rule is: make new-rule CODE=ZC250 NAME=steps-never-end MODULE=batch/accumulation SEVERITY=error)
+endif
+endif
 new-rule: setup
 	@$(BIN)/python -m tools.new_rule $(CODE) $(if $(UNDO),--undo,$(NAME) --module $(MODULE) --severity $(or $(SEVERITY),error))
 
