@@ -19,8 +19,6 @@ from zerocfg.run.discover import Files
 pytestmark = pytest.mark.libs
 
 _PLAYED_IN_A_LOOP = "test_unscaled_loss.py trains with the real engine: that takes a loop, which no file here has"
-    "tests/rules/test_unscaled_loss.py trains with the real engine: it takes a loop, which no file has here"
-)
 _OWN_TESTS = "deepspeedai__DeepSpeed/tests"
 REVIEWED: dict[tuple[str, str], str] = {
     ("ZC333", f"{_OWN_TESTS}/hybrid_engine/hybrid_engine_config.json"): _PLAYED_IN_A_LOOP,
