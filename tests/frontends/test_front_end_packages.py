@@ -53,7 +53,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def short(found: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
-    return [(one["code"], one["severity"], one["file"], one["path"]) for one in found]
+    return [(item["code"], item["severity"], item["file"], item["path"]) for item in found]
 
 
 def test_the_package_of_the_docs_finds_a_mistake(site: Path, repository: Path) -> None:
@@ -102,11 +102,11 @@ def test_a_section_of_a_recipe_is_a_deepspeed_config(site: Path, repository: Pat
     (repository / "job.yaml").write_text(RECIPE.replace(" ds.json\n", section))
     (repository / "ds.json").unlink()
     found = findings(repository, ".", path=site)
-    assert [(one["code"], one["file"], one["start"]["line"]) for one in found] == [
+    assert [(item["code"], item["file"], item["start"]["line"]) for item in found] == [
         ("ZC201", "job.yaml", 6),
         ("ZC101", "job.yaml", 9),
     ]
-    assert not any(one.get("fix") for one in found), "a section is judged, and not edited"
+    assert not any(item.get("fix") for item in found), "a section is judged, and not edited"
 
 
 @pytest.mark.parametrize(("size", "fits"), [(64, True), (63, False)])
@@ -117,7 +117,7 @@ def test_the_processes_of_a_recipe_count(site: Path, repository: Path, size: int
     sizes = {"train_batch_size": size, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8}
     (repository / "ds.json").write_text(json.dumps({**CONFIG, **sizes}))
     found = findings(repository, ".", path=site)
-    assert [one["severity"] for one in found] == ["error"] * (not fits), found
+    assert [item["severity"] for item in found] == ["error"] * (not fits), found
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_a_broken_front_end_costs_one_finding(site: Path, repository: Path, old:
     install(site, MODULE.replace(old, new))
     (repository / "other.json").write_text(json.dumps({**CONFIG, "zero_optimisation": {}}))
     found = findings(repository, ".", path=site)
-    assert sorted(one["code"] for one in found) == ["ZC015", "ZC102"]
-    (said,) = (one for one in found if one["code"] == "ZC015")
+    assert sorted(item["code"] for item in found) == ["ZC015", "ZC102"]
+    (said,) = (item for item in found if item["code"] == "ZC015")
     assert (said["message"], said["severity"]) == (message, "warning")
 
 

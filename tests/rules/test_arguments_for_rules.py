@@ -49,7 +49,7 @@ def started(words: str = "", **more: Any) -> Run:
 def after(fix: Fix | None) -> str:
     """The file of a fix behind it."""
     assert fix is not None
-    ((file, *_),) = {(one,) for one, _ in fix.edits}
+    ((file, *_),) = {(item,) for item, _ in fix.edits}
     return apply_edits(file.source.text, [edit for _, edit in fix.edits])
 
 
@@ -93,14 +93,14 @@ def test_every_place_of_an_argument() -> None:
     run = started("--seed 3", recipe=recipe("seed: 2\nmax_steps: 5\n"))
     nowhere = Setting(1, Origin("computed", "the spec"))
     run = replace(run, arguments={**run.arguments, "save_steps": nowhere})
-    assert [(one.name, one.held, one.on_line) for one in read.arguments(run)] == [
+    assert [(argument.name, argument.held, argument.on_line) for argument in read.arguments(run)] == [
         ("seed", 2, False),
         ("max_steps", 5, False),
         ("seed", "3", True),
     ]
     first, _, last = read.arguments(run)
     assert (first.origin.file, first.origin.path) == (run.recipe, ("seed",))
-    assert [shown(one.at()) for one in (first, last)] == ["seed", "--seed 3"]
+    assert [shown(item.at()) for item in (first, last)] == ["seed", "--seed 3"]
     assert shown(first.at("value")) == "2"
     one = read.argument(run, "seed")
     assert one is not None and one.held == "3"
@@ -166,7 +166,7 @@ def test_what_an_argument_arrives_as(consumer: Any, line: str, text: str, name: 
 
 def test_the_line_beats_the_recipe() -> None:
     found = read.given(started("--seed 4", recipe=recipe("seed: 3")), "seed")
-    assert found is not None and [one.value for one in found.overridden] == [3] and found.origin.kind == "flag"
+    assert found is not None and [item.value for item in found.overridden] == [3] and found.origin.kind == "flag"
     alone = read.given(started("--seed 4"), "seed")
     assert alone is not None and alone.overridden == ()
     assert read.given(started(), "seed") is None
@@ -232,7 +232,7 @@ def test_an_argument_is_set_where_it_counts() -> None:
     assert read.set_argument(computed, "seed", "5", "w") is None, "no word of a file"
     for fix, of in ((read.set_argument(run, "seed", "5", "w"), "seed"), (behind, "eval_steps")):
         assert fix is not None and not fix.safe and fix.description == "w"
-        assert [(one.name, one.of) for one in fix.gives] == [(of, "argument")]
+        assert [(give.name, give.of) for give in fix.gives] == [(of, "argument")]
     safe = read.set_argument(run, "seed", "5", "w", safe=True)
     assert safe is not None and safe.safe and safe.gives == (Intent("seed", 5, "argument"),)
 
@@ -259,8 +259,8 @@ def test_an_argument_gets_another_name_where_it_stands() -> None:
     assert words(fix) == ["--eval_strategy=no", "--bf16"]
     assert fix is not None and fix.safe and fix.gives == (Intent("eval_strategy", "no", "argument"),)
     assert words(read.renamed(run, switch, "fp16", "w", safe=False))[-1] == "--fp16"
-    unsafe = [read.renamed(run, one, "fp16", "w", safe=False) for one in (in_recipe, on_line)]
-    assert [one.safe for one in unsafe if one is not None] == [False, False]
+    unsafe = [read.renamed(run, item, "fp16", "w", safe=False) for item in (in_recipe, on_line)]
+    assert [item.safe for item in unsafe if item is not None] == [False, False]
     held = read.Argument("optim", "sgd", Origin("file", file=script().file))
     assert read.renamed(run, held, "x", "w") is None
 
@@ -275,7 +275,7 @@ def test_processes_that_are_known(count: int) -> None:
         )
 
     assert of(count) == count
-    assert [of(one) for one in (0, -1, True, UNKNOWN, "8", 2.0, None)] == [None] * 7
+    assert [of(item) for item in (0, -1, True, UNKNOWN, "8", 2.0, None)] == [None] * 7
 
 
 @pytest.mark.parametrize(

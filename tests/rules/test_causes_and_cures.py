@@ -36,7 +36,7 @@ NEWEST = {"accelerate": "1.15.0", "transformers": "5.23.0", "trl": "1.16.0"}
 
 
 def call(name: str, *keywords: str, **objects: str) -> Call:
-    given = {one: Setting(1, Origin("file", file=TRAIN, span=Span(0, 9))) for one in keywords}
+    given = {keyword: Setting(1, Origin("file", file=TRAIN, span=Span(0, 9))) for keyword in keywords}
     return Call(name, given, TRAIN, Span(0, 9), objects=objects)
 
 
@@ -196,7 +196,7 @@ def test_the_total_that_follows_from_the_others(config: dict[str, Any], consumer
     if fix is not None:
         assert "train_batch_size" not in json.loads(after(fix)) and not fix.safe
     sizes = [positive(deepspeed(run, name)) for name in config]
-    assert sizes == [one if isinstance(one, int) and one > 0 else 0 for one in config.values()]
+    assert sizes == [item if isinstance(item, int) and item > 0 else 0 for item in config.values()]
 
 
 def test_types_that_changed_with_a_release() -> None:
@@ -205,7 +205,7 @@ def test_types_that_changed_with_a_release() -> None:
     def of(declared: str, name: str = "warmup_steps") -> str | None:
         return type_of(run_of(recipe={}, versions={"transformers": declared}), name)
 
-    assert [of(one) for one in ("==4.57.1", "<5", "==5.23.0", ">=5", ">=4.57")] == [
+    assert [of(item) for item in ("==4.57.1", "<5", "==5.23.0", ">=5", ">=4.57")] == [
         "int",
         "int",
         "float",
@@ -248,7 +248,7 @@ def test_files_that_a_page_names(tmp_path: Any) -> None:
 def test_a_number_where_a_path_belongs() -> None:
     run = run_of(accelerate={"a": 1, "b": "x"})
     origins = [Origin("file", file=run.accelerate, path=(name,)) for name in "abc"]
-    assert [_is_number(one) for one in origins] == [True, False, False]
+    assert [_is_number(origin) for origin in origins] == [True, False, False]
     assert not _is_number(replace(origins[0], kind="flag")) and not _is_number(Origin("file"))
 
 
@@ -368,13 +368,13 @@ def test_options_of_an_engine_that_nobody_chose(code: str, line: str, accelerate
     files: dict[str, Any] = {} if accelerate is None else {"accelerate": run_of(accelerate=accelerate).accelerate}
     every = found(code, started(line, consumer="accelerate", **files))
     assert len(every) == (switch is not None)
-    for one in every:
-        assert (one.severity is None) is (accelerate is not None) and one.severity in (None, Severity.WARNING)
+    for item in every:
+        assert (item.severity is None) is (accelerate is not None) and item.severity in (None, Severity.WARNING)
         if switch:
-            assert f"--{switch} train.py" in after(one.fix)
-            assert one.fix is not None and one.fix.gives == (Intent(switch, True, "option"),)
+            assert f"--{switch} train.py" in after(item.fix)
+            assert item.fix is not None and item.fix.gives == (Intent(switch, True, "option"),)
         else:
-            assert one.fix is None
+            assert item.fix is None
 
 
 @pytest.mark.parametrize("code", ["ZC111"])
@@ -391,7 +391,7 @@ def test_options_of_an_engine_that_nobody_chose(code: str, line: str, accelerate
 )
 def test_offloading_in_todays_words(code: str, zero: dict[str, Any], left: dict[str, Any] | None) -> None:
     every = found(code, with_settings(run_of("deepspeed", deepspeed={"zero_optimization": zero})))
-    (one,) = [one for one in every if "cpu_offload" in shown(one)]
+    (one,) = [item for item in every if "cpu_offload" in shown(item)]
     if left is None:
         assert one.fix is None
     else:
@@ -422,10 +422,10 @@ def test_a_key_is_moved_to_its_section() -> None:
 )
 def test_two_spellings_of_a_key(code: str, zero: dict[str, Any], safe: bool | None) -> None:
     every = found(code, run_of("deepspeed", deepspeed={"zero_optimization": zero}))
-    assert [one.fix.safe for one in every if one.fix is not None] == ([] if safe is None else [safe])
-    for one in every:
-        assert shown(one) == '"gather_16bit_weights_on_model_save"' and one.help == "remove one of the two"
-        assert [place.at for place in one.related] == ["key"]
+    assert [item.fix.safe for item in every if item.fix is not None] == ([] if safe is None else [safe])
+    for item in every:
+        assert shown(item) == '"gather_16bit_weights_on_model_save"' and item.help == "remove one of the two"
+        assert [place.at for place in item.related] == ["key"]
 
 
 @pytest.mark.parametrize("code", ["ZC841"])
@@ -452,7 +452,7 @@ def test_the_arguments_that_a_slip_may_mean(
     script = Script(TRAIN, options=frozenset({"own_argument"}), parsed=known) if strict else None
     run = Run("a", consumer, recipe=recipe, recipe_reader="hf" if consumer == "transformers" else "trl", script=script)
     every = found(code, run)
-    assert [one.help for one in every] == ([] if near is None else [f"write {near}"])
+    assert [item.help for item in every] == ([] if near is None else [f"write {near}"])
 
 
 @pytest.mark.parametrize("code", ["ZC811"])
@@ -474,9 +474,11 @@ def test_words_that_no_release_knows(code: str, text: str, words: str | None) ->
     recipe = yaml_file("recipe", f"output_dir: out\n{text}")
     every = found(code, Run("a", "transformers", recipe=recipe, recipe_reader="hf"))
     assert len(every) == (words is not None)
-    for one in every:
-        assert words is not None and words in f"{one.message} {one.help}"
-        assert (one.fix is not None) is (one.help.startswith("write ") and "one of" not in one.help and "[" not in text)
+    for item in every:
+        assert words is not None and words in f"{item.message} {item.help}"
+        assert (item.fix is not None) is (
+            item.help.startswith("write ") and "one of" not in item.help and "[" not in text
+        )
 
 
 @pytest.mark.parametrize(
@@ -523,9 +525,9 @@ def test_null_that_reaches_the_processes_as_a_text(
     settings: dict[str, Any] = {"fsdp_config.fsdp_version": version}
     every = found(code, effective(run, {name.upper(): Setting(value, place)}, **settings))
     assert len(every) == tells
-    for one in every:
-        assert shown(one) == "null" and one.fix is not None and not one.fix.safe
-        assert json.loads(after(one.fix)) == {"fsdp_config": {}}
+    for item in every:
+        assert shown(item) == "null" and item.fix is not None and not item.fix.safe
+        assert json.loads(after(item.fix)) == {"fsdp_config": {}}
 
 
 @pytest.mark.parametrize("code", ["ZC405"])

@@ -50,6 +50,6 @@ def test_words_that_keep_a_comma(
     job = Job([tmp_path], Settings(), Selection(select=("ZC755",)))
     result = job.lint()
     texts, _, _ = fix_all(result, job.lint, unsafe=True)
-    assert [one.severity.value for one in result.diagnostics] == ["error"] * (fixed is not None)
+    assert [diagnostic.severity.value for diagnostic in result.diagnostics] == ["error"] * (fixed is not None)
     assert list(texts.values()) == ([] if fixed is None else [LINE.format(fixed)])
     assert fix_all(result, job.lint)[2] == 0, "not a safe one"

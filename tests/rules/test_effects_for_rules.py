@@ -210,8 +210,8 @@ def stated(*lines: int, note: str = "trl") -> Run:
 def test_admitted_releases_in_words(lines: tuple[int, ...], said: str) -> None:
     run = stated(*lines)
     assert admitted(run, "trl") == said
-    assert [one.concrete().start for one in admitting(run, "trl")] == [9 * (line - 1) for line in lines]
-    assert {one.label for one in admitting(run, "trl")} <= {"the versions that the project admits"}
+    assert [item.concrete().start for item in admitting(run, "trl")] == [9 * (line - 1) for line in lines]
+    assert {item.label for item in admitting(run, "trl")} <= {"the versions that the project admits"}
 
 
 def test_admitted_releases_that_no_file_states_for_themselves() -> None:
@@ -291,15 +291,15 @@ def test_a_finding_of_some_releases(releases: str, severity: Severity | None, af
     inside = f"{releases}; requirements.txt:2" if releases else "requirements.txt:2"
     assert found.message == f"m ({inside} admits >=0.9)" and found.severity is after
     assert (found.fix is None) is bool(releases)
-    assert [one.file.name for one in found.related] == ["ds.json", "requirements.txt"]
+    assert [item.file.name for item in found.related] == ["ds.json", "requirements.txt"]
 
 
 def test_where_a_finding_of_several_places_stands() -> None:
     run = run_of(deepspeed={"a": 1}, accelerate={"b": 2}, recipe={"seed": 1})
-    a, b = (Origin("file", file=one, path=(name,)) for one, name in ((run.deepspeed, "a"), (run.accelerate, "b")))
+    a, b = (Origin("file", file=item, path=(name,)) for item, name in ((run.deepspeed, "a"), (run.accelerate, "b")))
     first, others = primary_location(run, [Origin("computed"), b, a, a], "value")
     assert (first.file, first.path, first.at, first.label) == (run.accelerate, ("b",), "value", "")
-    assert [(one.file, one.at, one.label) for one in others] == [(run.deepspeed, "value", "the other value")]
+    assert [(other.file, other.at, other.label) for other in others] == [(run.deepspeed, "value", "the other value")]
     assert primary_location(run, [a, a])[1] == [], "the first place is no other value"
     for left, name in ((run, "ds.json"), (replace(run, deepspeed=None), "accelerate.yaml")):
         assert primary_location(left, [])[0].file.name == name
@@ -313,9 +313,9 @@ def test_what_was_predicted_is_told_by_its_rule() -> None:
     refusals = (Failure("gas-not-int", "init", "no number"), Failure("num-processes-missing", "launch", "how many"))
     dropped = (Ignored("fp8-ignored", "x", Origin("file")), Ignored("flag-wins", "y", Origin("file")))
     run = replace(run_of(deepspeed={"a": 1}), effective=Effective(failures=refusals, ignored=dropped))
-    assert [one.message for one in failures(run, "ZC207")] == ["no number"]
-    assert [one.message for one in failures(run, "ZC207", "ZC701")] == ["no number", "how many"]
-    assert [one.message for one in ignored(run, "ZC712")] == ["x"] and not [*ignored(run, "ZC207")]
+    assert [failure.message for failure in failures(run, "ZC207")] == ["no number"]
+    assert [failure.message for failure in failures(run, "ZC207", "ZC701")] == ["no number", "how many"]
+    assert [item.message for item in ignored(run, "ZC712")] == ["x"] and not [*ignored(run, "ZC207")]
     told = reported(run, refusals[0], "h")
     assert (told.message, told.help, told.location.file) == ("no number", "h", run.deepspeed)
     assert reported(run, refusals[0], message="in other words").message == "in other words"
@@ -323,7 +323,7 @@ def test_what_was_predicted_is_told_by_its_rule() -> None:
 
 def changed(fix: Fix | None) -> str:
     assert fix is not None
-    ((held, *_),) = {(one,) for one, _ in fix.edits}
+    ((held, *_),) = {(item,) for item, _ in fix.edits}
     return apply_edits(held.source.text, [edit for _, edit in fix.edits])
 
 
@@ -379,7 +379,7 @@ def test_what_a_fix_has_to_give() -> None:
 )
 def test_what_a_written_value_means(kind: Any, form: Any, path: Any, text: str, meant: list[Any]) -> None:
     found = written_at(file("{}", kind, form), path, text)
-    assert [(one.name, one.value, one.of) for one in found] == meant
+    assert [(item.name, item.value, item.of) for item in found] == meant
 
 
 def test_a_value_is_taken_to_where_it_is_read() -> None:
@@ -400,7 +400,7 @@ def test_a_value_is_taken_to_where_it_is_read() -> None:
     assert to(("a", "b"), ("d", "n"), "1") is None, "no section"
     other = file("{}", name="b.json")
     fix = moved(held, ("d",), other, ("n",), "3", "w")
-    assert fix is not None and [one.name for one, _ in fix.edits] == ["a.json", "b.json"]
+    assert fix is not None and [edit.name for edit, _ in fix.edits] == ["a.json", "b.json"]
     assert fix.gives == (Intent("n", 3),) and fix.description == "w"
     assert moved(held, ("x",), other, ("n",), "3", "w") is None
     unread = SourceFile("c.json", "deepspeed", SourceText("c.json", "{}"))
@@ -411,7 +411,7 @@ def test_values_as_they_are_written() -> None:
     held = file("a: x\nb: [1, 2]\n", "accelerate", "yaml")
     assert (text_at(held, ("b",)), text_at(held, ("c",))) == ("[1, 2]", None)
     assert (as_json("x"), as_json([1]), as_json(float("nan")), as_json({1, 2})) == ('"x"', "[1]", None, None)
-    assert [written(held, one) for one in ("cpu", "true", "1", "a b", 3, True)] == [
+    assert [written(held, item) for item in ("cpu", "true", "1", "a b", 3, True)] == [
         *("cpu", '"true"', '"1"', '"a b"', "3", "true")
     ]
     assert written(DS, "cpu") == '"cpu"'
@@ -518,8 +518,8 @@ def test_calls_of_a_library_by_its_own_class() -> None:
     nowhere = Call("trl.SFTConfig", {"seed": Setting(1, Origin("computed"))}, script().file, Span(0, 9))
     run = run_of(script=script(calls=(*calls, nowhere)))
     found = list(given_in_calls(run))
-    assert [one.call.name for one in found] == names and not [*given_in_calls(run_of())]
-    assert [one.of for one in found] == ["SFTConfig", "TrainingArguments", "Accelerator", "DeepSpeedPlugin"]
+    assert [item.call.name for item in found] == names and not [*given_in_calls(run_of())]
+    assert [item.of for item in found] == ["SFTConfig", "TrainingArguments", "Accelerator", "DeepSpeedPlugin"]
     assert [key is not None for key in map(key_of_call, found)] == [True, True, False, False]
     told = found[0].finding("m", "h")
     assert (told.message, told.help, told.location.span) == ("m", "h", Span(0, 4))

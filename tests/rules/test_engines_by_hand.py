@@ -173,12 +173,12 @@ DEVICES: list[tuple[str, str, str | None, str, str]] = [
 
 
 def line_judged(every: list[Any], place: str | None, words: str, line: str) -> None:
-    assert [shown(one) for one in every] == ([] if place is None else [place])
-    for one in every:
-        assert words in f"{one.message} {one.help}"
-        assert (one.fix is None) is (line == NONE)
+    assert [shown(item) for item in every] == ([] if place is None else [place])
+    for item in every:
+        assert words in f"{item.message} {item.help}"
+        assert (item.fix is None) is (line == NONE)
         if line != NONE:
-            assert after(one.fix).strip() == line
+            assert after(item.fix).strip() == line
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{row[0]}-{number}") for number, row in enumerate(LINES)])
@@ -404,12 +404,12 @@ FSDP: list[tuple[str, dict[str, Any], str | None, str, Any]] = [
 def test_a_config_of_fsdp(row: tuple[str, dict[str, Any], str | None, str, Any]) -> None:
     code, config, place, words, left = row
     every = found(code, with_settings(run_of("accelerate", accelerate=config)))
-    assert [shown(one) for one in every] == ([] if place is None else [place])
-    for one in every:
-        assert words in f"{one.message} {one.help}"
-        assert (one.fix is None) is (left == NONE)
+    assert [shown(item) for item in every] == ([] if place is None else [place])
+    for item in every:
+        assert words in f"{item.message} {item.help}"
+        assert (item.fix is None) is (left == NONE)
         if isinstance(left, dict):
-            mended = yaml.safe_load(after(one.fix))
+            mended = yaml.safe_load(after(item.fix))
             wanted = {f"fsdp_{name}": value for name, value in left.items()}
             assert {key: mended["fsdp_config"].get(key) for key in wanted} == wanted
             assert {key: value for key, value in mended.items() if key != "fsdp_config"} == {
@@ -519,12 +519,12 @@ CONFIGS: list[tuple[str, dict[str, Any], str | None, str, Any]] = [
 def test_a_config_of_the_launcher(row: tuple[str, dict[str, Any], str | None, str, Any]) -> None:
     code, config, place, words, left = row
     every = found(code, with_settings(run_of("accelerate", accelerate=config)))
-    assert [shown(one) for one in every] == ([] if place is None else [place])
-    for one in every:
-        assert words in f"{one.message} {one.help}"
-        assert (one.fix is None) is (left == NONE)
+    assert [shown(item) for item in every] == ([] if place is None else [place])
+    for item in every:
+        assert words in f"{item.message} {item.help}"
+        assert (item.fix is None) is (left == NONE)
         if isinstance(left, dict):
-            assert yaml.safe_load(after(one.fix)) == {**config, **left}
+            assert yaml.safe_load(after(item.fix)) == {**config, **left}
 
 
 @pytest.mark.parametrize(
@@ -543,4 +543,4 @@ def test_a_config_of_the_launcher(row: tuple[str, dict[str, Any], str | None, st
 )
 def test_options_in_the_wrong_place(code: str, line: str, place: str | None, left: str) -> None:
     every = found(code, started(line, consumer="transformers"))
-    assert [(shown(one), after(one.fix).strip()) for one in every] == ([] if place is None else [(place, left)])
+    assert [(shown(item), after(item.fix).strip()) for item in every] == ([] if place is None else [(place, left)])

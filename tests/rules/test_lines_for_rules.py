@@ -175,7 +175,7 @@ def test_the_launcher_of_a_line() -> None:
 
 def issue(value: object, *types: str, auto: bool = False) -> Any:
     """A key with a value that the catalog refuses, of these types."""
-    key = SimpleNamespace(scalars=[{"type": one} for one in types], facts={"auto": 1} if auto else {})
+    key = SimpleNamespace(scalars=[{"type": item} for item in types], facts={"auto": 1} if auto else {})
     return SimpleNamespace(
         issue=SimpleNamespace(value=value, key=key if types else None),
         replace=lambda text, why, safe: (text, why, safe),
@@ -289,7 +289,7 @@ def test_the_schemas_of_a_runs_files(text: str, names: list[str]) -> None:
 def told(text: str, *kinds: str, **versions: str) -> list[tuple[str, str]]:
     """Keys of a DeepSpeed config with an issue, and the releases that are said to have it."""
     found = issues(Run("a", deepspeed=file(text), versions=versions), *kinds)
-    return [(one.name, one.issue.releases.words if one.issue.releases else "") for one in found]
+    return [(item.name, item.issue.releases.words if item.issue.releases else "") for item in found]
 
 
 def test_issues_of_the_admitted_releases() -> None:
@@ -320,11 +320,11 @@ def test_a_finding_says_whose_newest_release_it_assumes() -> None:
 def test_a_placeholder_of_a_script_is_no_issue() -> None:
     """In a file it is one, which ZC013 tells with others; in a dict of a script nobody knows the value."""
     held = file('{"train_batch_size": "${N}", "steps_per_print": "three"}')
-    found = {one.name: one.unfilled for one in issues(Run("a", deepspeed=held), "type", "raw-type")}
+    found = {item.name: item.unfilled for item in issues(Run("a", deepspeed=held), "type", "raw-type")}
     assert found == {"train_batch_size": True, "steps_per_print": False}
     assert held.document is not None
     held.document.editable = False
-    assert [one.name for one in issues(Run("a", deepspeed=held), "type", "raw-type")] == ["steps_per_print"]
+    assert [item.name for item in issues(Run("a", deepspeed=held), "type", "raw-type")] == ["steps_per_print"]
 
 
 def test_fixes_of_options_are_fixes() -> None:

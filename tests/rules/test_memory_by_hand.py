@@ -38,7 +38,7 @@ def known(
 
 
 def test_the_ranks_of_severities() -> None:
-    assert [one.rank for one in (Severity.NOTE, Severity.WARNING, Severity.ERROR)] == [0, 1, 2]
+    assert [item.rank for item in (Severity.NOTE, Severity.WARNING, Severity.ERROR)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("code", ["ZC922"])
@@ -62,11 +62,13 @@ def test_the_ranks_of_severities() -> None:
 def test_states_that_do_not_fit(code: str, memory: dict[str, Any], stage: int | None, help: str | None) -> None:
     run = known(memory, stage)
     every = found(code, run)
-    assert [one.help for one in every] == ([] if help is None else [help])
-    for one in every:
-        assert shown(one) == f'"stage": {stage}' and (one.fix is None) is ("fit at" not in one.help)
-        if one.fix is not None:
-            assert f"stage {json.loads(after(one.fix))['zero_optimization']['stage']}" in one.help and not one.fix.safe
+    assert [item.help for item in every] == ([] if help is None else [help])
+    for item in every:
+        assert shown(item) == f'"stage": {stage}' and (item.fix is None) is ("fit at" not in item.help)
+        if item.fix is not None:
+            assert (
+                f"stage {json.loads(after(item.fix))['zero_optimization']['stage']}" in item.help and not item.fix.safe
+            )
     for other in (replace(run, model=None), replace(run, hardware=None), replace(run, memory=None)):
         assert not found(code, other)
 
@@ -92,10 +94,10 @@ def test_a_step_that_does_not_fit(
 ) -> None:
     every = found(code, known(memory, stage, sub_group_size=size))
     assert len(every) == (help is not None)
-    for one in every:
-        assert help is not None and one.help.startswith(help)
-        if "sub_group_size" in one.help:
-            assert json.loads(after(one.fix))["zero_optimization"]["sub_group_size"] == int(help.rpartition(" ")[2])
+    for item in every:
+        assert help is not None and item.help.startswith(help)
+        if "sub_group_size" in item.help:
+            assert json.loads(after(item.fix))["zero_optimization"]["sub_group_size"] == int(help.rpartition(" ")[2])
 
 
 @pytest.mark.parametrize("code", ["ZC928"])
@@ -113,7 +115,7 @@ def test_a_step_that_does_not_fit(
 )
 def test_a_run_that_does_not_fit(code: str, memory: dict[str, Any], told: bool) -> None:
     every = found(code, known({**memory, "micro_batch": 2, "sequence_length": 64}))
-    assert [("2 x 64 tokens" in one.message, "at stage 1" in one.message) for one in every] == [(True, True)] * told
+    assert [("2 x 64 tokens" in item.message, "at stage 1" in item.message) for item in every] == [(True, True)] * told
 
 
 @pytest.mark.parametrize("code", ["ZC923"])
@@ -130,10 +132,10 @@ def test_a_run_that_does_not_fit(code: str, memory: dict[str, Any], told: bool) 
 def test_host_memory_that_is_exceeded(code: str, need: float, rounding: float, severity: str | None) -> None:
     run = known({"host_states_gib": need, "pinned_rounding_gib": rounding}, 2)
     every = found(code, run)
-    assert [one.severity.value if one.severity else "error" for one in every] == ([severity] if severity else [])
-    for one in every:
-        assert (f"({rounding:.0f} of them because" in one.message) is (rounding >= 1)
-        assert one.help.startswith("pin no memory" if severity == "warning" else "shard over more nodes")
+    assert [item.severity.value if item.severity else "error" for item in every] == ([severity] if severity else [])
+    for item in every:
+        assert (f"({rounding:.0f} of them because" in item.message) is (rounding >= 1)
+        assert item.help.startswith("pin no memory" if severity == "warning" else "shard over more nodes")
 
 
 @pytest.mark.parametrize("code", ["ZC924"])
@@ -161,8 +163,8 @@ def test_locked_memory_that_is_exceeded(
     }
     every = found(code, effective(run, **settings))
     assert bool(every) is told
-    for one in every:
-        section = json.loads(after(one.fix))["zero_optimization"]["offload_optimizer"]
+    for item in every:
+        section = json.loads(after(item.fix))["zero_optimization"]["offload_optimizer"]
         assert section == {"device": "cpu", "pin_memory": False}
 
 
@@ -183,10 +185,10 @@ def test_processes_and_what_the_hardware_has(code: str, key: str, value: Any, sa
     run = replace(run_of("accelerate", accelerate={key: value}), hardware=CARD)
     every = found(code, run)
     assert len(every) == (said is not None) and not found(code, replace(run, hardware=None))
-    for one in every:
-        assert said is not None and said in one.message
-        assert one.severity is (Severity.NOTE if "idle" in said else None)
-        assert json.loads(after(one.fix)) == {key: {"num_processes": 8, "num_machines": 1}[key]}
+    for item in every:
+        assert said is not None and said in item.message
+        assert item.severity is (Severity.NOTE if "idle" in said else None)
+        assert json.loads(after(item.fix)) == {key: {"num_processes": 8, "num_machines": 1}[key]}
 
 
 @pytest.mark.parametrize("code", ["ZC921"])
@@ -228,8 +230,8 @@ def test_offloading_that_is_not_needed(
     settings |= {f"zero_optimization.{part}.device": device for part, device in devices.items()}
     every = found(code, effective(known({"states_gib": states}, stage, zero), **settings))
     assert bool(every) is told
-    for one in every:
-        assert json.loads(after(one.fix))["zero_optimization"] == {"stage": stage}
+    for item in every:
+        assert json.loads(after(item.fix))["zero_optimization"] == {"stage": stage}
 
 
 @pytest.mark.parametrize("code", ["ZC926"])
@@ -248,5 +250,5 @@ def test_super_offload_elsewhere(code: str, vendor: str | None, stage: int, on: 
     settings: dict[str, Any] = {"zero_optimization.stage": stage, "zero_optimization.offload_optimizer.device": "cpu"}
     every = found(code, effective(known({}, stage, zero, card=replace(CARD, vendor=vendor)), **settings))
     assert bool(every) is told
-    for one in every:
-        assert json.loads(after(one.fix))["zero_optimization"]["offload_optimizer"] == {"device": "cpu"}
+    for item in every:
+        assert json.loads(after(item.fix))["zero_optimization"]["offload_optimizer"] == {"device": "cpu"}

@@ -307,14 +307,14 @@ def judge(code: str, consumer: Any, config: dict[str, Any], place: str | None, w
     route: Any = {"deepspeed": "engine", "accelerate": "accelerate"}.get(consumer, "trainer")
     recipe = {"recipe": {"output_dir": "out"}} if consumer == "trl" else {}
     every = found(code, with_settings(run_of(consumer, deepspeed=config, deepspeed_route=route, **recipe)))
-    assert [shown(one) for one in every] == ([] if place is None else [place])
-    for one in every:
-        assert words in f"{one.message} {one.help}"
+    assert [shown(item) for item in every] == ([] if place is None else [place])
+    for item in every:
+        assert words in f"{item.message} {item.help}"
         if left == NONE:
-            assert one.fix is None
+            assert item.fix is None
         elif left != NONE + "?":
             *path, value = left
-            mended = json.loads(after(one.fix))
+            mended = json.loads(after(item.fix))
             assert {key: mended.get(key) for key in config if key != path[0]} == {
                 key: config[key] for key in config if key != path[0]
             }

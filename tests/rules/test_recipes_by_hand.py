@@ -305,12 +305,12 @@ TRL: list[tuple[str, str, str, str | None, str | None]] = [
 def judge(code: str, run: Run, told: str | None, left: str | None) -> None:
     """What is said, and the recipe after the fix: ``left`` among its lines, all others as they were."""
     every = found(code, run)
-    assert len(every) == (told is not None), [one.message for one in every]
-    for one in every:
-        assert told is not None and told in f"{one.message} {one.help}"
-        assert (one.fix is None) is (left is None)
+    assert len(every) == (told is not None), [item.message for item in every]
+    for item in every:
+        assert told is not None and told in f"{item.message} {item.help}"
+        assert (item.fix is None) is (left is None)
         if left is not None and run.recipe is not None:
-            mended, was = yaml.safe_load(after(one.fix)), run.recipe.data()
+            mended, was = yaml.safe_load(after(item.fix)), run.recipe.data()
             wanted = yaml.safe_load(left) or {}
             assert {key: mended.get(key) for key in wanted} == wanted
             assert all(key in was or key in wanted for key in mended)

@@ -67,7 +67,7 @@ def test_a_removed_argument_is_mended_as_it_is_said(library: str, name: str, ins
             ((new, _),) = left.items() if left else ((instead, None),)
             assert new in instead
     if instead.endswith("delete the line") or re.fullmatch(r"write \w+", instead):
-        unfixed = [one for one in every if one.fix is None]
+        unfixed = [item for item in every if item.fix is None]
         assert not unfixed or name in ("sharded_ddp", "torchdynamo")
 
 
@@ -88,7 +88,7 @@ def test_storage_that_the_trainer_overwrites(code: str) -> None:
 def test_the_next_size_that_divides_the_ranks(code: str, ranks: int, size: int, fitting: int | None) -> None:
     run = run_of("deepspeed", deepspeed={"tensor_parallel": {"autotp_size": size}})
     every = found(code, effective(run, num_processes=ranks))
-    assert [after(one.fix) for one in every] == (
+    assert [after(item.fix) for item in every] == (
         [] if fitting is None else [f'{{"tensor_parallel": {{"autotp_size": {fitting}}}}}']
     )
 
@@ -211,7 +211,7 @@ def test_texts_where_another_type_is_wanted(
 ) -> None:
     recipe = yaml_file("recipe", f"num_train_epochs: 1\nper_device_train_batch_size: 1\n{text}\n")
     every = found(code, with_settings(Run("a", consumer, recipe=recipe, recipe_reader=reader)))
-    assert len(every) == (words is not None) and all(words is not None and words in one.message for one in every)
+    assert len(every) == (words is not None) and all(words is not None and words in item.message for item in every)
 
 
 @pytest.mark.parametrize(
@@ -230,8 +230,8 @@ def test_texts_that_a_parser_stops_at(kind: str, text: str, refused: bool) -> No
 
 
 def test_numbers_in_texts() -> None:
-    assert [number_in(one) for one in ("1e3", "x", 3, None)] == [1000.0, None, None, None]
-    assert [_signed(one) for one in ("4", "-4", "+4", "x", "4.5")] == [4, -4, 4, None, None]
+    assert [number_in(item) for item in ("1e3", "x", 3, None)] == [1000.0, None, None, None]
+    assert [_signed(item) for item in ("4", "-4", "+4", "x", "4.5")] == [4, -4, 4, None, None]
     for value, text in (("4", "4"), ("-4", "-4"), ("1e-5", "1.0e-05"), ([4], "4"), (["4"], "4"), ("2.0", "2.0")):
         key: Any = SimpleNamespace(value=value, replace=lambda text, why: (text, why))
         made: Any = _plain_number(key)
@@ -264,7 +264,7 @@ def test_slips_in_a_call(code: str, names: tuple[str, ...], help: str | None) ->
     given = {name: Setting(1, Origin("file", file=TRAIN, span=Span(10, 23))) for name in names}
     script = Script(TRAIN, calls=(Call("trl.SFTConfig", given, TRAIN, Span(0, 9)),))
     every = found(code, Run("a", "trl", script=script))
-    assert [one.help for one in every] == ([] if help is None else [help])
+    assert [item.help for item in every] == ([] if help is None else [help])
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,9 @@ def test_the_engine_that_a_section_is_for(data: dict[str, Any], unused: str, tex
         assert fix is None
     else:
         left = yaml.safe_load(after(fix))
-        wanted = data | {"distributed_type": text} if text else {key: one for key, one in data.items() if key != unused}
+        wanted = (
+            data | {"distributed_type": text} if text else {key: item for key, item in data.items() if key != unused}
+        )
         assert left == wanted and fix is not None and fix.safe is (not text)
 
 
@@ -357,8 +359,8 @@ def test_machines_that_meet_by_accelerate() -> None:
         run = started(line, consumer="accelerate")
         assert run.launch is not None
         flags = {
-            one.plain: Setting(one.value.value if one.value else True, Origin("flag", one.name))
-            for one in run.launch.options
+            option.plain: Setting(option.value.value if option.value else True, Origin("flag", option.name))
+            for option in run.launch.options
         }
         held = {} if accelerate is None else {"accelerate": run_of(accelerate=accelerate).accelerate}
         run = replace(run, flags=flags, **held)  # type: ignore[arg-type]
@@ -425,7 +427,7 @@ def test_states_that_are_no_weights(code: str, version: int, word: str, consumer
     config = {"fsdp_version": version, "fsdp_state_dict_type": word}
     run = run_of(consumer, accelerate={"distributed_type": "FSDP", "num_processes": 2, "fsdp_config": config})
     every = found(code, with_settings(run))
-    assert [(shown(one), "FULL_STATE_DICT" in after(one.fix)) for one in every] == (
+    assert [(shown(item), "FULL_STATE_DICT" in after(item.fix)) for item in every] == (
         [(f'"{word}"', True)] if told else []
     )
 
@@ -447,7 +449,7 @@ def test_one_word_of_several(code: str, written: str, mended: str | None) -> Non
     recipe = yaml_file("recipe", f"precompute_ref_log_probs: true\nloss_type: {written}\n")
     script = Script(TRAIN, parsed=frozenset({"trl.DPOConfig"}))
     every = found(code, Run("a", "trl", recipe=recipe, recipe_reader="trl", script=script))
-    fixed = [yaml.safe_load(after(one.fix))["loss_type"] for one in every]
+    fixed = [yaml.safe_load(after(item.fix))["loss_type"] for item in every]
     assert fixed == ([] if mended is None else [yaml.safe_load(mended)])
 
 
@@ -473,12 +475,12 @@ def test_a_strategy_is_written_behind_its_steps(code: str) -> None:
 def test_checkpointing_by_fsdp_instead(code: str, config: str, mended: str | None) -> None:
     recipe = yaml_file("recipe", f"output_dir: out\nfsdp: full_shard\ngradient_checkpointing: true\n{config}")
     every = found(code, with_settings(Run("a", "transformers", recipe=recipe)))
-    for one in every:
-        assert shown(one) == "gradient_checkpointing: true"
+    for item in every:
+        assert shown(item) == "gradient_checkpointing: true"
         if mended is None:
-            assert one.fix is None
+            assert item.fix is None
         else:
-            left = yaml.safe_load(after(one.fix))
+            left = yaml.safe_load(after(item.fix))
             assert left["gradient_checkpointing"] is False
             assert left["fsdp_config"] == yaml.safe_load(mended)["fsdp_config"]
     assert every
@@ -500,7 +502,7 @@ def test_texts_in_a_call(code: str, name: str, value: object, told: bool) -> Non
     given = {name: Setting(value, Origin("file", file=TRAIN, span=Span(10, 25)))}
     script = Script(TRAIN, calls=(Call("transformers.TrainingArguments", given, TRAIN, Span(0, 9)),))
     every = found(code, Run("a", "accelerate", script=script))
-    assert [(shown(one), one.fix) for one in every] == ([("learning_rate=1", None)] if told else [])
+    assert [(shown(item), item.fix) for item in every] == ([("learning_rate=1", None)] if told else [])
 
 
 @pytest.mark.parametrize("code", ["ZC801"])

@@ -38,9 +38,9 @@ from zerocfg.source.text import SourceText, Span
 def test_a_loss_scale_that_starts_too_high(code: str, fp16: dict[str, Any], severity: str | None) -> None:
     config = {"fp16": {"enabled": True, **fp16}, "zero_optimization": {"stage": 2}}
     every = found(code, with_settings(run_of("deepspeed", deepspeed=config)))
-    assert [one.severity.value if one.severity else "error" for one in every] == ([severity] if severity else [])
-    for one in every:
-        assert json.loads(after(one.fix))["fp16"]["initial_scale_power"] == 16
+    assert [item.severity.value if item.severity else "error" for item in every] == ([severity] if severity else [])
+    for item in every:
+        assert json.loads(after(item.fix))["fp16"]["initial_scale_power"] == 16
 
 
 @pytest.mark.parametrize("code", ["ZC243"])
@@ -54,9 +54,9 @@ def test_parallel_sizes_that_miss_the_processes(code: str, share: int, data: int
     run = effective(run_of("deepspeed", deepspeed=config), num_processes=world)
     every = found(code, run)
     assert len(every) == (fix != "")
-    for one in every:
-        assert f"but {world} processes" in one.message
-        assert (json.loads(after(one.fix))["data_parallel_size"] if one.fix else None) == fix
+    for item in every:
+        assert f"but {world} processes" in item.message
+        assert (json.loads(after(item.fix))["data_parallel_size"] if item.fix else None) == fix
     assert not found(code, replace(run, consumer="accelerate"))
 
 
@@ -80,9 +80,9 @@ def test_devices_for_the_processes(code: str, ids: str, processes: Any, machines
     data = {"distributed_type": "MULTI_GPU", "gpu_ids": ids, "num_processes": processes, "num_machines": machines}
     every = found(code, effective(run_of("accelerate", accelerate=data)))
     assert len(every) == (told is not None)
-    for one in every:
-        assert told is not None and told in one.message
-        assert (one.fix is not None) is (ids != "")
+    for item in every:
+        assert told is not None and told in item.message
+        assert (item.fix is not None) is (ids != "")
 
 
 @pytest.mark.parametrize("code", ["ZC453"])
@@ -113,7 +113,7 @@ def test_autotuning_that_was_left_on(
 def test_a_step_to_profile_that_never_comes(code: str, step: Any, steps: int, mended: int | None) -> None:
     profiler = {"enabled": True} | ({} if step is None else {"profile_step": step})
     every = found(code, run_of(deepspeed={"flops_profiler": profiler}, recipe={"max_steps": steps}))
-    steps_after = [json.loads(after(one.fix))["flops_profiler"]["profile_step"] for one in every]
+    steps_after = [json.loads(after(item.fix))["flops_profiler"]["profile_step"] for item in every]
     assert steps_after == ([] if mended is None else [mended])
     off = run_of(deepspeed={"flops_profiler": {"enabled": False}}, recipe={"max_steps": 1})
     assert not found(code, off)
@@ -139,8 +139,8 @@ def test_settings_of_a_drive_that_nothing_goes_to(
     run = run_of("deepspeed", deepspeed={"aio": {"block_size": 1}, "zero_optimization": written})
     every = found(code, effective(run, **settings, **{"zero_optimization.stage": stage}))
     assert bool(every) is tells
-    for one in every:
-        assert shown(one) == '"aio"' and "aio" not in json.loads(after(one.fix))
+    for item in every:
+        assert shown(item) == '"aio"' and "aio" not in json.loads(after(item.fix))
 
 
 def test_an_unknown_key_is_removed_with_care() -> None:
@@ -220,8 +220,8 @@ def test_a_ratio_that_leaves_no_group(
     run = replace(run_of("deepspeed", deepspeed=config), model=ModelSummary("m", parameters=parameters))
     every = found(code, effective(run, num_processes=ranks, **settings))
     assert bool(every) is tells
-    for one in every:
-        mended = json.loads(after(one.fix))["zero_optimization"]["sub_group_size"]
+    for item in every:
+        mended = json.loads(after(item.fix))["zero_optimization"]["sub_group_size"]
         assert mended == max(1, parameters // ranks // 10)
     assert not found(code, effective(run, num_processes=ranks, **{**settings, "zero_optimization.stage": 2}))
 
@@ -245,5 +245,5 @@ def test_deepspeed_without_a_launcher(code: str, text: str, consumer: Any, line:
     assert bool(every) is tells
     known = {"RANK": Setting("0", Origin("environment"))}
     assert not found(code, replace(run, environment=known)) and not found(code, replace(run, deepspeed=None))
-    for one in every:
-        assert shown(one) == "train.py" and "torchrun --nproc_per_node 1 train.py" in after(one.fix)
+    for item in every:
+        assert shown(item) == "train.py" and "torchrun --nproc_per_node 1 train.py" in after(item.fix)

@@ -571,9 +571,9 @@ def test_a_config_of_zero(row: tuple[str, Any, dict[str, Any], str | None, str, 
 def test_shares_of_a_second_copy(ranks: int, size: int, code: str | None, fitting: int | None) -> None:
     run = run_of("deepspeed", deepspeed=stage(3, zero_hpz_partition_size=size))
     known = effective(run, num_processes=ranks, **{"zero_optimization.stage": 3})  # type: ignore[arg-type]
-    for one in ("ZC427", "ZC428"):
-        every = found(one, known)
-        assert [shown(finding) for finding in every] == ([f'"zero_hpz_partition_size": {size}'] if one == code else [])
+    for item in ("ZC427", "ZC428"):
+        every = found(item, known)
+        assert [shown(finding) for finding in every] == ([f'"zero_hpz_partition_size": {size}'] if item == code else [])
         for finding in every:
             words = f"write {fitting}" if fitting else "remove the key"
             assert finding.fix is not None and finding.fix.description == words
@@ -600,11 +600,13 @@ def test_shares_of_a_second_copy(ranks: int, size: int, code: str | None, fittin
 def test_autos_that_nobody_fills(code: str, config: dict[str, Any], told: tuple[str, int, str | None] | None) -> None:
     every = found(code, with_settings(run_of("deepspeed", deepspeed=config, deepspeed_route="engine")))
     assert len(every) == (told is not None)
-    for one in every:
-        assert told is not None and one.message.startswith(told[0]) and len(one.related) == told[1]
-        assert (one.severity.value if one.severity else None) == told[2]
+    for item in every:
+        assert told is not None and item.message.startswith(told[0]) and len(item.related) == told[1]
+        assert (item.severity.value if item.severity else None) == told[2]
 
 
 def test_where_the_sizes_of_a_batch_are_said() -> None:
     assert _batch_help(run_of("trl")).startswith('write "auto" for all three and set per_device_train_batch_size')
-    assert all(_batch_help(run_of(one)).startswith("leave out train_batch_size") for one in ("deepspeed", "accelerate"))
+    assert all(
+        _batch_help(run_of(item)).startswith("leave out train_batch_size") for item in ("deepspeed", "accelerate")
+    )

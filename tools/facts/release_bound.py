@@ -43,7 +43,7 @@ class Bound:
 def bounds() -> tuple[Bound, ...]:
     """Of the rules that have one, by code. Rules about zerocfg itself have none."""
     found = (_bound(rule) for rule in ALL if page_of(rule).proof.status != "self")
-    return tuple(sorted((one for one in found if one.reasons), key=lambda bound: bound.rule.code))
+    return tuple(sorted((item for item in found if item.reasons), key=lambda bound: bound.rule.code))
 
 
 def _bound(rule: Rule) -> Bound:

@@ -89,7 +89,9 @@ def _passed(rule: Rule, good: int, played: RuleOutcomes) -> set[str]:
     return {
         name
         for name in played.sets
-        if any(one and one.kind in ("runs", "other", "stops") for one in played.outcomes(rule.code, keys, name))
+        if any(
+            outcome and outcome.kind in ("runs", "other", "stops") for outcome in played.outcomes(rule.code, keys, name)
+        )
     }
 
 
