@@ -20,8 +20,8 @@ from zerocfg.source.launch.launchers import option_like, read_options, split_lau
 from zerocfg.source.launch.line import LaunchLine, Word
 from zerocfg.source.launch.makefile import recipes
 from zerocfg.source.launch.notebook import cell_at, environment_of, python_of, shell_of
-from zerocfg.source.launch.shell import read_commands, read_started
 from zerocfg.source.launch.shell_folders import path_for_program
+from zerocfg.source.launch.shell_started import read_commands, read_started
 from zerocfg.source.launch.shell_words import START, UNKNOWN, Chars
 from zerocfg.source.load import OUTSIDE, load_as, read_bytes
 from zerocfg.source.node import Problem

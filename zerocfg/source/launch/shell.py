@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from zerocfg.source.launch.allowance import Allowance
 from zerocfg.source.launch.heredocs import Heredocs
@@ -56,8 +55,8 @@ def read_words(
     """The launch line that is a list of words, which no shell reads."""
     if not words:
         return []
-    shell = _Shell(source, {}, allowance=allowance, programs=programs)
-    shell._start(words, {}, Span(words[0].span.start, words[-1].span.end), 0)
+    shell = Shell(source, {}, allowance=allowance, programs=programs)
+    shell.start(words, {}, Span(words[0].span.start, words[-1].span.end), 0)
     return shell.lines
 
 
@@ -75,7 +74,7 @@ def read_shell(
     """The launch lines of one shell text, a part of the source. ``heredocs``: what other parts have written before;
     ``script``: the text is all of it, with a name of its own; ``allowance``: what other parts left of the budgets;
     ``others`` gets the commands that start other training programs; ``programs``: those that start a training."""
-    shell = _Shell(source, environment or {}, heredocs, allowance, programs)
+    shell = Shell(source, environment or {}, heredocs, allowance, programs)
     if script:
         shell.scope.lies_at(source.name, source.text)
     shell.read(chars, Span(0, len(source.text)))
@@ -84,28 +83,9 @@ def read_shell(
     return shell.lines
 
 
-def read_commands(source: SourceText, chars: Chars) -> list[list[Word]]:
-    """The words of every command of one shell text, whatever it starts."""
-    shell = _Commands(source, {})
-    shell.read(chars, Span(0, len(source.text)))
-    return shell.started
+class Shell:
+    """Reads one shell text. What becomes of a program that the text starts is `start`'s to say."""
 
-
-class Started(NamedTuple):
-    """A command as its program gets it. ``launch``: the place of the launch line that it is, None for any other."""
-
-    words: list[Word]
-    launch: Span | None
-
-
-def read_started(source: SourceText, chars: Chars, programs: Programs = NONE) -> list[Started]:
-    """The same, with those in the texts of other shells (`srun bash -c "..."`), and which of them are launch lines."""
-    shell = _Started(source, {}, programs)
-    shell.read(chars, Span(0, len(source.text)))
-    return shell.started
-
-
-class _Shell:
     def __init__(
         self,
         source: SourceText,
@@ -326,7 +306,7 @@ class _Shell:
             return
         else:
             before = len(self.lines)
-            self._start(words, prefix, span, nesting)
+            self.start(words, prefix, span, nesting)
             if len(self.lines) == before:
                 self.heredocs.not_launched(name, words)
 
@@ -342,7 +322,7 @@ class _Shell:
         if self.allowance.nests(nesting + 1, len(chars.text), span):
             self.run(chars, span, nesting + 1)
 
-    def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:  # noqa: C901
+    def start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:  # noqa: C901
         """A program is started: find the launcher in it, if need be behind ``srun`` and its like."""
         if program(words[0]) == "ray":
             self._submitted(words, span)
@@ -390,7 +370,7 @@ class _Shell:
                 )
                 return
             if name in SHELLS:
-                self._shell(words, at, span, nesting)
+                self.shell(words, at, span, nesting)
                 return
             if name in WRAPPERS:
                 if name in RUNNERS and not any(word.value in ("run", "exec") for word in words[at + 1 :]):
@@ -430,7 +410,7 @@ class _Shell:
             if word is not None and word.value not in ("&&", ";", "||"):
                 command.append(word)
             elif command and self.allowance.nests(nesting + 1, 0, span):
-                self._start(command, {}, span, nesting + 1)
+                self.start(command, {}, span, nesting + 1)
                 command = []
         for index in range(before, len(self.lines)):
             line = self.lines[index]
@@ -440,7 +420,7 @@ class _Shell:
             self.lines[index] = replace(line, options=line.options + open_)
         return len(self.lines) > before
 
-    def _shell(self, words: list[Word], at: int, span: Span, nesting: int) -> None:
+    def shell(self, words: list[Word], at: int, span: Span, nesting: int) -> None:
         """``bash -c "..."``: the text is read with the variables known here."""
         for index in range(at + 1, len(words) - 1):
             option = words[index].value or ""
@@ -458,36 +438,3 @@ def _target(word: Word) -> str | None:
     if isinstance(word, Placed) and START in word.chars.text and UNKNOWN not in word.chars.text:
         return word.chars.text
     return word.value
-
-
-class _Commands(_Shell):
-    """Keeps every command in place of those that start a training."""
-
-    def __init__(self, source: SourceText, environment: dict[str, str | None]) -> None:
-        super().__init__(source, environment)
-        self.started: list[list[Word]] = []
-
-    def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
-        if program(words[0]) in SHELLS:
-            self._shell(words, 0, span, nesting)
-        else:
-            self.started.append(words)
-
-
-class _Started(_Shell):
-    """Keeps every command, those that start a training marked."""
-
-    def __init__(self, source: SourceText, environment: dict[str, str | None], programs: Programs) -> None:
-        super().__init__(source, environment, programs=programs)
-        self.started: list[Started] = []
-
-    def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
-        at = next((at for at, word in enumerate(words) if program(word) in SHELLS), None)
-        started, launched = len(self.started), len(self.lines)
-        if at is not None:
-            self._shell(words, at, span, nesting)
-        if at is not None and len(self.started) > started:
-            words = words[: at + 1]  # the words of the text that the shell is given are those of its commands
-        else:
-            super()._start(words, prefix, span, nesting)
-        self.started.append(Started(words, span if len(self.lines) > launched else None))

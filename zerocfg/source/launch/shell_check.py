@@ -16,8 +16,8 @@ from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.launch.files import shell_texts
 from zerocfg.source.launch.launchers import program
 from zerocfg.source.launch.programs import NONE, Programs
-from zerocfg.source.launch.shell import Started, read_started
 from zerocfg.source.launch.shell_places import words_in_text
+from zerocfg.source.launch.shell_started import Started, read_started
 from zerocfg.source.launch.shell_words import Chars, tokens
 from zerocfg.source.text import SourceText, Span
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from zerocfg.source.launch.image_heredocs import is_script, marks, size_of
 from zerocfg.source.launch.launchers import program
 from zerocfg.source.launch.line import Word
-from zerocfg.source.launch.shell import read_commands
+from zerocfg.source.launch.shell_started import read_commands
 from zerocfg.source.launch.shell_words import Chars
 from zerocfg.source.requirements.manifests import Read, conda_requirement
 from zerocfg.source.requirements.pip import Requirement, argument

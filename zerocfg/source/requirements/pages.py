@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.source.launch.markdown import blocks
-from zerocfg.source.launch.shell import read_commands
+from zerocfg.source.launch.shell_started import read_commands
 from zerocfg.source.launch.shell_words import Chars
 from zerocfg.source.requirements.installs import installed, read_installs
 from zerocfg.source.requirements.pip import Requirement, parse_requirement
