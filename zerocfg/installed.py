@@ -42,7 +42,7 @@ def _installed(
 
 def object_at(target: str) -> object:
     """What an entry point names ("acme.rules:RULES"): a module, or something in it. Raises RefusedPackageError where
-    that is not installed, else whatever the import raises."""
+    that is not installed, else what the import raises."""
     from importlib import import_module
 
     name, _, attribute = target.partition(":")

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import zerocfg
 from zerocfg.linter.selection import Selection
+from zerocfg.run.model import UNKNOWN
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.workspace.job import Job
 from zerocfg.workspace.settings import Settings
 
@@ -129,3 +132,19 @@ def test_as_accelerate_does(tmp_path: Path, behind: tuple[str, ...], option: str
         env={**os.environ, "HF_HOME": str(tmp_path)},
     )
     assert f"SEEN {option} bf16" in done.stdout, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize(
+    ("option", "known"), [("type=int", None), ("type=int, default=4", 4), ("type=int, default=None", None)]
+)
+def test_an_option_without_a_default_gives_no_known_number(tmp_path: Path, option: str, known: int | None) -> None:
+    """argparse gives None; what the script makes of it before it hands it on is not known."""
+    (tmp_path / "train.py").write_text(
+        "import argparse\nfrom transformers import Trainer, TrainingArguments\n"
+        f"parser = argparse.ArgumentParser()\nparser.add_argument('--size', {option})\n"
+        "args = parser.parse_args()\n"
+        "Trainer(args=TrainingArguments('o', per_device_train_batch_size=args.size)).train()\n"
+    )
+    (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 2 train.py\n")
+    (run,) = zerocfg.runs(tmp_path)
+    assert arguments_of(run).get("per_device_train_batch_size") == (UNKNOWN if known is None else known)

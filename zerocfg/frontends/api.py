@@ -15,7 +15,7 @@ Written = Mapping[str, object]
 
 
 class Value(NamedTuple):
-    """What an argument gets (`UNKNOWN` where nobody can tell), and the key of the recipe, or option, that gives it."""
+    """What an argument gets, `UNKNOWN` where it cannot be determined, and the key of the recipe or option that gives it."""
 
     value: object
     key: str
@@ -84,11 +84,11 @@ class FrontEnd:
     """A framework around the libraries.
 
     ``name``: what reports and `--consumer` call it. ``claims``: which files, lines and calls are its own.
-    ``lower(recipe, options)``: what of them reaches the Trainer; None where it is told from others and not read.
+    ``lower(recipe, options)``: what of them reaches the Trainer; None where it is recognised, but not read.
     ``defaults``: an argument that is not lowered has the library's default. ``facts``: which keys it has.
-    ``unread``: what starts it in a way that nobody lowers. ``ranks_needed``: modules and calls that need a launcher for
-    DeepSpeed, in the place of what is known of scripts around the Trainer. ``takes_words``: words of its line that are
-    no options may mean something. ``package``: the distribution that brings it, empty for zerocfg's own.
+    ``unread``: what starts it in a way that cannot be lowered. ``ranks_needed``: modules and calls that need a launcher
+    for DeepSpeed, in the place of what is known of scripts around the Trainer. ``takes_words``: words of its line that
+    are no options may mean something. ``package``: the distribution that brings it, empty for zerocfg's own.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Programs that are told from those that zerocfg reads, and are not read themselves."""
+"""Programs that are recognised, so that they are taken for no other, but not read."""
 
 from __future__ import annotations
 

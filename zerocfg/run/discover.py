@@ -252,13 +252,13 @@ class Files:
         return known
 
     def _followed(self, name: str) -> str:
-        folder, last = os.path.split(name)
-        if last in ("", ".", ".."):
+        folder, _, last = name.rpartition("/")  # as `disk` does: os.path.split and join take twice as long
+        if not folder or last in ("", ".", ".."):
             return disk.real(name)
         above = self._real.get(folder)
         if above is None:
             above = self._real[folder] = disk.real(folder)
-        whole = os.path.join(above, last)  # noqa: PTH118
+        whole = f"{above}{last}" if above.endswith("/") else f"{above}/{last}"
         return disk.real(whole) if disk.is_link(whole) else whole
 
     def _pass_over(self, path: Path, key: str, problem: Problem) -> None:

@@ -106,8 +106,8 @@ def _around(path: Path | None, directory: str) -> bool:
 def _beside(path: Path) -> list[str]:
     found: list[str] = []
     try:
-        beside = [entry for entry in entries(disk.resolved(path).parent) if entry.suffix in (".py", ".sh")]
-        for item in beside[:MOST_SCRIPTS]:
+        siblings = [entry for entry in entries(disk.resolved(path).parent) if entry.suffix in (".py", ".sh")]
+        for item in siblings[:MOST_SCRIPTS]:
             if disk.real(item) != disk.real(path):
                 size, data = disk.content(item, WRITER_BYTES, 0)
                 if size <= WRITER_BYTES:

@@ -39,16 +39,16 @@ def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
     if top is None or run.consumer is not None or run.deepspeed is not None:
         return run
     lines = [item for item in known if item.launch is not None and item.recipe is not None]
-    beside = [line for line in lines if _top(line.recipe, root) == top]
-    if len({id(original(item.recipe)) for item in beside if item.recipe is not None}) < FEWEST:
+    siblings = [line for line in lines if _top(line.recipe, root) == top]
+    if len({id(original(item.recipe)) for item in siblings if item.recipe is not None}) < FEWEST:
         return run
-    first = beside[0]
-    if any((item.consumer, item.recipe_reader) != (first.consumer, first.recipe_reader) for item in beside):
+    first = siblings[0]
+    if any((item.consumer, item.recipe_reader) != (first.consumer, first.recipe_reader) for item in siblings):
         return run
-    if first.consumer not in ("transformers", "trl") or any(item.script is None for item in beside):
+    if first.consumer not in ("transformers", "trl") or any(item.script is None for item in siblings):
         return run
     evidence = ReaderEvidence("sibling", Origin("file", file=first.recipe))
-    script = _script_of([item for item in beside if _folder(item.recipe) == _folder(run.recipe)])
+    script = _script_of([item for item in siblings if _folder(item.recipe) == _folder(run.recipe)])
     return replace(
         run, consumer=first.consumer, recipe_reader=first.recipe_reader, reader_evidence=evidence, script=script
     )

@@ -254,12 +254,12 @@ def _from_recipe(found: Arguments, run: Run, name: str, kind: str, value: Any, b
 def _from_command_line(found: Arguments, name: str, kind: str, given: Setting, below: Setting) -> Setting:
     value = given.value
     if given.origin.kind == "file":  # a literal of the script, which nothing converts
-        return Setting(UNKNOWN if kind in _KINDS and isinstance(value, str) else value, given.origin, _history(below))
-    if value is None and kind == "bool":
+        value = UNKNOWN if kind in _KINDS and isinstance(value, str) else value
+    elif value is None and kind == "bool":
         value = True
-    if isinstance(value, str):
+    elif isinstance(value, str):
         value = _converted(found, name, kind, value, given.origin)
-    elif value is None and kind in ("int", "float"):
+    if value is None and kind in ("int", "float"):  # also an option of argparse that has no default
         value = UNKNOWN
     return Setting(value, given.origin, _history(below))
 

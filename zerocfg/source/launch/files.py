@@ -22,7 +22,7 @@ _PAGES = (".md", ".markdown", ".mdx", ".rst")
 
 def read_launch_lines(source: SourceText, programs: Programs = NONE) -> LaunchFile:
     """The launch lines of a file, whose kind follows from its name. Never raises. ``programs``: those that start a
-    training beside the launchers."""
+    training in addition to the launchers."""
     found = LaunchFile(source)
     if not _mentions(programs).search(source.text):
         return found

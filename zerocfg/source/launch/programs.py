@@ -31,8 +31,8 @@ class TrainingProgram:
 @record(frozen=True, eq=False)
 class Programs:
     """``own``: by program, what its launch lines are called and the commands that train; all words behind these are the
-    training's. ``words``: a file that holds a launch line of theirs holds one of them. ``unread``: those that are told
-    from others, and no more."""
+    training's. ``words``: a file that holds a launch line of theirs holds one of them. ``unread``: those that are
+    recognised, and no more."""
 
     own: Mapping[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
     words: tuple[str, ...] = ()

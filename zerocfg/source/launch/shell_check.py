@@ -45,7 +45,7 @@ def intact(
 ) -> bool:
     """Whether edits of a file with launch lines change nothing but the words that they replace, take out or put in.
 
-    ``programs``: those that start a training beside the launchers.
+    ``programs``: those that start a training in addition to the launchers.
     ``lines``: the launch lines that may get other words, by their places; None: any. Commands that only print what they
     are given may, too. ``words``: whether the edits are of words at all.
     """

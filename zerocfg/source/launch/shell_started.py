@@ -8,7 +8,7 @@ from zerocfg.source.launch.launchers import SHELLS, program
 from zerocfg.source.launch.line import Word
 from zerocfg.source.launch.programs import NONE, Programs
 from zerocfg.source.launch.shell import Shell
-from zerocfg.source.launch.shell_scope import Value
+from zerocfg.source.launch.shell_expand import Value
 from zerocfg.source.launch.shell_words import Chars
 from zerocfg.source.text import SourceText, Span
 
