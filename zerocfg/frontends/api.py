@@ -15,7 +15,7 @@ Written = Mapping[str, object]
 
 
 class Value(NamedTuple):
-    """What an argument gets, `UNKNOWN` where it cannot be determined, and the key of the recipe or option that gives it."""
+    """What an argument gets (`UNKNOWN` where it cannot be determined) and the key of the recipe or option it is from."""
 
     value: object
     key: str
