@@ -15,7 +15,7 @@ Written = Mapping[str, object]
 
 
 class Value(NamedTuple):
-    """What an argument gets (`UNKNOWN` where it cannot be determined) and the key of the recipe or option it is from."""
+    """What an argument gets, `UNKNOWN` where it cannot be determined, and the key or option that gives it."""
 
     value: object
     key: str
