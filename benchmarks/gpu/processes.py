@@ -60,9 +60,14 @@ def run_within(command: list[str], seconds: float) -> subprocess.CompletedProces
 
 
 def end_group(process: subprocess.Popen[Any], deadline: float | None = None) -> None:
-    """Ask a program to end, wait for it (until ``deadline``, on the monotonic clock), and kill its process group."""
+    """Ask a program to end, wait for it, and kill its process group.
+
+    With a ``deadline``, on the monotonic clock, it was asked already and is waited for until then: asked again while it
+    ends, Python dies of the signal instead.
+    """
     if process.poll() is None:
-        process.terminate()
+        if deadline is None:
+            process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE if deadline is None else max(0, deadline - time.monotonic()))
     with contextlib.suppress(ProcessLookupError, PermissionError):

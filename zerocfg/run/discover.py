@@ -252,9 +252,10 @@ class Files:
         return known
 
     def _followed(self, name: str) -> str:
-        folder, _, last = name.rpartition("/")  # as `disk` does: os.path.split and join take twice as long
-        if not folder or last in ("", ".", ".."):
+        folder, slash, last = name.rpartition("/")  # as `disk` does: os.path.split and join take twice as long
+        if last in ("", ".", ".."):
             return disk.real(name)
+        folder = folder or slash
         above = self._real.get(folder)
         if above is None:
             above = self._real[folder] = disk.real(folder)
