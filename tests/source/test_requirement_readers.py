@@ -385,3 +385,20 @@ def test_files_that_a_project_takes_in() -> None:
         ("{}", []),
     ):
         assert read_pyproject(text % written)[1] == files
+
+
+def test_requirements_that_conda_exported() -> None:
+    """pip refuses a single `=`; conda reads it as it reads what `conda list --export` wrote."""
+    text = (
+        "# platform: linux-64\ntransformers=4.37.2=pypi_0  # c\ntrl=0.9\naccelerate==0.27.2\ndeepspeed= 0.9\n"
+        "peft~=0.4\ntorch=2.1.2=py3.10_cuda12.1\n"
+    )
+    found, _ = read_requirements(text)
+    assert [(one.name, one.versions, text[slice(*one.span)]) for one in found] == [
+        ("transformers", "==4.37.2", "transformers=4.37.2=pypi_0"),
+        ("trl", "==0.9.*", "trl=0.9"),
+        ("accelerate", "==0.27.2", "accelerate==0.27.2"),
+        ("deepspeed", None, "deepspeed= 0.9"),
+        ("peft", "~=0.4", "peft~=0.4"),
+        ("torch", "==2.1.2", "torch=2.1.2=py3.10_cuda12.1"),
+    ]

@@ -14,8 +14,8 @@ from zerocfg.source.launch.launchers import program
 from zerocfg.source.launch.line import Word
 from zerocfg.source.launch.shell_started import read_commands
 from zerocfg.source.launch.shell_words import Chars
-from zerocfg.source.requirements.manifests import Read, conda_requirement
-from zerocfg.source.requirements.pip import Requirement, argument
+from zerocfg.source.requirements.manifests import Read
+from zerocfg.source.requirements.pip import Requirement, argument, conda_requirement
 from zerocfg.source.text import SourceText, Span
 
 _PIP = re.compile(r"pip(?:[23](?:\.\d+)?)?\Z")

@@ -14,6 +14,7 @@ from zerocfg.budgets import DIGITS
 from zerocfg.source.requirements.pip import (
     Requirement,
     are_clauses,
+    conda_requirement,
     normalize_name,
     parse_requirement,
     read_requirements,
@@ -203,21 +204,6 @@ def read_environment(text: str, data: object) -> Read:
                 found += [replace(requirement, span=span) for requirement in requirements]
                 includes += others
     return found, includes
-
-
-def conda_requirement(item: str, span: Span) -> Requirement | None:
-    """``channel::name=1.2=build``: one ``=`` takes every release of 1.2."""
-    match = re.fullmatch(r"(?:[\w.-]+::)?([\w.-]+)\s*(.*)", item.strip())
-    if match is None:
-        return None
-    rest = match[2].strip()
-    fuzzy = re.fullmatch(r"=?\s*(\d+(?:\.\d+)*)(\.\*|\*)?(?:[=\s]\S*)?", rest)
-    if fuzzy:
-        exact = "=" in rest.lstrip("=") and not fuzzy[2]  # with a build it is one release
-        versions: str | None = f"=={fuzzy[1]}" + ("" if exact else ".*")
-    else:
-        versions = rest if are_clauses(rest) else None
-    return Requirement(normalize_name(match[1]), versions, span)
 
 
 def read_lock(text: str, names: Iterable[str]) -> list[Requirement]:

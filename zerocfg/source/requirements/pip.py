@@ -43,6 +43,7 @@ _BRANCH = r"/([^/@]+?)(?:\.git)?@([A-Za-z][\w./-]*)(?:#|\Z)"
 _FORKED = {"hf": "transformers", "transformers": "transformers", "trl": "trl"}
 """Words of a branch's name that tell what a repository with another name holds there: of projects that publish their
 fork of a library as a branch of their own repository (``.../ALMA.git@alma-r-hf``)."""
+_EXPORTED = r"[A-Za-z0-9][\w.-]*=\d"
 _PACKED = r"/[A-Za-z0-9_.]+-(\d+(?:\.\d+)+)(?:\+[\w.]+)?(?:-[^/]*\.whl|\.tar\.gz)(?:#|\Z)"
 
 
@@ -87,8 +88,24 @@ def requirement_from_url(url: str) -> str | None:
     return f"=={next(filter(None, found.groups()))}" if found else None
 
 
+def conda_requirement(item: str, span: Span) -> Requirement | None:
+    """``channel::name=1.2=build``: one ``=`` takes every release of 1.2."""
+    match = re.fullmatch(r"(?:[\w.-]+::)?([\w.-]+)\s*(.*)", item.strip())
+    if match is None:
+        return None
+    rest = match[2].strip()
+    fuzzy = re.fullmatch(r"=?\s*(\d+(?:\.\d+)*)(\.\*|\*)?(?:[=\s]\S*)?", rest)
+    if fuzzy:
+        exact = "=" in rest.lstrip("=") and not fuzzy[2]  # with a build it is one release
+        versions: str | None = f"=={fuzzy[1]}" + ("" if exact else ".*")
+    else:
+        versions = rest if are_clauses(rest) else None
+    return Requirement(normalize_name(match[1]), versions, span)
+
+
 def read_requirements(text: str) -> tuple[list[Requirement], list[str]]:
-    """A pip requirements file, and the files that it includes."""
+    """A pip requirements file, and the files that it includes. pip refuses a line with a single ``=``: such a file is
+    one that `conda list --export` wrote, for `conda create --file`."""
     found: list[Requirement] = []
     includes: list[str] = []
     for start, line in _logical_lines(text):
@@ -98,7 +115,9 @@ def read_requirements(text: str) -> tuple[list[Requirement], list[str]]:
         if include:
             includes.append(include[1])
         elif stripped:
-            requirement = argument(stripped, start)
+            exported = re.match(_EXPORTED, stripped) if "=" in stripped else None
+            span = Span(start, start + len(stripped))
+            requirement = conda_requirement(stripped, span) if exported else argument(stripped, start)
             if requirement is not None:
                 found.append(requirement)
     return found, includes

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from zerocfg.source.launch.launchers import program
 from zerocfg.source.launch.line import Word
 from zerocfg.source.requirements.installs import commands_of, commands_of_image
-from zerocfg.source.requirements.manifests import conda_requirement
-from zerocfg.source.requirements.pip import Requirement
+from zerocfg.source.requirements.pip import Requirement, conda_requirement
 from zerocfg.source.text import SourceText, Span
 
 PYTHON = "python"
