@@ -124,6 +124,7 @@ FACTS ?=
 facts: setup
 	$(BIN)/python -m tools.facts $(FACTS)
 	$(BIN)/python -m tools.facts.signatures $(FACTS)
+	$(BIN)/python -m tools.facts.lost_names
 
 releases: setup
 	$(BIN)/python -m tests.parity.releases

@@ -22,8 +22,8 @@ from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.files.reading import checked_in_part
 from zerocfg.rules.registry import find
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.model import Consumer, Run, SourceFile, original
-from zerocfg.run.releases import OutsideKnownReleases, outside_known_releases
+from zerocfg.run.model import Consumer, ImportedName, Run, SourceFile, original
+from zerocfg.run.releases import OutsideKnownReleases, outside_known_releases, training_libraries
 from zerocfg.run.unchecked import UncheckedFile, understood
 from zerocfg.source import disk
 from zerocfg.source.foreign import one_line
@@ -129,6 +129,17 @@ class Result:
     def outside(self) -> list[OutsideKnownReleases]:
         """Where a project admits no release that is known."""
         return list(dict.fromkeys(item for run in self.runs for item in outside_known_releases(run)))
+
+    @property
+    def outdated(self) -> dict[str, ImportedName]:
+        """Where scripts import what the newest release lacks and nothing tells which one the project has: one such name
+        for each library."""
+        found: dict[str, ImportedName] = {}
+        for run in self.runs:
+            for library in training_libraries(run) if run.outdated else ():
+                if library in run.outdated:
+                    found.setdefault(library, run.outdated[library])
+        return found
 
     @property
     def suppressed_by(self) -> dict[str, int]:
@@ -283,6 +294,8 @@ class _Lint:
                 if not self.fixes:
                     applied = replace(applied, fix=None)
                 applied.assumes |= run.undeclared - UNUSED_BY.get(run.consumer or "", frozenset())
+                if not applied.assumes.isdisjoint(run.outdated):
+                    continue  # it is about a release that the project does not have
                 self.found.append((rule, applied))
                 self.take(rule, applied, run)
 

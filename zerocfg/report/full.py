@@ -5,6 +5,8 @@ from __future__ import annotations
 from zerocfg.catalog.versions import library_name
 from zerocfg.linter.engine import Diagnostic, FileSpan, Result
 from zerocfg.report.frame import frame
+from zerocfg.run.config import VERSIONS
+from zerocfg.run.origins import place_of
 from zerocfg.source.foreign import COLOURS, one_line
 
 MOST_UNREAD = 20
@@ -72,7 +74,15 @@ def summary(result: Result, paint: Paint) -> str:
         text = paint("All checks passed", "green") + f" in {_files(result.files)}."
     else:
         text = "Nothing was checked."
-    return text + _failed(result) + _suppressed(result) + _notes(result) + _assumed(result) + _outside(result)
+    return (
+        text
+        + _failed(result)
+        + _suppressed(result)
+        + _notes(result)
+        + _assumed(result)
+        + _outdated(result)
+        + _outside(result)
+    )
 
 
 def unread_lines(result: Result) -> list[str]:
@@ -123,6 +133,17 @@ def _notes(result: Result) -> str:
 def _assumed(result: Result) -> str:
     named = [f"{library} {version}" for library, version in result.assumed.items()]
     return f" No file tells the release: judged as for {_join(named)}, the newest known." if named else ""
+
+
+def _outdated(result: Result) -> str:
+    """Why nothing is said by the release of a library."""
+    said = ""
+    for library, imported in result.outdated.items():
+        said += (
+            f" No file tells the release of {library_name(library)}, and {place_of(imported.origin)} imports "
+            f"`{imported.shown}`, which {VERSIONS[library]} does not have: what depends on the release is not told."
+        )
+    return said
 
 
 def _outside(result: Result) -> str:

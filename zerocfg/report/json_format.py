@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from zerocfg.linter.engine import Diagnostic, FileSpan, Result
 from zerocfg.rules.api import Fix
+from zerocfg.run.origins import place_of
 
 if TYPE_CHECKING:
     from zerocfg.linter.release_range import ReleaseRange
+    from zerocfg.run.model import ImportedName
 
 
 def render_json(result: Result) -> str:
@@ -22,6 +24,7 @@ def render_json(result: Result) -> str:
         "stale_in_baseline": result.stale,
         "notes": result.notes,
         "assumed": result.assumed,
+        "outdated": {library: _imported(item) for library, item in result.outdated.items()},
         "outside": [asdict(item) for item in result.outside],
         "unread": [
             {
@@ -36,6 +39,12 @@ def render_json(result: Result) -> str:
         "diagnostics": [_diagnostic(diagnostic) for diagnostic in result.diagnostics],
     }
     return json.dumps(document, indent=2) + "\n"
+
+
+def _imported(item: ImportedName) -> dict[str, object]:
+    """A name that a script imports, and where."""
+    where = place_of(item.origin)
+    return {"imports": item.shown, "place": str(where) if where is not None else None}
 
 
 def _diagnostic(d: Diagnostic) -> dict[str, object]:

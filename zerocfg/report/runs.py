@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from zerocfg.report.full import Paint
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.model import EvidenceSource, Origin, ReaderEvidence, Run, SourceFile, files_of
+from zerocfg.run.model import EvidenceSource, ImportedName, Origin, ReaderEvidence, Run, SourceFile, files_of
 from zerocfg.run.origins import origin_label, place_of
 from zerocfg.run.reader import reader_evidence
 from zerocfg.run.releases import training_libraries
@@ -51,14 +51,19 @@ def _block(run: Run, paint: Paint) -> list[str]:
 
 
 class Held(NamedTuple):
-    """What is known of the releases of one library in a run. ``declared`` None: the newest known is assumed."""
+    """What is known of the releases of one library in a run. ``declared`` None: the newest known is assumed, unless the
+    script imports something that it lacks (``outdated``)."""
 
     library: str
     declared: str | None
     places: tuple[Origin, ...]
+    outdated: ImportedName | None = None
 
     @property
     def words(self) -> str:
+        if self.outdated is not None:
+            where = place_of(self.outdated.origin)
+            return f"not {VERSIONS[self.library]}: {where} imports `{self.outdated.shown}`, which that does not have"
         if self.declared is None:
             return f"{VERSIONS[self.library]}, the newest known: no file tells which"
         told = [str(place_of(place) or origin_label(place)) for place in self.places]
@@ -69,7 +74,7 @@ def releases_of(run: Run) -> list[Held]:
     """Of the libraries that a run trains with, and of the others whose releases its project states."""
     used = training_libraries(run)
     return [
-        Held(name, run.versions.get(name), run.version_places.get(name, ()))
+        Held(name, run.versions.get(name), run.version_places.get(name, ()), run.outdated.get(name))
         for name in (*VERSIONS, *sorted(run.versions.keys() - VERSIONS.keys()))
         if name in used or name in run.versions
     ]
@@ -147,7 +152,7 @@ def _held(held: Held) -> dict[str, object]:
     return {
         "library": held.library,
         "declared": held.declared,
-        "assumed": VERSIONS[held.library] if held.declared is None else None,
+        "assumed": VERSIONS[held.library] if held.declared is None and held.outdated is None else None,
         "places": [_place(where) for where in found if where is not None],
         "by": [place.note for place in held.places if place.file is None],
     }

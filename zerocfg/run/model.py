@@ -285,6 +285,24 @@ class StrictParser:
 
 
 @record(frozen=True, slots=True)
+class ImportedName:
+    """A name that a script imports from a module of a library; empty where it is the module itself."""
+
+    module: str
+    name: str
+    origin: Origin
+
+    @property
+    def library(self) -> str:
+        return self.module.partition(".")[0]
+
+    @property
+    def shown(self) -> str:
+        """As messages call it."""
+        return f"{self.module}.{self.name}" if self.name else self.module
+
+
+@record(frozen=True, slots=True)
 class Script:
     """A script and the modules of its repository that it needs, as deep as `reading.DEPTH` (``files``, itself first).
 
@@ -310,6 +328,7 @@ class Script:
     ``default_dtypes``: the models that it loads without saying in which dtype.
     ``strict_parser``: None where it is not certain that a parser of argparse, all of whose options are known, stops at
     others.
+    ``imported``: the names that it takes from libraries as soon as it is started.
     ``understood`` False: Python could not parse it.
     """
 
@@ -338,6 +357,7 @@ class Script:
     saves_sharded: Origin | None = None
     default_dtypes: tuple[DefaultDtype, ...] = ()
     strict_parser: StrictParser | None = None
+    imported: tuple[ImportedName, ...] = ()
 
 
 @record(frozen=True, slots=True, eq=False)
@@ -372,6 +392,8 @@ class Run:
     ``version_places``     where those are stated, for versions read from the project's own files
     ``undetermined``       libraries installed from a commit, a path or a variable: which release that is, is open
     ``forked``             libraries in whose place the project, or a part of it, installs a fork with another name
+    ``outdated``           by library whose release nothing states: a name that the script imports and that the newest
+                           release lacks, so that the project has an older one
     ``folders``            those of the missing files where a folder lies in their place
     ``misplaced``          files given where a file of another kind is read
     ``unreadable``         files that the launch line names and that cannot be read
@@ -411,6 +433,7 @@ class Run:
     version_places: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     undetermined: frozenset[str] = frozenset()
     forked: frozenset[str] = frozenset()
+    outdated: Mapping[str, ImportedName] = field(default_factory=dict)
     missing: tuple[Origin, ...] = ()
     folders: tuple[Origin, ...] = ()
     misplaced: tuple[MisplacedFile, ...] = ()
@@ -422,7 +445,8 @@ class Run:
 
     def declared(self, library: str) -> str | None:
         """The releases of a library that the project admits. Where nothing declares any the answer is None, the caller
-        judges by the newest, and the library is noted in `undeclared`."""
+        judges by the newest, and the library is noted in `undeclared`. Findings that rest on that are not told where
+        the project is `outdated`."""
         releases = self.versions.get(library)
         if releases is None:
             self.undeclared.add(library)

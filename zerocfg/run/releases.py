@@ -4,6 +4,7 @@ Of the folders from the training script up to the repository's root the nearest 
 counts (`declared`); the folders of the run's other files count where the script's say nothing. A package that
 transformers needs may hold it back (`companions`). What the launch script itself installs comes before them. The
 script's own `check_min_version` bounds what is left, and so does the framework that starts the training (`ceilings`).
+Where nothing states a release, an import of the script may show that it is not the newest (`Run.outdated`).
 zerocfg's settings win over all of these, the run's spec over both.
 """
 
@@ -11,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
+from zerocfg.catalog.lost_names import is_lost
 from zerocfg.catalog.versions import OLDEST, both, bounds, release
 from zerocfg.frontends.registry import front_end
 from zerocfg.record import record, replace
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.linking.entry_point import starts_elsewhere
-from zerocfg.run.model import Origin, Run, SourceFile
+from zerocfg.run.model import ImportedName, Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED
 from zerocfg.run.requirements.companions import limited_releases, unreachable_newest
 from zerocfg.run.requirements.deciders import FORKS, HOLDS
@@ -28,10 +31,11 @@ from zerocfg.source.paths import is_image
 
 
 def with_newest_releases(run: Run) -> Run:
-    """The run with the newest known release of each library whose release is not stated: builds target it."""
-    missing = VERSIONS.keys() - run.versions.keys()
+    """The run with the newest known release of each library whose release is not stated and may be the newest: builds
+    target it."""
+    missing = VERSIONS.keys() - run.versions.keys() - run.outdated.keys()
     places = {**run.version_places, **dict.fromkeys(missing, ASSUMED)}
-    return replace(run, versions={**VERSIONS, **run.versions}, version_places=places)
+    return replace(run, versions={**{name: VERSIONS[name] for name in missing}, **run.versions}, version_places=places)
 
 
 @record(frozen=True, slots=True)
@@ -80,9 +84,10 @@ def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
     projects = Projects()
     found = []
     for run in runs:
-        versions, places, undetermined, forks = _stated(run, settled, projects)
-        run = replace(run, undetermined=undetermined, forked=forks) if undetermined or forks else run
-        found.append(with_releases(run, versions, places) if versions else run)
+        stated = _stated(run, settled, projects)
+        if stated.undetermined or stated.forked or stated.outdated:
+            run = replace(run, undetermined=stated.undetermined, forked=stated.forked, outdated=stated.outdated)
+        found.append(with_releases(run, stated.versions, stated.places) if stated.versions else run)
     return found
 
 
@@ -91,18 +96,26 @@ def with_versions_and_settings(settled: Mapping[str, str]) -> Callable[[Run], Ru
     projects = Projects()
 
     def settle(run: Run) -> Run:
-        versions, places, undetermined, forks = _stated(run, settled, projects)
-        run = replace(run, versions=versions, version_places=places, undetermined=undetermined, forked=forks)
-        return with_settings(run)
+        stated = _stated(run, settled, projects)
+        run = replace(run, versions=stated.versions, version_places=stated.places, outdated=stated.outdated)
+        return with_settings(replace(run, undetermined=stated.undetermined, forked=stated.forked))
 
     return settle
 
 
-def _stated(
-    run: Run, settled: Mapping[str, str], projects: Projects
-) -> tuple[dict[str, str], dict[str, tuple[Origin, ...]], frozenset[str], frozenset[str]]:
-    """The versions of a run, where its project states them, the libraries whose release cannot be determined, and those
-    of which a fork may be installed."""
+class _Stated(NamedTuple):
+    """What is known of the releases of a run; the fields are those of `Run`, ``places`` its ``version_places``."""
+
+    versions: Mapping[str, str]
+    places: Mapping[str, tuple[Origin, ...]]
+    undetermined: frozenset[str]
+    forked: frozenset[str]
+    outdated: Mapping[str, ImportedName]
+
+
+def _stated(run: Run, settled: Mapping[str, str], projects: Projects) -> _Stated:
+    """The versions of a run, where its project states them, the libraries whose release cannot be determined, those of
+    which a fork may be installed, and those whose newest release the script cannot run with."""
     every = _of_run(run, projects)
     asked = {name: item for name, item in every.items() if name in LIBRARIES}
     if run.launch is not None and run.entry_point is None and starts_elsewhere(run.launch):
@@ -112,7 +125,17 @@ def _stated(
     own = {**settled, **run.versions}
     versions = {**{name: item.clauses or "" for name, item in read.items()}, **own}
     undetermined = frozenset(name for name, item in asked.items() if item.clauses is None and name not in own)
-    return versions, {name: item.places for name, item in read.items() if name not in own}, undetermined, forked(every)
+    places = {name: item.places for name, item in read.items() if name not in own}
+    return _Stated(versions, places, undetermined, forked(every), _outdated(run, versions))
+
+
+def _outdated(run: Run, versions: Mapping[str, str]) -> dict[str, ImportedName]:
+    """By library without a stated release: the first name that the script imports and that the newest lacks."""
+    found: dict[str, ImportedName] = {}
+    for item in run.script.imported if run.script is not None else ():
+        if item.library not in versions and item.library not in found and is_lost(item.module, item.name):
+            found[item.library] = item
+    return found
 
 
 def versions_for(folder: Path) -> dict[str, Declared]:

@@ -26,6 +26,6 @@ class PythonSpans:
         start = self._starts[min(line, len(self._starts)) - 1]
         return start + len(self.text[start : start + column].encode()[:column].decode("utf-8", "ignore"))
 
-    def span(self, node: ast.expr | ast.keyword) -> Span:
+    def span(self, node: ast.expr | ast.keyword | ast.alias) -> Span:
         start = self._offset(node.lineno, node.col_offset)
         return Span(start, self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset))

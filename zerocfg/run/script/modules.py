@@ -254,7 +254,7 @@ def _file(module: str) -> str | None:
     return next(filter(disk.is_file, (f"{module}.py", f"{module}/__init__.py")), None)
 
 
-def span_of(module: Module, node: ast.expr) -> Span:
-    """Where an expression stands in the file, in code points."""
+def span_of(module: Module, node: ast.expr | ast.alias) -> Span:
+    """Where an expression or an imported name stands in the file, in code points."""
     span = module.spans.span(node)
     return span if module.at is None else Span(module.at[span.start], module.at[span.end - 1] + 1)

@@ -24,6 +24,7 @@ from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.code import nodes
 from zerocfg.run.script.config_dicts import config_of, parts_of
 from zerocfg.run.script.guards import is_guarded, patches_trainers
+from zerocfg.run.script.imports import imported_names
 from zerocfg.run.script.load_order import leaves_dtype, load_order
 from zerocfg.run.script.modules import Module, Open, parse, span_of
 from zerocfg.run.script.options import Parser, class_defaults, parser_of
@@ -110,6 +111,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         ),
         strict_parser=_strict_parser(found) if parser.options is not None and not parser.lenient else None,
         saves_sharded=_saves_sharded(found) if reader in _SHARDING and "save_pretrained" in found.methods else None,
+        imported=imported_names(found.modules, root),
     )
 
 

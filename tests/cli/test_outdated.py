@@ -1,0 +1,129 @@
+"""Nothing is said by the newest release of a library where a script imports what that release does not have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome
+
+Cli = Callable[..., Outcome]
+
+TRAIN = """\
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+{above}
+
+def main():
+    {within}
+    (args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+    Trainer(model=None, args=args, train_dataset=[1]).train()
+
+
+main()
+"""
+LINE = "torchrun --nproc_per_node 2 train.py --output_dir o --evaluation_strategy no\n"
+"""transformers 5 has no such option: ZC801."""
+LOST = "from transformers.trainer import ALL_LAYERNORM_LAYERS"
+SAID = (
+    " No file tells the release of transformers, and train.py:2:34 imports "
+    "`transformers.trainer.ALL_LAYERNORM_LAYERS`, which 5.23.0 does not have: what depends on the release is not told."
+)
+
+
+def project(folder: Path, above: str = "", within: str = "pass", **files: str) -> None:
+    (folder / "train.py").write_text(TRAIN.format(above=above, within=within))
+    (folder / "train.sh").write_text(LINE)
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_txt", ".txt").replace("_py", ".py")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+
+def found(zerocfg: Cli) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """Codes with their severities, and what is assumed."""
+    data = json.loads(zerocfg("lint", "--output-format", "json").out)
+    return [(item["code"], item["severity"]) for item in data["diagnostics"]], data["assumed"]
+
+
+WARNED = ([("ZC801", "warning")], {"transformers": "5.23.0"})
+
+
+def test_an_import_that_the_newest_release_refuses(zerocfg: Cli, tmp_path: Path) -> None:
+    project(tmp_path)
+    assert found(zerocfg) == WARNED
+    project(tmp_path, LOST)
+    assert found(zerocfg) == ([], {})
+    assert zerocfg("lint").out == f"All checks passed in 1 file.{SAID}\n"
+    data = json.loads(zerocfg("lint", "--output-format", "json").out)
+    place = {"imports": "transformers.trainer.ALL_LAYERNORM_LAYERS", "place": "train.py:2:34"}
+    assert data["outdated"] == {"transformers": place}
+    shown = zerocfg("lint", "--show-runs").out
+    assert "not 5.23.0: train.py:2:34 imports `transformers.trainer.ALL_LAYERNORM_LAYERS`, which that does not" in shown
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "from transformers.trainer import has_length, ALL_LAYERNORM_LAYERS as LAYERS",
+        "import transformers.deepspeed",
+        "from transformers.deepspeed import *",
+        "from transformers.deepspeed import never_seen",
+    ],
+)
+def test_ways_to_import_it(above: str, zerocfg: Cli, tmp_path: Path) -> None:
+    project(tmp_path, above)
+    assert found(zerocfg) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("above", "within"),
+    [
+        (f"try:\n    {LOST}\nexcept ImportError:\n    ALL_LAYERNORM_LAYERS = []", "pass"),
+        (f"import transformers\nif transformers.__version__ < '5':\n    {LOST}", "pass"),
+        (f"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    {LOST}", "pass"),
+        ("", LOST),
+        ("from transformers.trainer import has_length", "pass"),
+        ("from transformers.trainer import never_had_it", "pass"),
+        ("from transformers.trainer import *", "pass"),
+        ("from trl import setup_chat_format", "pass"),
+    ],
+)
+def test_imports_that_say_nothing(above: str, within: str, zerocfg: Cli, tmp_path: Path) -> None:
+    """They may be meant for another release, never run, or be of another library."""
+    project(tmp_path, above, within)
+    assert found(zerocfg) == WARNED
+
+
+@pytest.mark.parametrize(("pin", "severity"), [("transformers==5.23.0", "error"), ("transformers>=4.40", "warning")])
+def test_a_stated_release_counts(pin: str, severity: str, zerocfg: Cli, tmp_path: Path) -> None:
+    project(tmp_path, LOST, requirements_txt=f"{pin}\n")
+    assert found(zerocfg) == ([("ZC801", severity)], {})
+    assert "No file tells" not in zerocfg("lint").out
+
+
+def test_the_settings_state_a_release(zerocfg: Cli, tmp_path: Path) -> None:
+    project(tmp_path, LOST)
+    (tmp_path / "zerocfg.toml").write_text('[versions]\ntransformers = "5.23.0"\n')
+    assert found(zerocfg) == ([("ZC801", "error")], {})
+
+
+def test_a_module_of_the_repository_imports_it(zerocfg: Cli, tmp_path: Path) -> None:
+    project(tmp_path, "from mine.losses import loss", "loss()", mine__losses_py=f"{LOST}\n\n\ndef loss():\n    pass\n")
+    assert found(zerocfg) == ([], {})
+    assert "mine/losses.py:1:34 imports" in zerocfg("lint").out
+
+
+def test_a_module_that_only_a_function_imports(zerocfg: Cli, tmp_path: Path) -> None:
+    text = f"{LOST}\n\n\ndef loss():\n    pass\n"
+    project(tmp_path, "", "from mine.losses import loss; loss()", mine__losses_py=text)
+    assert found(zerocfg) == WARNED
+
+
+def test_what_no_release_takes_is_told(zerocfg: Cli, tmp_path: Path) -> None:
+    project(tmp_path, LOST)
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": "two"}}')
+    (tmp_path / "train.sh").write_text(LINE.replace(" --eval", " --deepspeed ds.json --eval"))
+    assert [severity for _, severity in found(zerocfg)[0]] == ["error"]

@@ -1,0 +1,227 @@
+"""``python -m tools.facts.lost_names``: the names that could be imported from older releases of transformers, TRL and
+accelerate and cannot be from the newest, to ``schemas/releases/lost-names.json``.
+
+What a module of an older release has is read from its source, of the last patch of every second minor release; that the
+newest lacks it is seen by importing the module and asking it. A module that cannot be imported because another package
+is absent, and a name that its source binds somewhere all the same, are unknown and are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from zipfile import ZipFile
+
+from packaging.version import Version
+
+from tools.facts.environment import CACHE, HERE, releases
+
+FILE = HERE.parent.parent / "schemas" / "releases" / "lost-names.json"
+OLDER = {
+    "transformers": ("4.20.1", "4.25.1", "4.28.1", "4.31.0", "4.33.3", "4.35.2"),
+    "trl": ("0.4.7",),
+    "accelerate": ("0.16.0", "0.20.3"),
+}
+"""Releases before those of ``releases.yaml`` that projects still run on."""
+_LEFT_OUT = re.compile(
+    r"\b(tests?|commands|testing_utils|test_utils|examples|cli)\b|_(tf|flax)\b|_(tf|flax)_|convert_|dummy_"
+)
+"""Modules that no training script imports from."""
+_MODELS = frozenset(
+    "auto bert bloom clip gemma gemma2 gpt2 gpt_neo gpt_neox gptj llama mistral mixtral opt qwen2 qwen2_5_vl qwen2_vl "
+    "qwen3 siglip t5 whisper".split()
+)
+"""Models whose code projects take parts of; of the others only those count that are gone as a whole."""
+_OF_PAGES = re.compile(r"logger|logging|_\w+_FOR_DOC|_EXPECTED\w+|PRETRAINED_\w+|\w+_ARCHIVE_\w+|add_\w+docstrings\w*")
+"""Names that serve the documentation of models, and logging."""
+_OF_OTHERS = frozenset((*sys.stdlib_module_names, "numpy", "torch", "packaging", "typing_extensions", "yaml", "PIL"))
+"""Packages whose names are not a library's own where a module imports them."""
+_FOR_OTHERS = re.compile(r"(TF|Flax)[A-Z]|__\w+__$")
+"""Names of other frameworks than torch, and those that Python gives every module."""
+
+
+def bound(source: str) -> set[str]:
+    """The names that a module's own lines bind, those within `if`, `try`, `with` and loops included."""
+    return {name for statement in _statements(ast.parse(source).body) for name in _names(statement)}
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    for statement in body:
+        yield statement
+        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            inner = (node for field in ("body", "orelse", "finalbody") for node in getattr(statement, field, ()))
+            yield from _statements(
+                [*inner, *(node for item in getattr(statement, "handlers", ()) for node in item.body)]
+            )
+
+
+def _names(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield statement.name
+    elif isinstance(statement, ast.Import):
+        yield from (item.asname or item.name.partition(".")[0] for item in statement.names)
+    elif isinstance(statement, ast.ImportFrom):
+        yield from (item.asname or item.name for item in statement.names)
+    elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+def own_names(source: str) -> set[str]:
+    """As `bound`, without what the module has from packages of which nobody would import it here."""
+    tree = ast.parse(source)
+    return {
+        name
+        for statement in _statements(tree.body)
+        if not isinstance(statement, ast.Import)
+        and not (isinstance(statement, ast.ImportFrom) and _of_others(statement))
+        for name in _names(statement)
+        if name != "*" and not _FOR_OTHERS.match(name)
+    }
+
+
+def _of_others(statement: ast.ImportFrom) -> bool:
+    return not statement.level and (statement.module or "").partition(".")[0] in _OF_OTHERS
+
+
+def names_of(library: str, wheel: Path) -> dict[str, list[str]]:
+    """The names of each module of a release, read from its source."""
+    found = {}
+    with ZipFile(wheel) as held:
+        for path in held.namelist():
+            module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            if path.startswith(f"{library}/") and path.endswith(".py") and not _LEFT_OUT.search(module):
+                found[module] = _known(held.read(path).decode())
+    return found
+
+
+@cache
+def _known(source: str) -> list[str]:
+    return sorted(own_names(source))
+
+
+def _read(library: str, version: str) -> dict[str, list[str]]:
+    """The names of a release, from the cache where this program has not changed since."""
+    program = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    kept = CACHE / f"{library}-{version}-names-{program}.json"
+    if kept.is_file():
+        held: dict[str, list[str]] = json.loads(kept.read_text(encoding="utf-8"))
+        return held
+    with tempfile.TemporaryDirectory() as folder:
+        words = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-cache-dir", "--only-binary", ":all:"]
+        words += ["--disable-pip-version-check", "-d", folder, f"{library}=={version}"]
+        done = subprocess.run(words, capture_output=True, text=True)
+        wheel = next(Path(folder).glob("*.whl"), None)
+        if wheel is None:
+            raise RuntimeError(done.stderr.strip()[-800:])
+        found = names_of(library, wheel)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(found), encoding="utf-8")
+    return found
+
+
+def older(library: str) -> list[str]:
+    """The releases that are read, oldest first."""
+    last: dict[tuple[int, ...], str] = {}
+    for release in releases():
+        if release.library == library:
+            last[Version(release.version).release[:2]] = release.version
+    return [*OLDER[library], *list(last.values())[:-1][::2]]
+
+
+@cache
+def module_state(module: str) -> str:
+    """What becomes of the import of a module of an installed library: "there", "gone", or "unknown"."""
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        return "gone" if missing and (module == missing or module.startswith(f"{missing}.")) else "unknown"
+    except BaseException:  # whatever a module raises when it is imported
+        return "unknown"
+    return "there"
+
+
+def lacks(module: str, name: str) -> bool:
+    """Whether `from module import name` certainly fails in the installed library."""
+    if module_state(module) != "there":
+        return module_state(module) == "gone"
+    loaded = sys.modules[module]
+    try:
+        getattr(loaded, name)
+    except AttributeError:
+        pass
+    except BaseException:  # the name is there, and what it needs is not
+        return False
+    else:
+        return False
+    try:
+        if importlib.util.find_spec(f"{module}.{name}") is not None:
+            return False
+    except (ImportError, ValueError, AttributeError):
+        pass  # the module is no package
+    source = _in_source(module)
+    known = "*" not in source or type(loaded).__name__ == "_LazyModule"  # whose stars are there for type checkers
+    return known and name not in source
+
+
+@cache
+def _in_source(module: str) -> frozenset[str]:
+    path = getattr(sys.modules[module], "__file__", None)
+    return frozenset(bound(Path(path).read_text(encoding="utf-8")) if path else ("*",))
+
+
+def lost(ever: Mapping[str, Iterable[str]]) -> tuple[list[str], dict[str, list[str]]]:
+    """The outermost modules that the installed library lacks, and by module the names that it lacks."""
+    gone = sorted(module for module in ever if module_state(module) == "gone")
+    outer = [module for module in gone if not any(module.startswith(f"{other}.") for other in gone)]
+    there = [module for module in sorted(ever) if _counts(module) and module_state(module) == "there"]
+    found = {module: [name for name in sorted(ever[module]) if lacks(module, name)] for module in there}
+    return outer, {module: names for module, names in found.items() if names}
+
+
+def _counts(module: str) -> bool:
+    """Whether the names of a module are kept."""
+    return not module.startswith("transformers.models.") or module.split(".")[2] in _MODELS
+
+
+def main() -> int:
+    warnings.simplefilter("ignore")
+    written: dict[str, object] = {}
+    for library in OLDER:
+        ever: dict[str, set[str]] = defaultdict(set)
+        versions = older(library)
+        for version in versions:
+            print(f"{library} {version}", file=sys.stderr, flush=True)
+            for module, names in _read(library, version).items():
+                ever[module] |= {name for name in names if not _OF_PAGES.fullmatch(name)}
+                package, _, leaf = module.rpartition(".")
+                ever[package].add(leaf)
+        ever.pop("", None)
+        gone, names_lost = lost(ever)
+        written[library] = {
+            "newest": importlib.metadata.version(library),
+            "read": versions,
+            "modules": gone,
+            "names": {module: " ".join(names) for module, names in names_lost.items()},
+        }
+        print(f"{library}: {len(gone)} modules, {sum(map(len, names_lost.values()))} names in {len(names_lost)} others")
+    FILE.write_text(json.dumps(written, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
