@@ -106,7 +106,7 @@ def test_a_stated_release_counts(pin: str, severity: str, zerocfg: Cli, tmp_path
 
 def test_the_settings_state_a_release(zerocfg: Cli, tmp_path: Path) -> None:
     project(tmp_path, LOST)
-    (tmp_path / "zerocfg.toml").write_text('[versions]\ntransformers = "5.23.0"\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.zerocfg]\ntransformers = "5.23.0"\n')
     assert found(zerocfg) == ([("ZC801", "error")], {})
 
 
@@ -124,6 +124,8 @@ def test_a_module_that_only_a_function_imports(zerocfg: Cli, tmp_path: Path) -> 
 
 def test_what_no_release_takes_is_told(zerocfg: Cli, tmp_path: Path) -> None:
     project(tmp_path, LOST)
-    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": "two"}}')
+    (tmp_path / "ds.json").write_text(
+        '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": "two"}}'
+    )
     (tmp_path / "train.sh").write_text(LINE.replace(" --eval", " --deepspeed ds.json --eval"))
     assert [severity for _, severity in found(zerocfg)[0]] == ["error"]

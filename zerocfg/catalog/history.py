@@ -112,6 +112,12 @@ def signatures(library: str) -> Histories:
     return Histories(_read(f"{library}-signatures"))
 
 
+@cache
+def lost_names() -> dict[str, Any]:
+    """By library, what older releases had and the newest lacks (`catalog/lost_names.py`)."""
+    return _read("lost-names")
+
+
 def _read(name: str) -> dict[str, Any]:
     raw: dict[str, Any] = json.loads(_file(name).read_text(encoding="utf-8"))
     return raw

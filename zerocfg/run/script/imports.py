@@ -6,32 +6,52 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from zerocfg.budgets import MODULES, SCRIPT_BYTES
 from zerocfg.catalog.lost_names import LIBRARIES
+from zerocfg.patterns import pattern
 from zerocfg.run.model import ImportedName, Origin, SourceFile
 from zerocfg.run.remembered import remembered
-from zerocfg.run.script.modules import Imported, Module, parse, span_of
+from zerocfg.run.script.modules import Imported, Module, Open, located, parse, span_of
+from zerocfg.source.text import Span
+
+_FROM = pattern(
+    rf"(?m)^from[ \t]+((?:{'|'.join(sorted(LIBRARIES))})(?:\.\w+)*)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n(]+))"
+)
+"""An import that begins its line, so that it stands within nothing."""
+_NAME = pattern(r"(\w+|\*)(?:\s+as\s+\w+)?")
+_COMMENT = pattern(r"#[^\n]*")
 
 
-def imported_names(modules: Sequence[Module], root: Path) -> tuple[ImportedName, ...]:
+def imported_names(
+    modules: Sequence[Module], open_file: Open, root: Path
+) -> tuple[tuple[ImportedName, ...], tuple[SourceFile, ...]]:
     """What the own lines of a script and of the modules that these import take from the libraries whose lost names are
-    known. ``modules``: those that the script reaches, itself first.
+    known, and the files that were read for it. ``modules``: those that the script reaches, itself first.
 
-    An import within `try`, `if` or a function may be meant for another release, or may never run.
+    An import within `try`, `if` or a function may be meant for another release, or may never run. Of a module that is
+    imported and of which the script reaches nothing the text is looked at, and no further ones.
     """
     by_path = {module.path: module for module in modules}
     waiting = list(modules[:1])
     seen = {module.path for module in waiting}
     found: list[ImportedName] = []
+    read: list[SourceFile] = []
     for module in waiting:  # grows while it is gone through
         names, others = _imports(module.file, module.path)
         found += names
         for imported in others:
-            place = module.places.get((imported, str(root)))
-            inner = by_path.get(place[0]) if place is not None else None
-            if inner is not None and inner.path not in seen:
-                seen.add(inner.path)
+            place = located(module, imported, root)
+            if place is None or place[0] in seen or len(seen) > MODULES:
+                continue
+            seen.add(place[0])
+            inner = by_path.get(place[0])
+            if inner is not None:
                 waiting.append(inner)
-    return tuple(found)
+                continue
+            file = open_file(place[0])
+            read.append(file)
+            found += _in_text(file)
+    return tuple(found), tuple(read)
 
 
 @remembered
@@ -58,3 +78,18 @@ def _unconditional(module: Module) -> Iterator[tuple[Imported, ast.alias]]:
             for alias in statement.names:
                 name = "" if alias.name == "*" else alias.name
                 yield Imported(statement.module or "", name, statement.level), alias
+
+
+@remembered
+def _in_text(file: SourceFile) -> tuple[ImportedName, ...]:
+    """What a module that is not parsed takes from these libraries."""
+    text = file.source.text
+    found = []
+    for statement in _FROM.finditer(text) if len(text) <= SCRIPT_BYTES else ():
+        group = 2 if statement[2] is not None else 3
+        listed = _COMMENT.sub(lambda comment: " " * len(comment[0]), statement[group])
+        for name in _NAME.finditer(listed):
+            start = statement.start(group) + name.start(1)
+            origin = Origin("file", file=file, span=Span(start, start + len(name[1])))
+            found.append(ImportedName(statement[1], "" if name[1] == "*" else name[1], origin))
+    return tuple(found)

@@ -65,7 +65,7 @@ def read_script(path: Path, open_file: Open, root: Path) -> Script:
     modules is another file than it was."""
     file = open_file(path)
     known = _known.get((file, root))
-    if known is not None and all(item.path is not None and open_file(item.path) is item for item in known.files):
+    if known is not None and all(item.path is not None and open_file(item.path) is item for item in known.read):
         return known
     if len(_known) >= _MOST_KEPT:
         _known.clear()
@@ -82,6 +82,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
     parser = parser_of(found, walk)
     reader, foreign, shown = _reader(found, parser)
     patched = patches_trainers(found.modules)
+    imported, looked_at = imported_names(found.modules, open_file, root)
     calls = tuple(_call(call, walk, parser, patched) for call in found.calls if _wanted(call.name))
     parts = _parts(found, walk, parser) if found.dicts else ()
     return Script(
@@ -111,7 +112,8 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         ),
         strict_parser=_strict_parser(found) if parser.options is not None and not parser.lenient else None,
         saves_sharded=_saves_sharded(found) if reader in _SHARDING and "save_pretrained" in found.methods else None,
-        imported=imported_names(found.modules, root),
+        imported=imported,
+        looked_at=looked_at,
     )
 
 
