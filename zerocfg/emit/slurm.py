@@ -1,4 +1,4 @@
-"""The batch script of a plan for Slurm: it runs launch.sh once on each node."""
+"""The batch script for Slurm, which runs launch.sh once on each node."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from zerocfg.resolve.plan import Plan
 
 NAME = "job.sbatch"
-OURS = ("--nodes", "-N", "--ntasks", "-n", "--ntasks-per-node", "--job-name", "-J", "--wrap")
-"""Options that follow from the plan (or would replace the script)."""
+FROM_PLAN = ("--nodes", "-N", "--ntasks", "-n", "--ntasks-per-node", "--job-name", "-J", "--wrap")
+"""Options of sbatch that zerocfg derives from the plan, and `--wrap`, which would replace the script."""
 CPUS = ("--cpus-per-task", "-c", "--cpus-per-gpu")
 DEVICES = ("--gres", "--gpus", "-G", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket")
 
@@ -41,7 +41,7 @@ fi
   bash -c "$(declare -f on_node)"$'\\n''on_node "$@"' bash bash "$script" "$@"
 """
 _SRUN = "srun --nodes=%(nodes)d --ntasks=%(nodes)d --ntasks-per-node=1"
-# No node is killed for another's failure: then the verdict names it.
+# --kill-on-bad-exit=0: every node finishes its checks, so that the verdict names the bad one.
 _PREFLIGHT = """# Is a node slow, broken or unlike what this run was built for? Then the training does not start.
 code=0
 %(srun)s --kill-on-bad-exit=0 --export=ALL \\
@@ -66,8 +66,8 @@ export MAIN_PROCESS_IP=${MAIN_PROCESS_IP:-${hosts%%$'\\n'*}}
 
 
 def render(plan: Plan, slurm: Slurm, here: str) -> str:
-    """The text of ``job.sbatch``; ``here`` is its folder as seen from the spec's."""
-    several = plan.num_machines > 1
+    """The text of ``job.sbatch``. ``here``: its folder, relative to the folder of the spec."""
+    multi_node = plan.num_machines > 1
     lines = [
         "#!/usr/bin/env bash",
         *(f"#SBATCH {option}" for option in _options(plan, slurm)),
@@ -79,9 +79,9 @@ def render(plan: Plan, slurm: Slurm, here: str) -> str:
     body = _BODY % {
         "launch": quote(f"{here}/launch.sh"),
         "job": quote(f"{here}/{NAME}"),
-        "network": _PORT + (_ADDRESS if several else ""),
+        "network": _PORT + (_ADDRESS if multi_node else ""),
         "setup": "".join(f"  {line}\n" for line in slurm.setup),
-        "rank": '  export MACHINE_RANK="$SLURM_NODEID"\n' if several else "",
+        "rank": '  export MACHINE_RANK="$SLURM_NODEID"\n' if multi_node else "",
         "srun": srun,
         "preflight": preflight,
     }
@@ -112,21 +112,21 @@ def _options(plan: Plan, slurm: Slurm) -> list[str]:
 
 
 def problems(slurm: Slurm) -> list[Problem]:
-    """Options that Slurm would refuse, or that would ask for something else than was planned."""
-    found = []
+    """Options in the spec that Slurm refuses, or that contradict the plan."""
+    problems = []
     for option in slurm.options:
         name = _name(option)
         if not option.lstrip().startswith("-"):
             message = f"{option!r} does not start with '-', so it is no option of sbatch"
-            found.append(Problem("targets.slurm.options", message, "Write it as in `sbatch --help`: `--exclusive`."))
-        elif name in OURS:
+            problems.append(Problem("targets.slurm.options", message, "Write it as in `sbatch --help`: `--exclusive`."))
+        elif name in FROM_PLAN:
             message = f"{name} follows from the plan and cannot be an option of one's own"
             help = "Say `hardware: NODESxDEVICESxNAME` for the number of nodes; take the option out."
-            found.append(Problem("targets.slurm.options", message, help))
-    return found
+            problems.append(Problem("targets.slurm.options", message, help))
+    return problems
 
 
 def _name(option: str) -> str:
-    """``--gres=gpu:8`` -> ``--gres``; ``-N4`` -> ``-N``."""
+    """The name of an option: ``--gres`` of ``--gres=gpu:8``, ``-N`` of ``-N4``."""
     word = option.split(maxsplit=1)[0].partition("=")[0] if option.split() else ""
     return word if word.startswith("--") else word[:2]

@@ -43,7 +43,7 @@ class KeyIssue(Key):
         span = entry.key_span if where == "key" or isinstance(entry.value, Mapping) else entry.value.span
         return Location(self.file, self.path, where, span, label)
 
-    def _told(self, finding: Finding) -> Finding:
+    def _completed(self, finding: Finding) -> Finding:
         """Where only some of the admitted releases have the issue, the finding says so."""
         releases = self.issue.releases
         if releases is not None:

@@ -1,4 +1,4 @@
-"""A key of a config as rules see it: what is written, where, and the findings and fixes that are about it."""
+"""A key of a config as rules see it: its value, its place, and the findings and fixes about it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from zerocfg.source.node import Path, Scalar
 class Key:
     """A key of a file, an effective setting, or a training argument.
 
-    ``value`` as it is written (an effective one as it is read): None where nobody writes it. ``file`` is None where the
-    run has no such file, and where a setting comes from somewhere else: a finding then stands at the file that is
-    nearest to the engine, and nothing can be fixed. ``word``: the origin where it is no key of a file.
+    ``value``: as the file has it, or the effective value of a setting; None if it is not set. ``file``: None if the run
+    has no such file or the setting comes from elsewhere; a finding is then reported at the file closest to the engine,
+    and there is no fix. ``word``: the origin of a setting that is no key of a file.
     """
 
     run: Run
@@ -38,11 +38,11 @@ class Key:
     def origin(self) -> Origin:
         return self.word or Origin("file", file=self.file, path=self.path)
 
-    # what is written
+    # the value in the file
 
     @property
     def section(self) -> dict[str, Any]:
-        """The mapping that is written here, empty where it is none."""
+        """The value if it is a mapping, else an empty one."""
         return self.value if isinstance(self.value, dict) else {}
 
     def __getitem__(self, name: str) -> Key:
@@ -50,7 +50,7 @@ class Key:
         return Key(self.run, self.file, (*self.path, name), section.get(name), name in section)
 
     def __iter__(self) -> Iterator[Key]:
-        """The keys of this section, or the items of a list."""
+        """The keys of a mapping, or the items of a list."""
         items = enumerate(self.value) if isinstance(self.value, list) else self.section.items()
         return (Key(self.run, self.file, (*self.path, name), value) for name, value in items)
 
@@ -70,19 +70,19 @@ class Key:
 
     @property
     def file_name(self) -> str:
-        """Its file as messages name it; empty where the run has none."""
+        """The name of its file in messages; empty if the run has no such file."""
         return self.file.name if self.file is not None else ""
 
     @property
     def raw(self) -> str:
-        """A plain value as it stands in the file; empty where it stands in none."""
+        """The text of a scalar in the file; empty if the value comes from no file."""
         document = self.file.document if self.file is not None else None
         node = document.get(self.path) if document is not None else None
         return node.raw if isinstance(node, Scalar) else ""
 
     @property
     def number(self) -> int | float | None:
-        """The value when it is a plain number that a float can hold."""
+        """The value if it is a finite number and no boolean, else None."""
         if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
             return None
         return self.value if abs(self.value) < sys.float_info.max else None
@@ -92,18 +92,18 @@ class Key:
 
     @property
     def count(self) -> int | None:
-        """The value when it is a whole number, and no boolean."""
+        """The value if it is an integer and no boolean, else None."""
         return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
 
     @property
     def on(self) -> bool:
-        """Whether a strict boolean key is switched on."""
+        """Whether the value counts as true where only booleans are accepted."""
         return truth(self.value)
 
     # findings
 
     def at(self, where: str = "entry", label: str = "") -> Location:
-        """Its place: the "key", the "value", or both."""
+        """Its location: ``where`` selects the "key", the "value", or both (the "entry")."""
         return at(self.origin, label, where) or primary_location(self.run, ())[0]
 
     def finding(
@@ -118,24 +118,23 @@ class Key:
         versions: str = "",
     ) -> Finding:
         places = [item.at() if isinstance(item, Key) else item for item in related]
-        return self._told(Finding(self.at(where), message, help_text, places, fix, severity, versions=versions))
+        return self._completed(Finding(self.at(where), message, help_text, places, fix, severity, versions=versions))
 
-    def _told(self, finding: Finding) -> Finding:
-        """A finding with what a kind of key adds to all of its own."""
+    def _completed(self, finding: Finding) -> Finding:
+        """The finding; a subclass adds to it what all findings about its keys need."""
         return finding
 
-    # fixes: None where the file leaves no room for the edit, or the value stands in no file
+    # fixes: None if the edit is impossible in this file, or the value comes from no file
 
     def delete(self, why: str, *, safe: bool = True) -> Fix | None:
         return edited(delete_entry, self._file, self.path, why=why, safe=safe)
 
     def replace(self, text: str, why: str, *, safe: bool = True) -> Fix | None:
-        """Another value, ``text`` as it stands in the file, for a key that is there."""
+        """Replace the value of a key that the file sets; ``text`` is written as it is."""
         return edited(replace_value, self._file, self.path, text, why=why, safe=safe)
 
     def set(self, text: str, why: str, *, safe: bool = True, after: str | None = None) -> Fix | None:
-        """As `replace`, and writes the key where it is absent, behind the key ``after`` or last; the section around it
-        has to be there."""
+        """As `replace`; an absent key is added behind the key ``after``, or last. The section around it must exist."""
         return put(self._file, self.path, text, why=why, safe=safe, after=after) if self.path else None
 
     def rename(self, new: str, why: str, *, safe: bool = True) -> Fix | None:
@@ -147,12 +146,12 @@ class Key:
 
 
 def deepspeed(run: Run, *path: str) -> Key:
-    """A key of the DeepSpeed config; without a path the whole file."""
+    """A key of the DeepSpeed config; without a path the whole config."""
     return _in(run, run.deepspeed, deepspeed_data(run), path)
 
 
 def accelerate(run: Run, *path: str) -> Key:
-    """A key of the accelerate config; nothing is written in one that is not of a local machine."""
+    """A key of the accelerate config; absent in a config of a service (SageMaker), which no local launch reads."""
     return _in(run, run.accelerate, accelerate_data(run), path)
 
 
@@ -171,13 +170,13 @@ def finding_at(
     where: str = "entry",
     severity: Severity | None = None,
 ) -> Finding:
-    """A finding about several keys: at the first that stands in a file, the others are related."""
+    """A finding about several keys: located at the first that a file sets, the others as related locations."""
     location, related = primary_location(run, [key.origin for key in keys], where)
     return Finding(location, message, help_text, related, fix, severity)
 
 
 def delete_all(keys: Iterable[Key], why: str, *, safe: bool = True) -> Fix | None:
-    """A fix that removes several keys of one file, as far as they are written."""
+    """A fix that removes several keys of one file, as far as the file sets them."""
     written = [key for key in keys if key]
     return without(written[0].file, [key.path for key in written], why, safe=safe) if written else None
 
@@ -194,21 +193,23 @@ def _in(run: Run, file: SourceFile | None, data: dict[str, Any], path: tuple[str
 
 
 def setting(run: Run, name: str) -> Key:
-    """An effective setting by its dotted name, where it comes from."""
-    found = run.effective.get(name)
-    return Key(run, None, (), None, False, NOWHERE) if found is None else from_origin(run, found.origin, found.value)
+    """An effective setting by its dotted name, at its origin."""
+    effective = run.effective.get(name)
+    if effective is None:
+        return Key(run, None, (), None, False, NOWHERE)
+    return from_origin(run, effective.origin, effective.value)
 
 
 def trainer_argument(run: Run, name: str) -> Key:
-    """A training argument as the Trainer holds it, where it comes from; written where somebody asks for it, and not
-    where it is the default, or the script's own."""
-    held = arguments_of(run).setting(name)
-    asked = held.origin.kind not in ("default", "computed")
-    return Key(run, held.origin.file, held.origin.path, held.value, asked, held.origin)
+    """A training argument with the value that the Trainer gets, at its origin. It counts as written unless it is the
+    default or computed by the script."""
+    argument = arguments_of(run).setting(name)
+    written = argument.origin.kind not in ("default", "computed")
+    return Key(run, argument.origin.file, argument.origin.path, argument.value, written, argument.origin)
 
 
 def from_origin(run: Run, origin: Origin, value: Any = None) -> Key:
-    """The key, or the word of a launch line, that an origin speaks of."""
+    """The key of a file, or the word of a launch line, at an origin."""
     return Key(run, origin.file, origin.path, value, True, origin)
 
 

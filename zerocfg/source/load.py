@@ -1,4 +1,4 @@
-"""From a path or bytes to a document. Bad input is a document with a fatal problem, never an exception."""
+"""Reads a path or bytes as a document. Bad input gives a document with a fatal problem, never an exception."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zerocfg.source.text import BOM, SourceText, Span
 Format = Literal["yaml", "json"]
 
 OUTSIDE = "outside"
-"""The kind of problem of a file that is there, and lies outside of the boundary of trust."""
+"""The kind of the problem of a file that exists, but lies outside of the boundary of trust."""
 _NOWHERE = Span(0, 0)
 _OTHER_ENCODINGS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
@@ -26,7 +26,7 @@ _OTHER_ENCODINGS = (
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes | Problem:
-    """The bytes of a regular file. Pipes and devices are never opened for reading, so this never blocks."""
+    """The bytes of a regular file, or why they cannot be read. Never blocks: pipes and devices are not opened."""
     try:
         return content(path, FILE_BYTES, FILE_BYTES + 1)[1]
     except NotAFileError:
@@ -38,12 +38,12 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes | Problem:
 
 
 def outside(error: OutsideError) -> Problem:
-    """What keeps a file outside of the boundary of trust from being read."""
+    """The problem of a file that is not read, because it lies outside of the boundary of trust."""
     return Problem(OUTSIDE, f"not read: {error.strerror}", _NOWHERE, fatal=True, brief=error.strerror or "")
 
 
 def decode(name: str, data: bytes) -> SourceText | Problem:
-    """The text of a file, its byte-order mark and line ends kept. UTF-8 is what every reader expects."""
+    """The text of a file in UTF-8, which every reader expects, with its byte-order mark and line endings."""
     if len(data) > FILE_BYTES:
         size = FILE_BYTES // (1024 * 1024)
         return Problem("too-large", f"the file is larger than {size} MiB; not read", _NOWHERE, fatal=True)
@@ -67,14 +67,14 @@ def load(
     name: str | None = None,
     format: Format | None = None,
 ) -> Document:
-    """The document of a file. ``name``: its name in messages; ``format``: overrides the one of its extension."""
+    """The document of a file. ``name``: for messages; ``format``: instead of that of the extension."""
     shown = os.fspath(path) if name is None else name
     data = read_bytes(path)
     return _failed(shown, format, data) if isinstance(data, Problem) else load_bytes(shown, data, format)
 
 
 def load_bytes(name: str, data: bytes, format: Format | None = None) -> Document:
-    """The document of bytes that came from elsewhere (standard input, an editor)."""
+    """The document of bytes that were read elsewhere: from standard input, or an editor."""
     source = decode(name, data)
     if isinstance(source, Problem):
         return _failed(name, format, source)
@@ -82,7 +82,7 @@ def load_bytes(name: str, data: bytes, format: Format | None = None) -> Document
 
 
 def load_as(source: SourceText, format: Format) -> Document:
-    """A text read as one of the two formats; the same text may have readers of both."""
+    """The document of a text in the given format. Two libraries may read the same text in different formats."""
     if format == "json":
         from zerocfg.source.json_reader import read_json
 
@@ -93,7 +93,7 @@ def load_as(source: SourceText, format: Format) -> Document:
 
 
 def format_of(name: str, text: str = "") -> Format:
-    """By the extension; without a known one, a text that starts with a brace or bracket is JSON."""
+    """The format by the extension. With an unknown extension, a text that starts with a brace or bracket is JSON."""
     extension = Path(name).suffix.lower()
     if extension in (".json", ".hjson"):
         return "json"

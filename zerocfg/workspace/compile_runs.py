@@ -1,4 +1,4 @@
-"""From resolved runs to files that may be written: lint of the sources, the files, and those read back."""
+"""Compiles resolved runs to files: lints the sources, emits, reads the emitted files back and lints them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class CompiledBuild:
-    """``emitted`` are the files of the runs that may be built. Against the others speak `BuildResult.problems`, or
-    ``errors`` of lint. ``warnings`` counts those of lint about the sources. ``broken``: among the problems are errors
+    """The outcome of a build, before anything is written.
+
+    ``emitted``: the files of the runs that may be written; the other runs have `BuildResult.problems`, or lint
+    ``errors``. ``warnings``: the number of lint warnings about the sources. ``broken``: whether a problem is an error
     of zerocfg itself."""
 
     built: list[BuildResult]
@@ -55,18 +57,18 @@ class CompiledBuild:
 def compile_runs(
     read: SpecFile, built: list[BuildResult], out: Path, selection: Selection | None = None
 ) -> CompiledBuild:
-    """The files of the runs below ``out``; nothing is written. ``selection``: the rules that count for the project."""
-    found = CompiledBuild(built)
+    """Emit the files of the runs below ``out``, without writing them. ``selection``: the rules of the project."""
+    result = CompiledBuild(built)
     for item in built:
         if item.plan is not None:
             item.problems += locate_problems(emit_problems(item.plan), read, item.run)
-    # Lint would judge a run that was not chosen to its end.
+    # Where the search chose no plan, lint would judge values that no job gets.
     judged = [item for item in built if all(problem.key != "goals" for problem in item.problems)]
     linted = lint_runs([with_newest_releases(item.run) for item in judged], selection)
-    found.warnings = sum(diagnostic.severity is Severity.WARNING for diagnostic in linted.diagnostics)
-    found.errors = _errors(linted, moved={place for item in built for place in item.moved_from})
-    rest = [item for item in judged if not item.problems and item.name not in _runs_of(found.errors)]
-    for item in rest:  # the project may ignore the finding, the library does not
+    result.warnings = sum(diagnostic.severity is Severity.WARNING for diagnostic in linted.diagnostics)
+    result.errors = _errors(linted, moved={place for item in built for place in item.moved_from})
+    rest = [item for item in judged if not item.problems and item.name not in _runs_of(result.errors)]
+    for item in rest:  # an ignored finding does not keep the library from refusing the value
         if (refused := refused_value(item)) is not None:
             item.problems.append(refused.problem)
     rest = [item for item in rest if not item.problems]
@@ -75,16 +77,16 @@ def compile_runs(
     for item in rest:
         if item.name in made:
             item.problems += locate_problems(unlike(made[item.name], runs[item.name], item.source), read, item.source)
-    found.broken = any(item.problems for item in rest)
+    result.broken = any(item.problems for item in rest)
     good = [item.name for item in rest if not item.problems]
     again = _read_back([runs[name] for name in good], linted, selection)
-    found.emitted = [made[name] for name in good if name not in _runs_of(again)]
-    found.errors = found.errors or again
-    return found
+    result.emitted = [made[name] for name in good if name not in _runs_of(again)]
+    result.errors = result.errors or again
+    return result
 
 
 def _runs_of(errors: Result | None) -> set[str]:
-    """The names of the runs that errors are met in."""
+    """The names of the runs that have these errors."""
     return (
         set()
         if errors is None
@@ -93,7 +95,8 @@ def _runs_of(errors: Result | None) -> set[str]:
 
 
 def _errors(linted: Result, *, moved: Set[Where] | None = None) -> Result | None:
-    """The errors; with ``moved``, the keys that a build writes elsewhere, those that it does not mend."""
+    """The errors of a lint. ``moved``: places of keys that the build writes elsewhere; if given, errors there and at
+    values that the build replaces are left out."""
     errors = [diagnostic for diagnostic in linted.diagnostics if diagnostic.severity is Severity.ERROR]
     if moved is not None:
         errors = [error for error in errors if not _is_replaced(error) and _place(error) not in moved]
@@ -105,7 +108,7 @@ def _place(diagnostic: Diagnostic) -> Where:
 
 
 def _is_replaced(diagnostic: Diagnostic) -> bool:
-    """Whether the emitted files hold another value: an auto, or the processes of a hardware that the build knows."""
+    """Whether the build replaces the value: an `auto`, or a number of processes that follows from the hardware."""
     if diagnostic.span.path in ("num_processes", "num_machines"):
         return True
     document = diagnostic.span.file.document
@@ -122,7 +125,7 @@ def _path(diagnostic: Diagnostic) -> KeyPath:
 
 
 def _read_back(runs: list[Run], sources: Result, selection: Selection | None) -> Result | None:
-    """What was emitted must lint clean, but for what the project ignores in the sources."""
+    """The errors of a lint of the emitted files, without those that the project suppresses in its sources."""
     accepted = {(item.diagnostic.code, item.diagnostic.run) for item in sources.suppressed}
     linted = lint_runs(runs, selection)
     linted.diagnostics = [

@@ -1,4 +1,4 @@
-"""Chooses what the author left open: the plan of all that can be searched, or the reason why none is taken."""
+"""Chooses the values that the spec leaves open: the best plan, or a problem that says why there is none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def with_open_values(inputs: Inputs) -> Inputs:
-    """The inputs with open values (precision, stage, offload, batch, recomputation) chosen and applied to the run."""
+    """The inputs with the open values chosen and applied: precision, stage, offload, batch, recomputation."""
     goals = inputs.spec.goals
     searches = searches_of(inputs)
     if not searches:
@@ -36,18 +36,18 @@ def with_open_values(inputs: Inputs) -> Inputs:
             return _without_plan(inputs, Problem(STAGE, message, "Write `stage` into the source."))
         message = f"zerocfg cannot choose: {error}"
         return _without_plan(inputs, Problem("goals", message, "Name the values in the sources instead."))
-    best, short = rows[0]
+    best, shortfall = rows[0]
     inputs = search_of(searches, best).inputs
     inputs = replace(inputs, notes=(*inputs.notes, *notes))
-    if short or goals is not None:
+    if shortfall or goals is not None:
         inputs = replace(inputs, considered=tuple(considered(*row) for row in rows))
-    if short:
-        return _without_plan(inputs, _none_fits(search_of(searches, best), best, short))
+    if shortfall:
+        return _without_plan(inputs, _no_plan_fits(search_of(searches, best), best, shortfall))
     return with_stage(inputs, best) if goals is None else with_plan(inputs, rows)
 
 
-def _none_fits(search: Search, least: Candidate, short: str) -> Problem:
-    message = f"no plan fits: the one that needs least ({_words(least.choice.settings())}) {short}"
+def _no_plan_fits(search: Search, smallest: Candidate, shortfall: str) -> Problem:
+    message = f"no plan fits: the one that needs least ({_words(smallest.choice.settings())}) {shortfall}"
     chooses_stage = search.inputs.spec.goals is None
     changes = nearest(
         search.inputs,
@@ -57,9 +57,9 @@ def _none_fits(search: Search, least: Candidate, short: str) -> Problem:
     fits = f"What would fit: {'; or '.join(map(_changed, changes))}." if changes else ""
     if not chooses_stage:
         return Problem("goals", message, fits or "Use more devices, more memory or shorter sequences.")
-    way_out = fits or "Use more devices or shorter sequences, or offload the optimizer."
+    remedy = fits or "Use more devices or shorter sequences, or offload the optimizer."
     return Problem(
-        STAGE, f"no source sets the ZeRO stage, and {message}", f"{way_out} Or write `stage` into the source."
+        STAGE, f"no source sets the ZeRO stage, and {message}", f"{remedy} Or write `stage` into the source."
     )
 
 
@@ -73,7 +73,7 @@ def _without_plan(inputs: Inputs, problem: Problem) -> Inputs:
 
 
 def _words(settings: dict[str, Any]) -> str:
-    short = {STAGE: "ZeRO", MICRO: "micro batch", STEPS: "accumulation", "num_processes": "ranks"}
+    names = {STAGE: "ZeRO", MICRO: "micro batch", STEPS: "accumulation", "num_processes": "ranks"}
     return ", ".join(
-        f"{short.get(name, name.removeprefix(ZERO).replace('.device', ''))} {value}" for name, value in settings.items()
+        f"{names.get(name, name.removeprefix(ZERO).replace('.device', ''))} {value}" for name, value in settings.items()
     )

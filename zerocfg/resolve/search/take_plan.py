@@ -1,4 +1,4 @@
-"""Takes the best plan: its values, each with the reason, applied to the run."""
+"""Applies the best plan to the run: its values as decisions, each with its reason."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from zerocfg.run.model import Effective
 if TYPE_CHECKING:
     from zerocfg.resolve.inputs import Inputs
 
-_OF_RECIPE = ("gradient_checkpointing", LIGER)
-"""Chosen arguments that no engine has a setting for."""
+_RECIPE_ONLY = ("gradient_checkpointing", LIGER)
+"""Training arguments that can be chosen and that no engine config contains."""
 
 
 def with_stage(inputs: Inputs, best: Candidate) -> Inputs:
-    """The inputs with the stage of the best plan alone, where no goals ask for more."""
+    """The inputs with the ZeRO stage of the best plan, and nothing else of it. For specs without goals."""
     assert inputs.profile is not None
     device, prediction = inputs.profile.accelerator, best.prediction
     memory = device.planning_gib or 0.0
@@ -61,11 +61,11 @@ def with_plan(inputs: Inputs, rows: list[Ranked]) -> Inputs:
     else:
         inputs = on_part(inputs, choice.nodes, choice.per_node, why)
     found = {name: decision for name, decision in found.items() if name not in unchanged}
-    # The reader meets the runner-up once, at the value that says most of the plan and is written somewhere.
+    # The runner-up is named once, in the reason of the decision that says most about the plan.
     by_weight = (ENGINE, STAGE, *(name for name in found if name != "num_processes"), "num_processes")
-    heaviest = next((name for name in by_weight if name in found), None)
-    if heaviest is not None:
-        found[heaviest] = replace(found[heaviest], reason=why + runner_up(rows))
+    main = next((name for name in by_weight if name in found), None)
+    if main is not None:
+        found[main] = replace(found[main], reason=why + runner_up(rows))
     notes = list(inputs.notes)
     if best.verdict != "fits":
         left_out = "".join(f"; not modelled: {gap}" for gap in best.gaps)
@@ -92,21 +92,21 @@ def with_plan(inputs: Inputs, rows: list[Ranked]) -> Inputs:
 
 
 def _with_batch(inputs: Inputs, found: dict[str, Decision]) -> Inputs:
-    """Batch and recomputation: into the recipe of a Trainer, else into the DeepSpeed file."""
+    """The inputs with batch size and recomputation in the recipe of a Trainer, else in the DeepSpeed config."""
     sizes = {name: decision for name, decision in found.items() if name in (MICRO, STEPS)}
     if inputs.run.consumer not in TRAINERS:
         return with_chosen(in_engine(inputs, sizes), found)
-    for name in (MICRO, STEPS, *_OF_RECIPE):
+    for name in (MICRO, STEPS, *_RECIPE_ONLY):
         if name in found:
             inputs = apply_to_recipe(inputs, argument_of(name), found[name])
     if inputs.run.deepspeed is not None:
-        # A file that leaves them out means DeepSpeed's own default, which the Trainer would find to disagree.
+        # Left out, they would be DeepSpeed's defaults, and the Trainer stops where the two differ.
         inputs = in_engine(inputs, sizes)
-    return with_chosen(inputs, {name: decision for name, decision in found.items() if name not in _OF_RECIPE})
+    return with_chosen(inputs, {name: decision for name, decision in found.items() if name not in _RECIPE_ONLY})
 
 
 def _sizes(inputs: Inputs, before: Effective, choice: Choice) -> dict[str, Decision]:
-    """Buffers, and what the drives need, where no source names them."""
+    """Decisions on buffer sizes and NVMe settings that no source sets."""
     profile = inputs.profile
     assert profile is not None
     found = dict(buffer_sizes.buffer_sizes(choice, inputs.facts, profile))
@@ -136,7 +136,9 @@ def _reason(inputs: Inputs, best: Candidate) -> str:
 
 
 def _gain(lever: Lever, value: Any, best: Candidate, without: Candidate, sized: Decision | None) -> str:
-    """Why a lever has not the value that it had otherwise: the library's, or one that zerocfg ``sized``."""
+    """The reason of a lever: the value that it replaces, and what is gained.
+
+    ``sized``: the decision on its value without the lever; None if that is the library's default."""
     options = without.setup.options
     if lever == "fused_loss":
         instead = "the loss in pieces instead of all logits at once"
@@ -146,19 +148,18 @@ def _gain(lever: Lever, value: Any, best: Candidate, without: Candidate, sized: 
     else:
         instead = f"{value} elements instead of {sized.value if sized else '?'}"
     new, old = best.prediction.device, without.prediction.device
-    found = [f"up to {new.high / GIB:.1f} GiB instead of {old.high / GIB:.1f}"]
+    gains = [f"up to {new.high / GIB:.1f} GiB instead of {old.high / GIB:.1f}"]
     chances = [percent(candidate.judged.chance) for candidate in (without, best) if candidate.judged.chance is not None]
     if len(set(chances)) == 2 and {candidate.word for candidate in (without, best)} != {"fits"}:
-        found.append(f"chance to fit {chances[0]} -> {chances[1]}")
+        gains.append(f"chance to fit {chances[0]} -> {chances[1]}")
     now, before = best.seconds_per_token, without.seconds_per_token
     if now and before and abs(change := before / now - 1) >= 0.005:
-        found.append(f"{change:.0%} more tokens a second" if change > 0 else f"{-change:.0%} fewer tokens a second")
-    return f"zerocfg's choice: {instead}: {', '.join(found)}"
+        gains.append(f"{change:.0%} more tokens a second" if change > 0 else f"{-change:.0%} fewer tokens a second")
+    return f"zerocfg's choice: {instead}: {', '.join(gains)}"
 
 
 def runner_up(rows: list[Ranked]) -> str:
-    """The best of the other ways to run the job, and why it was not taken: "; next: ..."; nothing where there is none
-    that may fit."""
+    """The best plan of another kind and why it lost, as the end of a reason ("; next: ..."); empty if none may fit."""
     best = rows[0][0].choice.way
     for row, why in rows[1:]:
         if row.choice.way != best and row.word != "does not fit":
@@ -167,7 +168,7 @@ def runner_up(rows: list[Ranked]) -> str:
 
 
 def _given(inputs: Inputs) -> dict[str, Any]:
-    """The facts that a choice follows from."""
+    """The inputs of a choice, for its provenance; without those that are unknown."""
     goals, profile = inputs.spec.goals, inputs.profile
     found = {
         "hardware": profile.name if profile else None,
@@ -186,6 +187,6 @@ def _predicted(best: Candidate) -> str:
 
 
 def device_range(best: Candidate) -> str:
-    """Both ends of what a plan is predicted to take of a device, in GiB."""
+    """The predicted memory of a plan on a device, as "LOW to HIGH GiB"."""
     band = best.prediction.device
     return f"{band.low / GIB:.1f} to {band.high / GIB:.1f} GiB"

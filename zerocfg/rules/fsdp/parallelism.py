@@ -14,7 +14,7 @@ SIZES = ("dp_replicate", "dp_shard", "tp", "cp", "sp")
 
 
 def option(run: Run, name: str) -> Key:
-    """A key of the section, by its name without the prefix."""
+    """A key of `parallelism_config`, by its name without the prefix that all of them have."""
     return accelerate(run, "parallelism_config", f"parallelism_config_{name}")
 
 
@@ -23,27 +23,27 @@ def size_key(run: Run, name: str) -> Key:
 
 
 def sizes_of(run: Run) -> dict[str, int] | None:
-    """The sizes that accelerate's launcher exports; None where there are none, or one is not known."""
-    found = {}
+    """The sizes that accelerate's launcher exports; None if it exports none, or a value is unknown or invalid."""
+    sizes = {}
     for name in SIZES:
         setting = run.effective.environment.get(f"PARALLELISM_CONFIG_{name.upper()}_SIZE")
-        if setting is None and name == "sp":  # the launcher knows no sequence parallelism before 1.12
-            found[name] = 1
+        if setting is None and name == "sp":  # accelerate before 1.12 has no sequence parallelism
+            sizes[name] = 1
             continue
         text = str(setting.value) if setting is not None else ""
         if not text.isdecimal() or len(text) > 9 or int(text) < 1:
             return None
-        found[name] = int(text)
-    return found
+        sizes[name] = int(text)
+    return sizes
 
 
 def written_sizes(run: Run, *names: str) -> list[Key]:
-    """Those sizes that stand in the file."""
+    """The keys of these sizes, as far as the file sets them."""
     return [key for name in names if (key := size_key(run, name))]
 
 
 def impossible(sizes: dict[str, int]) -> bool:
-    """Combinations that ParallelismConfig itself refuses, before it looks at the processes."""
+    """Whether ParallelismConfig refuses these sizes whatever the number of processes."""
     return (sizes["cp"] > 1 and sizes["sp"] > 1) or (
         (sizes["tp"] > 1 or sizes["cp"] > 1) and sizes["dp_replicate"] > 1 and sizes["dp_shard"] == 1
     )
@@ -57,17 +57,17 @@ def parallel_sizes_and_processes(run: Run) -> Iterator[Finding]:
     product = 1
     for size in sizes.values():
         product *= size
-    grown = [name for name in SIZES if sizes[name] > 1]
-    keys = written_sizes(run, *grown)
+    dimensions = [name for name in SIZES if sizes[name] > 1]
+    keys = written_sizes(run, *dimensions)
     if product in (1, processes) or sizes["sp"] > 1 or not keys:
         return
-    words, count = " x ".join(f"{name} {sizes[name]}" for name in grown), accelerate(run, "num_processes")
-    single = len(grown) == 1 and processes > 1
+    words, count = " x ".join(f"{name} {sizes[name]}" for name in dimensions), accelerate(run, "num_processes")
+    single = len(dimensions) == 1 and processes > 1
     yield keys[0].finding(
         f"the sizes of `parallelism_config` multiply to {product} ({words}), and there are {processes} processes",
         "make the product the number of processes",
         [*keys[1:], *([count] if count else [])],
-        size_key(run, grown[0]).replace(str(processes), f"write {processes}", safe=False) if single else None,
+        size_key(run, dimensions[0]).replace(str(processes), f"write {processes}", safe=False) if single else None,
     )
 
 
@@ -104,12 +104,12 @@ def replicas_of_parts(run: Run) -> Iterator[Finding]:
 
 
 def _sharded(run: Run) -> Fix | None:
-    """`dp_replicate_size` under the name of `dp_shard_size`."""
+    """A fix that shards over the replicas: `dp_replicate_size` becomes `dp_shard_size`."""
     return renamed_size(run, "dp_replicate", "dp_shard")
 
 
 def renamed_size(run: Run, old: str, new: str) -> Fix | None:
-    """A size under the name of another, where that one is not written."""
+    """A fix that renames one size to another; None if the file sets that one already."""
     target = size_key(run, new)
     return None if target else size_key(run, old).rename(target.name, f"write {target.name}", safe=False)
 
@@ -171,7 +171,7 @@ def megatron_context_parallel_by_default(run: Run) -> Iterator[Finding]:
 
 
 def _of_pairs(run: Run) -> str:
-    """What a context-parallel size of 2 makes of the processes."""
+    """The consequence of a context-parallel size of 2 for this number of processes, for a message."""
     processes, section = run.effective.value("num_processes"), accelerate(run, "megatron_lm_config")
     degrees = [section[f"megatron_lm_{name}_degree"] for name in ("tp", "pp")]
     sizes = [key.value if key else 1 for key in degrees]

@@ -11,7 +11,7 @@ from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.effects import effective_value
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.issues import KeyIssue, issues, python_word, scientific_text
-from zerocfg.rules.key import from_origin
+from zerocfg.rules.key import deepspeed, from_origin
 from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.rules.subjects import EACH_KEY, each_issue, issues_of_document
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -110,7 +110,9 @@ def not_a_choice(run: Run) -> Iterator[Finding]:
     for key in issues(run, "choice"):
         node = key.issue.entry.value
         # ZC006 tells of an unquoted yes or no, ZC013 of a placeholder
-        if not key.unfilled and not (isinstance(node, Scalar) and node.raw.lower() in _SWITCHES):
+        if key.unfilled or (isinstance(node, Scalar) and node.raw.lower() in _SWITCHES):
+            continue
+        if not _is_switched_off(key):
             yield key.finding(f"{_shown(key)}; {key.library} stops at it", fix=_meant(key))
     yield from _unsaid(run, "ZC106")
     for given in given_in_calls(run):
@@ -125,6 +127,12 @@ def not_a_choice(run: Run) -> Iterator[Finding]:
 
 
 _SWITCHES = ("yes", "no", "on", "off")
+
+
+def _is_switched_off(key: KeyIssue) -> bool:
+    """Whether DeepSpeed never validates the value: AutoEP validates its section only if that is enabled."""
+    run, section = key.run, "expert_parallel"
+    return key.file is run.deepspeed and key.path[0] == section and not deepspeed(run, section).get("enabled")
 
 
 def _meant(key: KeyIssue) -> Fix | None:

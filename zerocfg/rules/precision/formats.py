@@ -1,4 +1,4 @@
-"""ZC3xx: bf16 and fp16, which three places may each decide in their own way."""
+"""ZC3xx: bf16 and fp16, which the launcher, the training arguments and the DeepSpeed config can each set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zerocfg.rules.release_scope import uses_plugin
 from zerocfg.run.model import UNKNOWN, Origin, Run
 
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
-"""The word of a precision, and the setting that it turns on."""
+"""By value of `mixed_precision`: the DeepSpeed setting that it switches on."""
 _PRECISION = "mixed_precision"
 
 
@@ -50,14 +50,14 @@ def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
             # "auto" would silence the Trainer too, but by training in fp32.
             finding.help = f"write `{kind}: true` in the training arguments" + (', and "auto" here' if in_json else "")
             finding.fix = _switch_on(run, kind, mismatch.asked.origin)
-        elif not in_json:  # where the launcher is told, "auto" is no precision
+        elif not in_json:  # "auto" is no value for the launcher
             finding.help = f"ask for {kind} in both places: the launcher's `mixed_precision: {kind}`"
             finding.fix = None
         yield finding
 
 
 def _switch_on(run: Run, kind: str, argument: Origin) -> Fix | None:
-    """The precision in the recipe, where it is false or not written."""
+    """A fix that switches the precision on in the recipe; None if something else than the recipe sets it."""
     why = f"write {kind}: true in the training arguments"
     if argument.kind == "file":
         return from_origin(run, argument).replace("true", why, safe=False)
@@ -157,7 +157,7 @@ def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
 
 
 def _winner(run: Run, origin: Origin) -> str:
-    """Who decides the precision, with the verb."""
+    """What decides the precision, as the subject and verb of a sentence."""
     if run.launch is not None and any(option.span == origin.span for option in run.launch.options):
         return "launcher's option wins over its file"
     if origin.kind == "environment":

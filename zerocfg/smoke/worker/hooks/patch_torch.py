@@ -1,7 +1,7 @@
-"""A loop of torch alone: its optimizer's steps are counted, and the rank ends after those of the job.
+"""Instruments a training loop of plain torch: counts optimizer steps, and ends the rank after the steps of the job.
 
-It is the last resort, for whatever steps a torch optimizer and is none of the other loops. The model is looked for when
-the first step is due: the outermost module that holds the optimizer's parameters.
+It is used when no other loop claims the script. The model is searched at the first optimizer step: it is the outermost
+module that has the parameters of the optimizer.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LOOP = "torch"
 DTYPES = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
 
 
-class Seen:
-    """The first optimizer that steps, and the losses of its first step."""
+class FirstStep:
+    """The optimizer that steps first, and the losses that were backpropagated before its first step."""
 
     optimizer: torch.optim.Optimizer | None = None
     losses: list[torch.Tensor] = []  # noqa: RUF012
@@ -63,16 +63,16 @@ def _backward(original: Call) -> Call:
 def _before_backward(loss: torch.Tensor) -> bool:
     session = current()
     watched = session.free(LOOP) and loss.numel() == 1
-    if watched and Seen.optimizer is not None:
+    if watched and FirstStep.optimizer is not None:
         session.watch.forward()
     return watched
 
 
 def _after_backward(loss: torch.Tensor) -> None:
-    if Seen.optimizer is not None:
+    if FirstStep.optimizer is not None:
         current().watch.backward(loss)
     else:
-        Seen.losses.append(loss.detach())
+        FirstStep.losses.append(loss.detach())
 
 
 def _before(optimizer: torch.optim.Optimizer, *_: object) -> None:
@@ -85,43 +85,44 @@ def _after(optimizer: torch.optim.Optimizer, *_: object) -> None:
 
 def _before_step(optimizer: torch.optim.Optimizer) -> None:
     session = current()
-    if Seen.optimizer is not None or not session.claim(LOOP):
+    if FirstStep.optimizer is not None or not session.claim(LOOP):
         return
-    Seen.optimizer = optimizer
+    FirstStep.optimizer = optimizer
     model = model_of(optimizer)
-    settings: report_schema.Seen = {"gradient_accumulation_steps": max(1, len(Seen.losses))}
+    settings: report_schema.Seen = {"gradient_accumulation_steps": max(1, len(FirstStep.losses))}
     first = session.measure("read-back of the precision", lambda: next(model.parameters()).dtype)
     settings["dtype"] = DTYPES.get(str(first), "")
     session.watch.prepared(model, optimizer, settings)
-    for loss in Seen.losses:
+    for loss in FirstStep.losses:
         session.watch.forward()
         session.watch.backward(loss)
 
 
 def _after_step(optimizer: torch.optim.Optimizer) -> None:
     session = current()
-    if optimizer is Seen.optimizer and session.claim(LOOP):
+    if optimizer is FirstStep.optimizer and session.claim(LOOP):
         session.step()
         if session.enough:
             session.leave()
 
 
 def model_of(optimizer: torch.optim.Optimizer) -> torch.nn.Module:
-    """The outermost live module that holds the first parameter; the bare parameters when there is none."""
+    """The outermost live module that has the optimizer's first parameter; a list of its parameters if there is none."""
     import torch
 
-    own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    model: torch.nn.Module | None = current().measure("search of the model", _outermost, own[0])
-    return model if model is not None else torch.nn.ParameterList(own)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    model: torch.nn.Module | None = current().measure("search of the model", _outermost, parameters[0])
+    return model if model is not None else torch.nn.ParameterList(parameters)
 
 
 def _outermost(first: torch.nn.Parameter) -> torch.nn.Module | None:
+    """The live module with the most submodules among those that have this parameter."""
     import torch
 
-    found, size = None, 0
+    outermost, most = None, 0
     for item in gc.get_objects():
         if issubclass(type(item), torch.nn.Module) and any(parameter is first for parameter in item.parameters()):
-            inside = sum(1 for _ in item.modules())
-            if inside > size:
-                found, size = item, inside
-    return found
+            number = sum(1 for _ in item.modules())
+            if number > most:
+                outermost, most = item, number
+    return outermost
