@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from zerocfg.record import record
-from zerocfg.rules.api import Given, Subject
+from zerocfg.rules.api import Finding, Fix, Given, Scope, Subject
+from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.issues import KeyIssue, issues
-from zerocfg.rules.key import Key, deepspeed
-from zerocfg.run.model import Call, Run
+from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
+from zerocfg.run.model import Call, Failure, Run
 
 if TYPE_CHECKING:
     from zerocfg.source.launch.line import LaunchLine
@@ -31,19 +32,68 @@ class LineOfRun:
     line: LaunchLine
 
 
-def one_key(find: Callable[[Run], Given | None]) -> Subject[Given]:
-    """The one key of a config that ``find`` gives, where there is one. The rule asks for nothing but this key."""
+@record(frozen=True, slots=True)
+class FailureOfRun:
+    """A failure that is predicted for a run."""
+
+    run: Run
+    failure: Failure
+
+    @property
+    def keys(self) -> list[Key]:
+        """What causes it, as keys."""
+        return [from_origin(self.run, place) for place in self.failure.places]
+
+    def finding(
+        self, help_text: str = "", fix: Fix | None = None, *, where: str = "entry", message: str = ""
+    ) -> Finding:
+        """At its first place, in its own words where no ``message`` says it better."""
+        return reported(self.run, self.failure, help_text, fix, where=where, message=message)
+
+
+def given_by(find: Callable[[Run], Given | None], scope: Scope = "document") -> Subject[Given]:
+    """What ``find`` gives, where it gives anything, for rules that ask its run for more."""
 
     def of(run: Run) -> Iterable[Given]:
-        key = find(run)
-        return () if key is None else (key,)
+        item = find(run)
+        return () if item is None else (item,)
 
-    return Subject("key", of)
+    return Subject(scope, of)
+
+
+def one_key(find: Callable[[Run], Given | None]) -> Subject[Given]:
+    """The one key of a config that ``find`` gives, where there is one. The rule asks for nothing but this key."""
+    return given_by(find, "key")
 
 
 def deepspeed_key(*path: str) -> Subject[Key]:
     """One key of the DeepSpeed config, where it is written."""
     return one_key(lambda run: deepspeed(run, *path) or None)
+
+
+def in_deepspeed(*path: str) -> Subject[Key]:
+    """The same for rules that ask for more than this key: other keys, or what the process gets."""
+    return given_by(lambda run: deepspeed(run, *path) or None)
+
+
+def in_zero(*path: str) -> Subject[Key]:
+    """One key of its `zero_optimization`."""
+    return in_deepspeed("zero_optimization", *path)
+
+
+def in_accelerate(*path: str) -> Subject[Key]:
+    """One key of the accelerate config, where it is written."""
+    return given_by(lambda run: accelerate(run, *path) or None)
+
+
+def effective_setting(name: str) -> Subject[Key]:
+    """An effective setting by its dotted name, where it comes from; not asked where nothing says anything."""
+    return given_by(lambda run: setting(run, name) or None, "run")
+
+
+def each_failure(code: str) -> Subject[FailureOfRun]:
+    """Each predicted failure that the rule of this code reports (`zerocfg.rules.failures`)."""
+    return Subject("run", lambda run: (FailureOfRun(run, failure) for failure in failures(run, code)))
 
 
 def each_issue(*kinds: str) -> Subject[KeyIssue]:
@@ -63,6 +113,7 @@ def _deepspeed_document(run: Run) -> Iterator[Key]:
 
 DEEPSPEED_CONFIG = Subject("document", _deepspeed_document)
 """All keys of the DeepSpeed config: ``config["optimizer"]["type"]``."""
+ZERO_SECTION = in_zero()
 
 
 def _calls(run: Run) -> Iterator[CallOfRun]:

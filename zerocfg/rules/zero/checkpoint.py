@@ -9,7 +9,7 @@ from zerocfg.rules.arguments import given
 from zerocfg.rules.effects import TRAINERS, effective_value, stage_of, under_trainer, with_accelerate
 from zerocfg.rules.key import Key, deepspeed, from_origin
 from zerocfg.rules.precision.dtypes import precision_of
-from zerocfg.rules.subjects import DEEPSPEED_CONFIG
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, in_zero
 from zerocfg.run.model import UNKNOWN, Run
 
 
@@ -41,10 +41,9 @@ def _optimizer_without_step(run: Run) -> str | None:
     return "the Trainer's AdamW" if under_trainer(run) and given(run, "optim") is None else ""
 
 
-@rule("ZC461", "elastic-checkpoint-not-loadable", Severity.ERROR)
-def elastic_checkpoint_not_loadable(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "zero_optimization", "elastic_checkpoint")
-    kind = _optimizer_without_step(run) if key.on and stage_of(run) in (1, 2) else None
+@rule("ZC461", "elastic-checkpoint-not-loadable", Severity.ERROR, in_zero("elastic_checkpoint"))
+def elastic_checkpoint_not_loadable(key: Key) -> Iterator[Finding]:
+    kind = _optimizer_without_step(key.run) if key.on and stage_of(key.run) in (1, 2) else None
     if kind is not None:
         yield key.finding(
             f"an elastic checkpoint cannot be loaded with {kind}; resuming stops"
@@ -56,10 +55,9 @@ def elastic_checkpoint_not_loadable(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC462", "elastic-checkpoint-at-stage-3", Severity.WARNING)
-def elastic_checkpoint_at_stage_3(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "zero_optimization", "elastic_checkpoint")
-    if key.on and stage_of(run) == 3:
+@rule("ZC462", "elastic-checkpoint-at-stage-3", Severity.WARNING, in_zero("elastic_checkpoint"))
+def elastic_checkpoint_at_stage_3(key: Key) -> Iterator[Finding]:
+    if key.on and stage_of(key.run) == 3:
         yield key.finding(
             "ZeRO 3 ignores `elastic_checkpoint`: its checkpoints load only with the same number of processes",
             "convert a checkpoint with ds_to_universal.py when the number of processes changes",

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import effective_value, stage_of
-from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import deepspeed, setting
 from zerocfg.rules.memory.buffers import half, without_buckets
+from zerocfg.rules.subjects import FailureOfRun, each_failure
 from zerocfg.run.model import Run
 from zerocfg.source.text import Span
 
@@ -38,11 +38,10 @@ def scaling_with_reduce_scatter(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC409", "gradient-sum-refused", Severity.ERROR, versions="deepspeed>=0.19.6")
-def gradient_sum_refused(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC409"):
-        fix = deepspeed(run, "gradient_allreduce_op").replace('"mean"', "average the gradients", safe=False)
-        yield reported(run, failure, 'write "mean" and scale the loss instead', fix)
+@rule("ZC409", "gradient-sum-refused", Severity.ERROR, each_failure("ZC409"), versions="deepspeed>=0.19.6")
+def gradient_sum_refused(predicted: FailureOfRun) -> Iterator[Finding]:
+    fix = deepspeed(predicted.run, "gradient_allreduce_op").replace('"mean"', "average the gradients", safe=False)
+    yield predicted.finding('write "mean" and scale the loss instead', fix)
 
 
 @rule("ZC413", "bucket-counted-in-bytes", Severity.NOTE)

@@ -13,7 +13,7 @@ from zerocfg.catalog.values import show
 from zerocfg.record import record
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.key import Key, deepspeed, setting
-from zerocfg.run.model import Run
+from zerocfg.rules.subjects import in_deepspeed
 from zerocfg.run.script.arguments import call_of
 
 PRESETS = ("mixtral", "qwen3_moe", "qwen3_5_moe", "deepseek_v2", "deepseek_v3", "minimax_m3")
@@ -46,13 +46,12 @@ class Refusal:
     other: Key | None = None
 
 
-@rule("ZC469", "expert-parallel-refused", Severity.ERROR, versions="deepspeed>=0.19.2")
-def expert_parallel_refused(run: Run) -> Iterator[Finding]:
-    section = deepspeed(run, "expert_parallel")
+@rule("ZC469", "expert-parallel-refused", Severity.ERROR, in_deepspeed("expert_parallel"), versions="deepspeed>=0.19.2")
+def expert_parallel_refused(section: Key) -> Iterator[Finding]:
     found = [*_switches(section)]
     if section.get("enabled") is True:
-        found += [*_numbers(section), *_names(section), *_relations(section), *_folding(run, section)]
-        found += _processes(run, section)
+        found += [*_numbers(section), *_names(section), *_relations(section), *_folding(section)]
+        found += _processes(section)
     for refusal in found:
         yield refusal.key.finding(
             f"{refusal.message}; DeepSpeed stops when the engine is built",
@@ -125,9 +124,9 @@ def _relations(section: Key) -> Iterator[Refusal]:
         yield Refusal(combine, message, 'leave it out, or write `comm_backend: "comm"`', "0.19.7", backend)
 
 
-def _folding(run: Run, section: Key) -> Iterator[Refusal]:
+def _folding(section: Key) -> Iterator[Refusal]:
     """Beside tensor parallelism (AutoTP)."""
-    parallel = deepspeed(run, "tensor_parallel")
+    parallel = deepspeed(section.run, "tensor_parallel")
     degree, theirs, ours = parallel["autotp_size"], parallel["preset_model"], section["preset_model"]
     if ours.value in PRESETS and isinstance(theirs.value, str) and theirs.value != ours.value:
         message = f"`preset_model` is {show(ours.value)} here and {show(theirs.value)} in `tensor_parallel`"
@@ -146,7 +145,8 @@ def _folding(run: Run, section: Key) -> Iterator[Refusal]:
         yield Refusal(section["combine_impl"], message, "leave it out", "0.19.7", degree)
 
 
-def _processes(run: Run, section: Key) -> Iterator[Refusal]:
+def _processes(section: Key) -> Iterator[Refusal]:
+    run = section.run
     size, processes = section["autoep_size"], setting(run, "num_processes")
     if not _whole(size) or size.value < 1 or not _whole(processes) or processes.value < 1:
         return

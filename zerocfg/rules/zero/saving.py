@@ -9,6 +9,7 @@ from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import word
 from zerocfg.rules.effects import changed_before, effective_value, stage_of, under_trainer
 from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
+from zerocfg.rules.subjects import given_by, in_accelerate
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.stages.engine import truth
 
@@ -164,14 +165,13 @@ def saved_without_gathering(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC402", "quoted-stage", Severity.ERROR)
-def stage_in_quotes(run: Run) -> Iterator[Finding]:
-    key = _quoted_stage(run)
-    if key is None or run.consumer == "deepspeed":
+@rule("ZC402", "quoted-stage", Severity.ERROR, given_by(_quoted_stage))
+def stage_in_quotes(key: Key) -> Iterator[Finding]:
+    if key.run.consumer == "deepspeed":
         return
     stage = key.value.strip()
     cost = "saved weights are empty" if stage == "3" else "comparisons with the number fail"
-    who = "" if run.consumer else "under transformers or accelerate, which compare it with a number, "
+    who = "" if key.run.consumer else "under transformers or accelerate, which compare it with a number, "
     yield key.finding(
         f"the stage is the text {show(key.value)}, not the number {stage}: {who}{cost}",
         "write the number without quotes",
@@ -181,12 +181,12 @@ def stage_in_quotes(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC466", "gather-key-without-stage-3", Severity.NOTE)
-def gather_key_without_stage_3(run: Run) -> Iterator[Finding]:
-    key, stage = accelerate(run, "deepspeed_config", _ACCELERATE), stage_of(run)
-    if key.value is not True or stage not in (0, 1, 2) or run.deepspeed is not None:
+@rule("ZC466", "gather-key-without-stage-3", Severity.NOTE, in_accelerate("deepspeed_config", _ACCELERATE))
+def gather_key_without_stage_3(key: Key) -> Iterator[Finding]:
+    stage = stage_of(key.run)
+    if key.value is not True or stage not in (0, 1, 2) or key.run.deepspeed is not None:
         return
-    if effective_value(run, "engine") == "deepspeed":
+    if effective_value(key.run, "engine") == "deepspeed":
         yield key.finding(
             f"`{key.name}` has no effect at stage {stage}, where every process holds all weights",
             "leave it out",
