@@ -12,8 +12,8 @@ from zerocfg.catalog.versions import admits, only_below
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, effective_value, stage_of, under_deepspeed_launcher
-from zerocfg.rules.failures import failures, reported
-from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
+from zerocfg.rules.key import Key, accelerate, deepspeed, setting
+from zerocfg.rules.subjects import FailureOfRun, each_failure, in_zero
 from zerocfg.run.model import Run
 from zerocfg.run.stages.engine import number
 
@@ -124,9 +124,11 @@ def optimizer_offloaded_without_zero(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC509", "ratio-below-stage-3", Severity.ERROR, versions="deepspeed>=0.15.0")
-def ratio_below_stage_3(run: Run) -> Iterator[Finding]:
-    stage, key = stage_of(run), offload(run, "offload_optimizer", "ratio")
+@rule(
+    "ZC509", "ratio-below-stage-3", Severity.ERROR, in_zero("offload_optimizer", "ratio"), versions="deepspeed>=0.15.0"
+)
+def ratio_below_stage_3(key: Key) -> Iterator[Finding]:
+    stage = stage_of(key.run)
     if stage in (0, 1, 2) and isinstance(key.value, (int, float)) and key.value < 1:
         yield key.finding(
             f"`ratio` {key.value} needs stage 3; DeepSpeed refuses it at stage {number(stage)}",
@@ -160,8 +162,7 @@ def optimizer_replaced_by_cpu_adam(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC511", "offload-null", Severity.ERROR)
-def offload_null(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC511"):
-        key = from_origin(run, failure.places[0])
-        yield reported(run, failure, "leave the section out", key.delete("leave the section out"))
+@rule("ZC511", "offload-null", Severity.ERROR, each_failure("ZC511"))
+def offload_null(predicted: FailureOfRun) -> Iterator[Finding]:
+    why = "leave the section out"
+    yield predicted.finding(why, predicted.keys[0].delete(why))

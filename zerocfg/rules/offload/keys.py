@@ -11,14 +11,13 @@ from zerocfg.rules.arguments import may_be_on
 from zerocfg.rules.effects import WITH_ACCELERATE, changed_before, stage_of, under_trainer
 from zerocfg.rules.key import Key, accelerate, delete_all, setting
 from zerocfg.rules.offload.devices import PARTS, device, device_key, offload, on_host
-from zerocfg.rules.subjects import DEEPSPEED_CONFIG
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, ZERO_SECTION, in_zero
 from zerocfg.run.model import Run
 
 
-@rule("ZC516", "super-offload-below-stage-3", Severity.ERROR)
-def super_offload_below_stage_3(run: Run) -> Iterator[Finding]:
-    section, stage = offload(run, "offload_optimizer"), stage_of(run)
-    key = section["super_offload"]
+@rule("ZC516", "super-offload-below-stage-3", Severity.ERROR, in_zero("offload_optimizer"))
+def super_offload_below_stage_3(section: Key) -> Iterator[Finding]:
+    key, stage = section["super_offload"], stage_of(section.run)
     if key.value is True and stage in (1, 2):
         yield key.finding(
             f"`super_offload` exists at stage 3 only; stage {stage} silently offloads without it",
@@ -27,9 +26,8 @@ def super_offload_below_stage_3(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC517", "cores-without-super-offload", Severity.NOTE)
-def cores_without_super_offload(run: Run) -> Iterator[Finding]:
-    section = offload(run, "offload_optimizer")
+@rule("ZC517", "cores-without-super-offload", Severity.NOTE, in_zero("offload_optimizer"))
+def cores_without_super_offload(section: Key) -> Iterator[Finding]:
     key = section["cpuadam_cores_perc"]
     if key and section.get("super_offload", False) is False:
         yield key.finding(
@@ -45,10 +43,10 @@ _SWAPPING = {
 }
 
 
-@rule("ZC518", "swap-settings-without-nvme", Severity.NOTE)
-def swap_settings_without_nvme(run: Run) -> Iterator[Finding]:
+@rule("ZC518", "swap-settings-without-nvme", Severity.NOTE, ZERO_SECTION)
+def swap_settings_without_nvme(zero: Key) -> Iterator[Finding]:
     for part in PARTS:
-        section = offload(run, part)
+        section = zero[part]
         idle = [section[name] for name in _SWAPPING[part] if name in section]
         if section.get("device") == "cpu" and idle:
             yield idle[0].finding(
@@ -60,11 +58,10 @@ def swap_settings_without_nvme(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC519", "parameters-pinned-anyway", Severity.NOTE)
-def parameters_pinned_anyway(run: Run) -> Iterator[Finding]:
-    section = offload(run, "offload_param")
+@rule("ZC519", "parameters-pinned-anyway", Severity.NOTE, in_zero("offload_param"))
+def parameters_pinned_anyway(section: Key) -> Iterator[Finding]:
     key = section["pin_memory"]
-    if section.get("device") != "cpu" or stage_of(run) != 3:
+    if section.get("device") != "cpu" or stage_of(section.run) != 3:
         return
     if key.value is False or (isinstance(key.value, str) and key.value.lower() in OFF_WORDS):
         yield key.finding(
@@ -94,12 +91,12 @@ def offload_under_two_names(config: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC521", "offload-section-without-device", Severity.ERROR)
-def offload_section_without_device(run: Run) -> Iterator[Finding]:
-    stage = stage_of(run)
+@rule("ZC521", "offload-section-without-device", Severity.ERROR, ZERO_SECTION)
+def offload_section_without_device(zero: Key) -> Iterator[Finding]:
+    stage = stage_of(zero.run)
     for part in PARTS:
-        section = offload(run, part)
-        if not section.section or "device" in section or on_host(run, part):
+        section = zero[part]
+        if not section.section or "device" in section or on_host(zero.run, part):
             continue
         if stage not in ((1, 2, 3) if part == "offload_optimizer" else (3,)):
             continue

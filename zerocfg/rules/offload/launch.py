@@ -7,23 +7,28 @@ from collections.abc import Iterator
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import WITH_ACCELERATE, effective_value, stage_of, under_deepspeed_launcher
 from zerocfg.rules.fixes import rewritten
-from zerocfg.rules.key import deepspeed
+from zerocfg.rules.key import Key
 from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, mentions, started_by
 from zerocfg.rules.offload.devices import device_key, number_of, on_host
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
 
-@rule("ZC523", "old-offload-key-with-accelerate", Severity.ERROR, consumers=WITH_ACCELERATE)
-def old_offload_key_with_accelerate(run: Run) -> Iterator[Finding]:
-    zero, ds = deepspeed(run, "zero_optimization"), deepspeed(run)
+@rule("ZC523", "old-offload-key-with-accelerate", Severity.ERROR, DEEPSPEED_CONFIG, consumers=WITH_ACCELERATE)
+def old_offload_key_with_accelerate(config: Key) -> Iterator[Finding]:
+    zero = config["zero_optimization"]
     key = zero["cpu_offload"]
     if key.value is not True or zero.get("offload_optimizer") is not None:
         return
-    if "optimizer" in ds or ds.get("zero_force_ds_cpu_optimizer") is False or stage_of(run) not in (1, 2, 3):
+    if (
+        "optimizer" in config
+        or config.get("zero_force_ds_cpu_optimizer") is False
+        or stage_of(config.run) not in (1, 2, 3)
+    ):
         return
-    if effective_value(run, "engine") != "deepspeed":
+    if effective_value(config.run, "engine") != "deepspeed":
         return
     yield key.finding(
         "accelerate does not know `cpu_offload`, so DeepSpeed gets torch's AdamW for an offloaded optimizer and "
