@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, effective_value, stage_of, with_accelerate
-from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.fixes import together
-from zerocfg.rules.key import Key, deepspeed, from_origin
+from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.precision.dtypes import accumulation, dtype_of, precision_of
+from zerocfg.rules.subjects import FailureOfRun, each_failure, in_deepspeed
 from zerocfg.run.model import Run
 
 
@@ -25,11 +25,10 @@ def _masters(run: Run) -> Iterator[tuple[str, Key]]:
             yield mode, key
 
 
-@rule("ZC306", "master-weights-not-possible", Severity.ERROR)
-def master_weights_not_possible(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC306"):
-        fix = from_origin(run, failure.places[0]).delete("keep the states in fp32", safe=False)
-        yield reported(run, failure, fix=fix)
+@rule("ZC306", "master-weights-not-possible", Severity.ERROR, each_failure("ZC306"))
+def master_weights_not_possible(predicted: FailureOfRun) -> Iterator[Finding]:
+    fix = predicted.keys[0].delete("keep the states in fp32", safe=False)
+    yield predicted.finding(fix=fix)
 
 
 @rule("ZC321", "bfloat16-section-ignored", Severity.ERROR)
@@ -80,13 +79,19 @@ def master_weights_without_offload(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC327", "bf16-states-of-the-trainer-offloaded", Severity.ERROR, consumers=TRAINERS, versions="deepspeed>=0.19.1")
-def bf16_states_of_the_trainer_offloaded(run: Run) -> Iterator[Finding]:
-    bf16 = deepspeed(run, "bf16")
+@rule(
+    "ZC327",
+    "bf16-states-of-the-trainer-offloaded",
+    Severity.ERROR,
+    in_deepspeed("bf16"),
+    consumers=TRAINERS,
+    versions="deepspeed>=0.19.1",
+)
+def bf16_states_of_the_trainer_offloaded(bf16: Key) -> Iterator[Finding]:
     key = bf16["bf16_optimizer_states"]
-    if not key.on or not bf16["bf16_master_weights_and_grads"].on or "optimizer" in deepspeed(run):
+    if not key.on or not bf16["bf16_master_weights_and_grads"].on or "optimizer" in deepspeed(bf16.run):
         return
-    if stage_of(run) in (1, 2, 3) and _offload(run) == "cpu":
+    if stage_of(bf16.run) in (1, 2, 3) and _offload(bf16.run) == "cpu":
         yield key.finding(
             "bf16 optimizer states with offload, but the optimizer is the Trainer's, which gets fp32 states; DeepSpeed "
             "stops at the difference",
