@@ -11,7 +11,8 @@ from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, describe_origin, under_trainer
 from zerocfg.rules.fixes import giving
-from zerocfg.rules.key import accelerate, deepspeed, finding_at, from_origin, setting, trainer_argument
+from zerocfg.rules.key import Key, accelerate, deepspeed, finding_at, from_origin, setting, trainer_argument
+from zerocfg.rules.subjects import effective_setting, in_deepspeed
 from zerocfg.run.model import Run
 from zerocfg.run.stages.parser import parser_of
 
@@ -61,24 +62,23 @@ def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC237", "clipping-null", Severity.ERROR)
-def clipping_null(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, _CLIP)
-    if not key or key.value is not None:
+@rule("ZC237", "clipping-null", Severity.ERROR, in_deepspeed(_CLIP))
+def clipping_null(key: Key) -> Iterator[Finding]:
+    if key.value is not None:
         return
-    value = '"auto"' if under_trainer(run) else "0"
+    trainer = under_trainer(key.run)
+    value = '"auto"' if trainer else "0"
     yield key.finding(
         "`gradient_clipping` is null; DeepSpeed compares it with a number in the first step and stops",
-        'write "auto" and set max_grad_norm' if under_trainer(run) else "write 0 for no clipping, or a number",
-        fix=key.replace(value, f"write {value}", safe=False) if run.consumer is not None else None,
+        'write "auto" and set max_grad_norm' if trainer else "write 0 for no clipping, or a number",
+        fix=key.replace(value, f"write {value}", safe=False) if key.run.consumer is not None else None,
     )
 
 
-@rule("ZC238", "clipping-negative", Severity.NOTE)
-def clipping_negative(run: Run) -> Iterator[Finding]:
-    key = setting(run, _CLIP)
+@rule("ZC238", "clipping-negative", Severity.NOTE, effective_setting(_CLIP))
+def clipping_negative(key: Key) -> Iterator[Finding]:
     # In the YAML of accelerate 0 counts as not set, and a negative number is the only way to say it.
-    if key.number is not None and key.number < 0 and key.file not in (None, run.accelerate):
+    if key.number is not None and key.number < 0 and key.file not in (None, key.run.accelerate):
         yield key.finding(
             f"a clipping of {show(key.value)} counts as no clipping",
             "write 0 where no clipping is meant",

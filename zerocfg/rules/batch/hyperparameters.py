@@ -8,7 +8,7 @@ from functools import cache
 from zerocfg.catalog.counterparts import paths
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Severity, rule
-from zerocfg.rules.batch.optimizer import optimizer_params, optimizer_type
+from zerocfg.rules.batch.optimizer import optimizer_of, optimizer_params, optimizer_type
 from zerocfg.rules.batch.sections import known_types
 from zerocfg.rules.effects import TRAINERS, describe_origin, under_trainer
 from zerocfg.rules.fixes import giving
@@ -24,11 +24,9 @@ _BELOW_0 = {
 }
 
 
-@rule("ZC218", "optimizer-number-out-of-range", Severity.ERROR)
-def optimizer_number_out_of_range(run: Run) -> Iterator[Finding]:
-    if optimizer_type(run) is None:
-        return
-    for key in optimizer_params(run):
+@rule("ZC218", "optimizer-number-out-of-range", Severity.ERROR, optimizer_of())
+def optimizer_number_out_of_range(kind: Key) -> Iterator[Finding]:
+    for key in optimizer_params(kind.run):
         wrong = _out_of_range(key)
         if wrong:
             yield key.finding(

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.batch.sizes import positive
 from zerocfg.rules.effects import with_accelerate
-from zerocfg.rules.key import accelerate, deepspeed, setting
+from zerocfg.rules.key import Key, accelerate, deepspeed, setting
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG
 from zerocfg.run.model import Run
 from zerocfg.run.stages.batches import MICRO, STEPS, TRAIN
 
@@ -59,11 +60,10 @@ def parallel_sizes_miss_processes(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC246", "batch-fixes-processes", Severity.NOTE)
-def batch_fixes_processes(run: Run) -> Iterator[Finding]:
-    ds = deepspeed(run)
+@rule("ZC246", "batch-fixes-processes", Severity.NOTE, DEEPSPEED_CONFIG)
+def batch_fixes_processes(ds: Key) -> Iterator[Finding]:
     total, micro, steps = (positive(ds[name]) for name in (TRAIN, MICRO, STEPS))
-    if with_accelerate(run) or _SHARE in ds or isinstance(setting(run, "num_processes").value, int):
+    if with_accelerate(ds.run) or _SHARE in ds or isinstance(setting(ds.run, "num_processes").value, int):
         return
     if not total or not micro or not steps or total % (micro * steps):
         return
