@@ -214,15 +214,41 @@ class ArgumentsOfRun:
     def number(self, name: str, default: float | None = None) -> int | float | None:
         return number(self.run, name, default)
 
-    def written(self, *names: str) -> Written:
-        return written(self.run, *names)
+    def word(self, name: str, default: str | None = None) -> str | None:
+        return word(self.run, name, default)
 
-    def set(self, name: str, text: str, why: str, *, after: str | None = None) -> Fix | None:
-        return set_argument(self.run, name, text, why, after=after)
+    def given(self, name: str) -> Setting | None:
+        return given(self.run, name)
+
+    def argument(self, name: str) -> Argument | None:
+        return argument(self.run, name)
+
+    def entries(self, name: str) -> Entries | None:
+        return entries(self.run, name)
+
+    def written(self, *names: str, where: str = "entry") -> Written:
+        return written(self.run, *names, where=where)
+
+    def set(self, name: str, text: str, why: str, *, safe: bool = False, after: str | None = None) -> Fix | None:
+        return set_argument(self.run, name, text, why, safe=safe, after=after)
+
+    def drop(self, name: str, why: str, *, safe: bool = False) -> Fix | None:
+        return drop_argument(self.run, name, why, safe=safe)
 
 
-TRAINING_ARGUMENTS: Subject[ArgumentsOfRun] = Subject("arguments", lambda run: (ArgumentsOfRun(run),))
+def _where(holds: Callable[[Run], bool]) -> Subject[ArgumentsOfRun]:
+    return Subject("arguments", lambda run: (ArgumentsOfRun(run),) if holds(run) else ())
+
+
+TRAINING_ARGUMENTS = _where(lambda run: True)
 """For `rule(CODE, NAME, SEVERITY, TRAINING_ARGUMENTS)`."""
+KNOWN_ARGUMENTS = _where(lambda run: reader(run) is not None)
+"""Those of which it is known who parses them."""
+
+
+def arguments_of(config: str) -> Subject[ArgumentsOfRun]:
+    """Those that can be for this config of TRL, and for no other."""
+    return _where(lambda run: methods(run) == {config})
 
 
 class Written(NamedTuple):

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from zerocfg.record import record
 from zerocfg.rules.api import Finding, Fix, Given, Scope, Subject
-from zerocfg.rules.failures import failures, reported
+from zerocfg.rules.failures import failures, ignored, reported
 from zerocfg.rules.issues import KeyIssue, issues
 from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
-from zerocfg.run.model import Call, Failure, Run
+from zerocfg.rules.line import LineOption, line_option
+from zerocfg.run.model import Call, Failure, Ignored, Run, SourceFile
 
 if TYPE_CHECKING:
     from zerocfg.source.launch.line import LaunchLine
@@ -30,6 +31,30 @@ class LineOfRun:
 
     run: Run
     line: LaunchLine
+
+    def option(self, *names: str) -> LineOption:
+        """The last option of the launcher under one of these names, which is the one that counts."""
+        return line_option(self.run, *names)
+
+
+@record(frozen=True, slots=True)
+class WrittenLine(LineOfRun):
+    """The line that starts the job, and the file that it stands in."""
+
+    file: SourceFile
+
+
+@record(frozen=True, slots=True)
+class IgnoredOfRun:
+    """A value of a run that is written and has no effect."""
+
+    run: Run
+    item: Ignored
+
+    @property
+    def key(self) -> Key:
+        """Where it is written."""
+        return from_origin(self.run, self.item.place)
 
 
 @record(frozen=True, slots=True)
@@ -96,6 +121,11 @@ def each_failure(code: str) -> Subject[FailureOfRun]:
     return Subject("run", lambda run: (FailureOfRun(run, failure) for failure in failures(run, code)))
 
 
+def each_ignored(code: str) -> Subject[IgnoredOfRun]:
+    """Each value without effect that the rule of this code reports."""
+    return Subject("run", lambda run: (IgnoredOfRun(run, item) for item in ignored(run, code)))
+
+
 def each_issue(*kinds: str) -> Subject[KeyIssue]:
     """Each key that the catalog has an issue of these kinds with; the rule asks for nothing but this key."""
     return Subject("key", lambda run: issues(run, *kinds))
@@ -126,9 +156,20 @@ def _launch_line(run: Run) -> Iterator[LineOfRun]:
         yield LineOfRun(run, run.launch)
 
 
+def line_of(*launchers: str) -> Subject[LineOfRun]:
+    """The line that starts the job, where it is one of these launchers'."""
+    return Subject("line", lambda run: (item for item in _launch_line(run) if item.line.launcher in launchers))
+
+
+def _written_line(run: Run) -> Iterator[WrittenLine]:
+    if run.launch is not None and run.launch_file is not None:
+        yield WrittenLine(run, run.launch, run.launch_file)
+
+
 EACH_CALL = Subject("call", _calls)
 """Each call that the training script reaches from its first line on."""
 LAUNCH_LINE = Subject("line", _launch_line)
+WRITTEN_LINE = Subject("line", _written_line)
 EACH_KEY: Subject[Run] = Subject("key", lambda run: (run,))
 """Each key of every config by itself, for rules that find their keys in several ways; they are handed the run."""
 COMMENTS: Subject[Run] = Subject("comments", lambda run: (run,))
