@@ -8,7 +8,7 @@ from zerocfg.catalog.values import show
 from zerocfg.record import replace
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.fixes import together
-from zerocfg.rules.fsdp.plugin import fsdp_key, fsdp_setting, fsdp_version, releases
+from zerocfg.rules.fsdp.plugin import counting_key, fsdp_key, fsdp_setting, fsdp_version, releases
 from zerocfg.rules.key import Key, accelerate
 from zerocfg.run.model import Run
 
@@ -37,20 +37,16 @@ def _choose(run: Run, policy: Key | None = None, *, drop: Key | None = None, saf
     return replace(fix, gives=()) if fix is not None else None
 
 
-@rule("ZC605", "fsdp-layer-names-as-list", Severity.ERROR)
-def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
-    found = fsdp_setting(run, "transformer_layer_cls_to_wrap")
-    if found is None:
-        return
-    key = found[1]
-    if isinstance(key.value, list) and key.file is run.accelerate:
+@rule("ZC605", "fsdp-layer-names-as-list", Severity.ERROR, counting_key("transformer_layer_cls_to_wrap"))
+def fsdp_layer_names_as_list(key: Key) -> Iterator[Finding]:
+    if isinstance(key.value, list) and key.file is key.run.accelerate:
         names = ",".join(str(part).strip() for part in key.value)
     elif isinstance(key.value, str) and ", " in key.value:
         names = ",".join(part.strip() for part in key.value.split(","))
     else:
         return
     plain = names.replace(",", "").replace("_", "").isalnum()
-    model, why = run.model, "join the names by commas"
+    model, why = key.run.model, "join the names by commas"
     help_text = f"{why}, without blanks; each has to be a class of the model"
     if model is not None and model.layer_class and not model.foreign_classes.isdisjoint(names.split(",")):
         # ZC618 says that the model has no such class
