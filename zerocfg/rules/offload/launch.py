@@ -10,7 +10,7 @@ from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.key import Key
 from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, mentions, started_by
 from zerocfg.rules.offload.devices import device_key, number_of, on_host
-from zerocfg.rules.subjects import DEEPSPEED_CONFIG
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, LineOfRun, line_of
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
@@ -58,17 +58,17 @@ def _set_threads(run: Run, count: str) -> list[Edit] | None:
     return [Edit(Span(start, start), f"OMP_NUM_THREADS={count} ")]
 
 
-@rule("ZC524", "threads-option-not-passed-on", Severity.WARNING, needs={"launch"})
-def threads_option_not_passed_on(run: Run) -> Iterator[Finding]:
-    option = line_option(run, "num_cpu_threads_per_process")
-    if not option.raw or not started_by(run, "accelerate"):
+@rule("ZC524", "threads-option-not-passed-on", Severity.WARNING, line_of("accelerate"), needs={"launch"})
+def threads_option_not_passed_on(started: LineOfRun) -> Iterator[Finding]:
+    option = started.option("num_cpu_threads_per_process")
+    if not option.raw:
         return
-    if not under_deepspeed_launcher(run) or "OMP_NUM_THREADS" in run.environment:
+    if not under_deepspeed_launcher(started.run) or "OMP_NUM_THREADS" in started.run.environment:
         return
     count = option.text
     fix = None
     if count is not None and count.isdecimal():
-        fix = line_fix(run, "pass the number on", option.removed(), _set_threads(run, count), safe=True)
+        fix = line_fix(started.run, "pass the number on", option.removed(), _set_threads(started.run, count), safe=True)
     yield option.finding(
         f"accelerate does not pass `{option.name}` on to DeepSpeed's processes",
         f"write OMP_NUM_THREADS={count or 8} before the command",
