@@ -9,7 +9,7 @@ from zerocfg.catalog.values import show, whole_number
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
-from zerocfg.rules.batch.sizes import disagreement, lacks_accumulation, mismatches
+from zerocfg.rules.batch.sizes import EACH_DIFFERENCE, DifferenceOfRun, disagreement, lacks_accumulation
 from zerocfg.rules.calls import ACCELERATOR
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value, stage_of, under_trainer
 from zerocfg.rules.failures import failures
@@ -24,17 +24,17 @@ from zerocfg.run.stages.batches import STEPS, TRAIN
 _TO_THE_SCRIPT = "leave it to the script's option"
 
 
-@rule("ZC201", "accumulation-disagrees", Severity.ERROR, consumers=TRAINERS)
-def accumulation_disagrees(run: Run) -> Iterator[Finding]:
-    for difference in mismatches(run):
-        if difference.key != STEPS:
-            continue
-        if difference.written.origin.kind == "computed" and run.deepspeed is not None:
-            counted = f", for which accelerate puts {show(difference.written.value)}"
-            asked = from_origin(run, difference.asked.origin, difference.asked.value)
-            yield _without_steps(run, counted, asked, "train() stops at the difference")
-        else:
-            yield disagreement(run, difference)
+@rule("ZC201", "accumulation-disagrees", Severity.ERROR, EACH_DIFFERENCE, consumers=TRAINERS)
+def accumulation_disagrees(refused: DifferenceOfRun) -> Iterator[Finding]:
+    run, difference = refused.run, refused.difference
+    if difference.key != STEPS:
+        return
+    if difference.written.origin.kind == "computed" and run.deepspeed is not None:
+        counted = f", for which accelerate puts {show(difference.written.value)}"
+        asked = from_origin(run, difference.asked.origin, difference.asked.value)
+        yield _without_steps(run, counted, asked, "train() stops at the difference")
+    else:
+        yield disagreement(run, difference)
 
 
 @rule("ZC206", "accumulation-absent", Severity.ERROR, consumers=TRAINERS)

@@ -132,11 +132,9 @@ _VARIABLE = re.compile(
 """Variables of libraries and launchers."""
 
 
-@rule("ZC752", "variable-behind-command", Severity.ERROR)
-def variable_behind_command(run: Run) -> Iterator[Finding]:
-    line, file = run.launch, run.launch_file
-    if line is None or file is None:
-        return
+@rule("ZC752", "variable-behind-command", Severity.ERROR, WRITTEN_LINE)
+def variable_behind_command(started: WrittenLine) -> Iterator[Finding]:
+    run, line, file = started.run, started.line, started.file
     if line.as_program is not None:
         yield _as_program(run, file, *line.as_program)
     own = front_end(line.launcher)

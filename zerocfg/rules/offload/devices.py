@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import OFF_WORDS
 from zerocfg.catalog.versions import admits, only_below
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Severity, Subject, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, effective_value, stage_of, under_deepspeed_launcher
 from zerocfg.rules.key import Key, accelerate, deepspeed, setting
-from zerocfg.rules.subjects import FailureOfRun, each_failure, in_zero
+from zerocfg.rules.subjects import FailureOfRun, each_failure, given_by, in_zero
 from zerocfg.run.model import Run
 from zerocfg.run.stages.engine import number
 
@@ -44,6 +44,11 @@ def number_of(value: object) -> float | None:
 def device_key(run: Run, part: str) -> Key:
     """Where it is said where a part lives."""
     return setting(run, f"zero_optimization.{part}.device")
+
+
+def device_of(part: str) -> Subject[Key]:
+    """The same for rules."""
+    return given_by(lambda run: device_key(run, part) or None, "run")
 
 
 def _removed(run: Run, part: str, why: str, *, safe: bool) -> Fix | None:
@@ -101,26 +106,25 @@ def _never_pinned(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC502", "parameters-offloaded-below-stage-3", Severity.ERROR)
-def parameters_offloaded_below_stage_3(run: Run) -> Iterator[Finding]:
-    stage, part = stage_of(run), "offload_param"
-    if stage in (0, 1, 2) and on_host(run, part):
-        yield device_key(run, part).finding(
+@rule("ZC502", "parameters-offloaded-below-stage-3", Severity.ERROR, device_of("offload_param"))
+def parameters_offloaded_below_stage_3(key: Key) -> Iterator[Finding]:
+    stage, part = stage_of(key.run), "offload_param"
+    if stage in (0, 1, 2) and key.value in ("cpu", "nvme"):
+        yield key.finding(
             f"parameters are not offloaded at stage {stage}: DeepSpeed silently ignores `{part}` to "
-            f"{device(run, part)} below stage 3",
+            f"{key.value} below stage 3",
             "use stage 3, or remove it",
-            fix=_removed(run, part, "remove what has no effect", safe=True),
+            fix=_removed(key.run, part, "remove what has no effect", safe=True),
         )
 
 
-@rule("ZC503", "optimizer-offloaded-without-zero", Severity.ERROR)
-def optimizer_offloaded_without_zero(run: Run) -> Iterator[Finding]:
-    part = "offload_optimizer"
-    if stage_of(run) == 0 and on_host(run, part):
-        yield device_key(run, part).finding(
+@rule("ZC503", "optimizer-offloaded-without-zero", Severity.ERROR, device_of("offload_optimizer"))
+def optimizer_offloaded_without_zero(key: Key) -> Iterator[Finding]:
+    if stage_of(key.run) == 0 and key.value in ("cpu", "nvme"):
+        yield key.finding(
             "the optimizer is not offloaded at stage 0, yet replaced by DeepSpeedCPUAdam",
             "use stage 1, 2 or 3, or remove it",
-            fix=_removed(run, part, "do not offload", safe=False),
+            fix=_removed(key.run, "offload_optimizer", "do not offload", safe=False),
         )
 
 

@@ -10,7 +10,7 @@ from zerocfg.rules.effects import stage_of, under_deepspeed_launcher
 from zerocfg.rules.failures import ignored
 from zerocfg.rules.fixes import together
 from zerocfg.rules.key import Key, accelerate, from_origin
-from zerocfg.rules.offload.devices import PARTS, device, device_key, offload
+from zerocfg.rules.offload.devices import PARTS, device, device_of, offload
 from zerocfg.rules.subjects import ZERO_SECTION, in_zero
 from zerocfg.run.model import Run
 
@@ -18,14 +18,14 @@ _INSTEAD = "offload to host memory instead"
 _IN_JSON = "put the offload section into a DeepSpeed JSON and name it in `deepspeed_config_file`"
 
 
-@rule("ZC504", "nvme-below-stage-3", Severity.ERROR)
-def nvme_below_stage_3(run: Run) -> Iterator[Finding]:
-    stage, part = stage_of(run), "offload_optimizer"
-    if stage in (1, 2) and device(run, part) == "nvme":
-        yield device_key(run, part).finding(
+@rule("ZC504", "nvme-below-stage-3", Severity.ERROR, device_of("offload_optimizer"))
+def nvme_below_stage_3(key: Key) -> Iterator[Finding]:
+    stage = stage_of(key.run)
+    if stage in (1, 2) and key.value == "nvme":
+        yield key.finding(
             f"stage {stage} does not offload to NVMe: the optimizer states silently go to host memory",
             'use stage 3, or write "cpu"',
-            fix=_to_host(run, part, "offload to host memory, as it does today"),
+            fix=_to_host(key.run, "offload_optimizer", "offload to host memory, as it does today"),
         )
 
 

@@ -115,12 +115,12 @@ def master_weights_of_another_mode(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC320", "immediate-update-unused", Severity.NOTE)
-def immediate_update_unused(run: Run) -> Iterator[Finding]:
-    key, mode, stage = deepspeed(run, "bf16", "immediate_grad_update"), precision_of(run), stage_of(run)
-    if not key.on or mode is None or deepspeed(run, "pipeline").section:
+@rule("ZC320", "immediate-update-unused", Severity.NOTE, in_deepspeed("bf16", "immediate_grad_update"))
+def immediate_update_unused(key: Key) -> Iterator[Finding]:
+    mode, stage = precision_of(key.run), stage_of(key.run)
+    if not key.on or mode is None or deepspeed(key.run, "pipeline").section:
         return
-    if stage in (2, 3) or (stage == 1 and mode == "bf16" and dtype_of(accumulation(run)) != "fp32"):
+    if stage in (2, 3) or (stage == 1 and mode == "bf16" and dtype_of(accumulation(key.run)) != "fp32"):
         yield key.finding(
             f"`{key.name}` has no effect at stage {stage}" + ("" if stage != 1 else " without fp32 accumulation"),
             "leave it out",

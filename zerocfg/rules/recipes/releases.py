@@ -11,7 +11,8 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.argument_reader import key_of, reader
 from zerocfg.rules.arguments import arguments, own_option, renamed, set_argument
 from zerocfg.rules.effects import admitted, admitting
-from zerocfg.rules.key import Key, deepspeed, from_origin, recipe
+from zerocfg.rules.key import Key, from_origin, recipe
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, in_deepspeed
 from zerocfg.rules.taken import dropped_silently, lets_through, newer
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
@@ -95,29 +96,42 @@ def _too_new(run: Run, location: Location, name: str, library: str, since: str, 
         )
 
 
-@rule("ZC803", "clipping-default-changed", Severity.NOTE, needs={"versions"}, versions="deepspeed>=0.19.3")
-def clipping_default_changed(run: Run) -> Iterator[Finding]:
-    config = deepspeed(run)
-    if config.section and "gradient_clipping" not in config and _on_both_sides(run, "deepspeed", "0.19.3"):
+@rule(
+    "ZC803",
+    "clipping-default-changed",
+    Severity.NOTE,
+    DEEPSPEED_CONFIG,
+    needs={"versions"},
+    versions="deepspeed>=0.19.3",
+)
+def clipping_default_changed(config: Key) -> Iterator[Finding]:
+    if config.section and "gradient_clipping" not in config and _on_both_sides(config.run, "deepspeed", "0.19.3"):
         yield config.finding(
             "no `gradient_clipping`: DeepSpeed clips at 1.0 from 0.19.3 on and not at all before "
-            f"({admitted(run, 'deepspeed')})",
+            f"({admitted(config.run, 'deepspeed')})",
             "write the value that you want",
-            admitting(run, "deepspeed"),
+            admitting(config.run, "deepspeed"),
             config["gradient_clipping"].set("1.0", _TODAY, safe=False),
         )
 
 
-@rule("ZC866", "overflow-check-default-changed", Severity.NOTE, needs={"versions"}, versions="deepspeed>=0.19.3")
-def overflow_check_default_changed(run: Run) -> Iterator[Finding]:
-    bf16, check = deepspeed(run, "bf16"), deepspeed(run, "bf16", "check_grad_overflow")
+@rule(
+    "ZC866",
+    "overflow-check-default-changed",
+    Severity.NOTE,
+    in_deepspeed("bf16"),
+    needs={"versions"},
+    versions="deepspeed>=0.19.3",
+)
+def overflow_check_default_changed(bf16: Key) -> Iterator[Finding]:
+    check = bf16["check_grad_overflow"]
     switch = bf16["enabled"]
-    if switch.on and switch.value != "auto" and not check and _on_both_sides(run, "deepspeed", "0.19.3"):
+    if switch.on and switch.value != "auto" and not check and _on_both_sides(bf16.run, "deepspeed", "0.19.3"):
         yield bf16.finding(
             "no `check_grad_overflow`: DeepSpeed checks bf16 gradients for infinities from 0.19.3 on and not before "
-            f"({admitted(run, 'deepspeed')})",
+            f"({admitted(bf16.run, 'deepspeed')})",
             "write the value that you want",
-            admitting(run, "deepspeed"),
+            admitting(bf16.run, "deepspeed"),
             check.set("true", _TODAY, safe=False),
             where="key",
         )

@@ -9,7 +9,7 @@ from zerocfg.rules.arguments import given
 from zerocfg.rules.effects import TRAINERS, effective_value, stage_of, under_trainer, with_accelerate
 from zerocfg.rules.key import Key, deepspeed, from_origin
 from zerocfg.rules.precision.dtypes import precision_of
-from zerocfg.rules.subjects import DEEPSPEED_CONFIG, in_zero
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, in_deepspeed, in_zero
 from zerocfg.run.model import UNKNOWN, Run
 
 
@@ -65,9 +65,9 @@ def elastic_checkpoint_at_stage_3(key: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC463", "checkpoint-writer-without-launcher", Severity.ERROR)
-def checkpoint_writer_without_launcher(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "checkpoint", "writer")
+@rule("ZC463", "checkpoint-writer-without-launcher", Severity.ERROR, in_deepspeed("checkpoint", "writer"))
+def checkpoint_writer_without_launcher(key: Key) -> Iterator[Finding]:
+    run = key.run
     launcher = run.launch.launcher if run.launch is not None else None
     if not isinstance(key.value, dict) or launcher == "deepspeed" or "CROSS_SIZE" in run.environment:
         return
@@ -116,16 +116,16 @@ def node_local_storage_overwritten(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC467", "adagrad-checkpoint-without-zero", Severity.ERROR)
-def adagrad_checkpoint_without_zero(run: Run) -> Iterator[Finding]:
-    key, precision = deepspeed(run, "optimizer", "type"), precision_of(run)
-    if not isinstance(key.value, str) or key.value.lower() != "adagrad" or stage_of(run) != 0:
+@rule("ZC467", "adagrad-checkpoint-without-zero", Severity.ERROR, in_deepspeed("optimizer", "type"))
+def adagrad_checkpoint_without_zero(key: Key) -> Iterator[Finding]:
+    precision = precision_of(key.run)
+    if not isinstance(key.value, str) or key.value.lower() != "adagrad" or stage_of(key.run) != 0:
         return
-    if precision not in ("bf16", "fp16") or not (run.consumer == "deepspeed" or with_accelerate(run)):
+    if precision not in ("bf16", "fp16") or not (key.run.consumer == "deepspeed" or with_accelerate(key.run)):
         return
     yield key.finding(
         f"Adagrad in {precision} without ZeRO trains, but its states cannot be collected: saving a checkpoint stops "
         "with a KeyError",
         "use ZeRO stage 1, or another optimizer",
-        fix=deepspeed(run, "zero_optimization", "stage").replace("1", "use ZeRO stage 1", safe=False),
+        fix=deepspeed(key.run, "zero_optimization", "stage").replace("1", "use ZeRO stage 1", safe=False),
     )

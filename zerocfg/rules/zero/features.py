@@ -77,9 +77,16 @@ def expert_balance_not_supported(config: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC456", "activation-checkpointing-not-configured", Severity.WARNING, consumers=TRAINERS)
-def activation_checkpointing_not_configured(run: Run) -> Iterator[Finding]:
-    section, instead = deepspeed(run, "activation_checkpointing"), recipe(run, "gradient_checkpointing")
+@rule(
+    "ZC456",
+    "activation-checkpointing-not-configured",
+    Severity.WARNING,
+    in_deepspeed("activation_checkpointing"),
+    consumers=TRAINERS,
+)
+def activation_checkpointing_not_configured(section: Key) -> Iterator[Finding]:
+    run = section.run
+    instead = recipe(run, "gradient_checkpointing")
     if not (run.recipe or passed(run)) or not any(key.value is True for key in section):
         return
     stated = bool(instead) or instead.name in run.arguments
