@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from zerocfg import rules
 from zerocfg.linter.engine import lint_runs
 from zerocfg.rules import registry
 from zerocfg.rules.api import Finding, Location, Rule, Severity, rule
@@ -75,6 +78,16 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Any:
         return [(one.code, one.span.path, one.message) for one in lint_runs([run]).diagnostics]
 
     return ask
+
+
+def test_every_rule_says_what_it_looks_at() -> None:
+    """The fourth argument of ``@rule(CODE, NAME, SEVERITY, ...)``: `WHOLE_RUN` where nothing less is enough."""
+    silent = []
+    for path in sorted(Path(rules.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "rule":
+                silent += [ast.unparse(node.args[0])] * (len(node.args) < 4)
+    assert silent == []
 
 
 def test_each_rule_is_handed_what_it_looks_at(told: Any) -> None:

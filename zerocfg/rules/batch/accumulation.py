@@ -7,7 +7,7 @@ from math import isfinite
 
 from zerocfg.catalog.values import show, whole_number
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
 from zerocfg.rules.batch.sizes import EACH_DIFFERENCE, DifferenceOfRun, disagreement, lacks_accumulation
 from zerocfg.rules.calls import ACCELERATOR
@@ -37,7 +37,7 @@ def accumulation_disagrees(refused: DifferenceOfRun) -> Iterator[Finding]:
         yield disagreement(run, difference)
 
 
-@rule("ZC206", "accumulation-absent", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC206", "accumulation-absent", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def accumulation_absent(run: Run) -> Iterator[Finding]:
     asked = trainer_argument(run, STEPS)
     if not lacks_accumulation(run) or asked.number in (None, 1):
@@ -71,7 +71,7 @@ def accumulation_auto_without_trainer(predicted: FailureOfRun) -> Iterator[Findi
     )
 
 
-@rule("ZC208", "accumulation-two-numbers", Severity.WARNING)
+@rule("ZC208", "accumulation-two-numbers", Severity.WARNING, WHOLE_RUN)
 def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
     stated = accelerator.accumulation(run)
     if run.consumer == "accelerate" and stated.known and stated.origin.file is not None:
@@ -128,7 +128,7 @@ def accumulation_null(key: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC241", "count-with-a-dot", Severity.ERROR)
+@rule("ZC241", "count-with-a-dot", Severity.ERROR, WHOLE_RUN)
 def count_with_a_dot(run: Run) -> Iterator[Finding]:
     keys: list[Key] = []
     if under_trainer(run):
@@ -183,7 +183,7 @@ def steps_per_print_zero(config: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC249", "accelerator-steps-beaten", Severity.ERROR, consumers={"accelerate"})
+@rule("ZC249", "accelerator-steps-beaten", Severity.ERROR, WHOLE_RUN, consumers={"accelerate"})
 def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
     stated, used = accelerator.accumulation(run), setting(run, STEPS)
     if accelerator.is_open_option(run, STEPS) or stated.origin.file is None or not stated.known:

@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release, text
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, describe_origin, under_trainer
 from zerocfg.rules.fixes import giving
@@ -19,7 +19,7 @@ from zerocfg.run.stages.parser import parser_of
 _CLIP = "gradient_clipping"
 
 
-@rule("ZC209", "clipping-not-passed-on", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC209", "clipping-not-passed-on", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
     ds = deepspeed(run)
     if not ds.section or _CLIP in ds or not under_deepspeed(run):
@@ -47,7 +47,7 @@ def _clips(defaults: Sequence[tuple[Release, float]]) -> str:
     return told
 
 
-@rule("ZC210", "clipping-cannot-be-switched-off-here", Severity.ERROR, versions="deepspeed>=0.19.3")
+@rule("ZC210", "clipping-cannot-be-switched-off-here", Severity.ERROR, WHOLE_RUN, versions="deepspeed>=0.19.3")
 def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
     exported = run.effective.environment.get("ACCELERATE_GRADIENT_CLIPPING")
     in_json = run.deepspeed is not None or "ACCELERATE_DEEPSPEED_CONFIG_FILE" in run.effective.environment
@@ -86,7 +86,7 @@ def clipping_negative(key: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC239", "clipping-of-script-without-effect", Severity.WARNING, consumers={"accelerate"})
+@rule("ZC239", "clipping-of-script-without-effect", Severity.WARNING, WHOLE_RUN, consumers={"accelerate"})
 def clipping_of_script_without_effect(run: Run) -> Iterator[Finding]:
     given, used = run.arguments.get("max_grad_norm"), setting(run, _CLIP)
     if given is None or used.number is None or not under_deepspeed(run):

@@ -7,7 +7,7 @@ from functools import cache
 
 from zerocfg.catalog.counterparts import paths
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
 from zerocfg.rules.batch.optimizer import optimizer_of, optimizer_params, optimizer_type
 from zerocfg.rules.batch.sections import known_types
 from zerocfg.rules.effects import TRAINERS, describe_origin, under_trainer
@@ -85,7 +85,7 @@ def _filled(run: Run, name: str) -> Fix | None:
     return params[name].set('"auto"', why) if params else params.set(f'{{"{name}": "auto"}}', why)
 
 
-@rule("ZC219", "argument-not-passed-to-optimizer", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC219", "argument-not-passed-to-optimizer", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def argument_not_passed_to_optimizer(run: Run) -> Iterator[Finding]:
     params = optimizer_params(run)
     for name, default in _missing(run).items():
@@ -109,7 +109,7 @@ def argument_not_passed_to_optimizer(run: Run) -> Iterator[Finding]:
         yield finding
 
 
-@rule("ZC220", "learning-rate-missing", Severity.WARNING)
+@rule("ZC220", "learning-rate-missing", Severity.WARNING, WHOLE_RUN)
 def learning_rate_missing(run: Run) -> Iterator[Finding]:
     missing = _missing(run)
     if under_trainer(run) or "lr" not in missing:

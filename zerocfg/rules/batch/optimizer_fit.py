@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
 from zerocfg.rules.batch.optimizer import optimizer_of, optimizer_params
 from zerocfg.rules.effects import TRAINERS, effective_value, stage_of
@@ -68,7 +68,7 @@ def muon_with_reduce_scatter(kind: Key) -> Iterator[Finding]:
     )
 
 
-@rule("ZC223", "adagrad-of-trainer-with-zero", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC223", "adagrad-of-trainer-with-zero", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def adagrad_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
     asked, stage = trainer_argument(run, "optim"), stage_of(run)
     if asked.value != "adagrad" or not stage or not under_deepspeed(run):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.batch.sizes import positive
 from zerocfg.rules.effects import with_accelerate
 from zerocfg.rules.key import Key, accelerate, deepspeed, setting
@@ -20,7 +20,7 @@ def _share(run: Run) -> int:
     return 0 if "parallelism_config" in accelerate(run) else positive(deepspeed(run, _SHARE))
 
 
-@rule("ZC242", "sequence-parallel-size-alone", Severity.ERROR)
+@rule("ZC242", "sequence-parallel-size-alone", Severity.ERROR, WHOLE_RUN)
 def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
     share, data = _share(run), deepspeed(run, _DATA)
     if share < 2 or data:
@@ -42,7 +42,9 @@ def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC243", "parallel-sizes-miss-processes", Severity.ERROR, needs={"launch"}, versions="deepspeed>=0.18.6")
+@rule(
+    "ZC243", "parallel-sizes-miss-processes", Severity.ERROR, WHOLE_RUN, needs={"launch"}, versions="deepspeed>=0.18.6"
+)
 def parallel_sizes_miss_processes(run: Run) -> Iterator[Finding]:
     share, data, world = _share(run), deepspeed(run, _DATA), setting(run, "num_processes").value
     if not share or not positive(data) or not isinstance(world, int) or world < 1 or run.consumer != "deepspeed":

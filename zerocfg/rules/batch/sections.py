@@ -7,7 +7,7 @@ from functools import cache
 
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, Subject, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, Subject, rule
 from zerocfg.rules.arguments import under_deepspeed
 from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, with_accelerate
 from zerocfg.rules.key import Key, deepspeed, trainer_argument
@@ -49,7 +49,7 @@ def section_without_type(section: str) -> Subject[Key]:
     return given_by(lambda run: without_type(run, section))
 
 
-@rule("ZC211", "optimizer-of-json-wins", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC211", "optimizer-of-json-wins", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def optimizer_of_json_wins(run: Run) -> Iterator[Finding]:
     if not under_deepspeed(run):
         return

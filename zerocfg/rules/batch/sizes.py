@@ -7,7 +7,7 @@ from math import prod
 
 from zerocfg.catalog.values import show
 from zerocfg.record import record
-from zerocfg.rules.api import Finding, Fix, Severity, Subject, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, Subject, rule
 from zerocfg.rules.effects import TRAINERS, changed_before, describe_origin, tuned, under_trainer, with_accelerate
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.fixes import giving
@@ -70,7 +70,7 @@ def _batch_help(run: Run) -> str:
     return "leave out train_batch_size: it follows from the other two and the number of processes"
 
 
-@rule("ZC203", "batch-product", Severity.ERROR)
+@rule("ZC203", "batch-product", Severity.ERROR, WHOLE_RUN)
 def batch_product(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC203"):
         if lacks_accumulation(run):
@@ -119,7 +119,7 @@ def _never_fits(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC204", "batch-zero", Severity.ERROR)
+@rule("ZC204", "batch-zero", Severity.ERROR, WHOLE_RUN)
 def batch_zero(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC204"):
         message = f"{failure.message}; DeepSpeed stops at it"
@@ -157,7 +157,7 @@ def _smaller(run: Run) -> Fix | None:
     return deepspeed(run, TRAIN).delete("let it follow from the micro batch", safe=False)
 
 
-@rule("ZC205", "batch-missing", Severity.ERROR)
+@rule("ZC205", "batch-missing", Severity.ERROR, WHOLE_RUN)
 def batch_missing(run: Run) -> Iterator[Finding]:
     if tuned(run) or changed_before(run) or run.size_elsewhere:
         return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.budgets import TENSORS
 from zerocfg.record import record
-from zerocfg.rules.api import Finding, Fix, Location, Severity, Subject, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, Subject, rule
 from zerocfg.rules.effects import with_accelerate
 from zerocfg.rules.repairs import strict_json
 from zerocfg.run.discover import launches
@@ -130,7 +130,7 @@ def json_not_strict(read: _Read) -> Iterator[Finding]:
         )
 
 
-@rule("ZC015", "checked-in-part", Severity.WARNING)
+@rule("ZC015", "checked-in-part", Severity.WARNING, WHOLE_RUN)
 def checked_in_part(run: Run) -> Iterator[Finding]:
     # That a rule finds too much is told by the lint itself: see `zerocfg.linter.engine`.
     if run.launch_file is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.record import record
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, entries
 from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
 from zerocfg.rules.fixes import edited, rewritten
@@ -54,7 +54,7 @@ def _options(run: Run) -> _Options | None:
 OPTIONS = given_by(_options, "arguments")
 
 
-@rule("ZC620", "fsdp-with-deepspeed", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC620", "fsdp-with-deepspeed", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def fsdp_with_deepspeed(run: Run) -> Iterator[Finding]:
     asked = fsdp_argument(run)
     place, by_argument = argument(run, "fsdp"), argument(run, "deepspeed")
@@ -85,7 +85,7 @@ def _without(run: Run, *keys: str, safe: bool = False) -> Fix | None:
     return Fix(f"remove {' and '.join(keys)}", tuple((file, edit) for edit in edits), safe) if edits else None
 
 
-@rule("ZC621", "fsdp-config-without-fsdp", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC621", "fsdp-config-without-fsdp", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
     switch, config = recipe(run, "fsdp"), recipe(run, "fsdp_config")
     if not config.section or "fsdp" in run.arguments or switch.value is False or switch.value:
@@ -108,7 +108,7 @@ def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC622", "fsdp-config-key-unknown", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
+@rule("ZC622", "fsdp-config-key-unknown", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp_config_key_unknown(run: Run) -> Iterator[Finding]:
     asked, config = fsdp_argument(run), entries(run, "fsdp_config")
     if not asked or asked is UNKNOWN or config is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import (
     efficient_loading,
@@ -23,7 +23,7 @@ from zerocfg.source.edit import insert_entry
 _ONLY_1 = ("sharding_strategy", "forward_prefetch", "backward_prefetch", "use_orig_params", "sync_module_states")
 
 
-@rule("ZC608", "fsdp-version-not-written", Severity.NOTE, versions="accelerate>=1.6")
+@rule("ZC608", "fsdp-version-not-written", Severity.NOTE, WHOLE_RUN, versions="accelerate>=1.6")
 def fsdp_version_not_written(run: Run) -> Iterator[Finding]:
     section = accelerate(run, "fsdp_config")
     if not section.section or fsdp_version(run) != "1":
@@ -46,7 +46,7 @@ def _nothing_lost(name: str, value: object) -> bool:
     return str(value).upper() in ("FALSE", "NO_PREFETCH", "NONE", "0", "NO")
 
 
-@rule("ZC609", "fsdp1-key-under-fsdp2", Severity.WARNING)
+@rule("ZC609", "fsdp1-key-under-fsdp2", Severity.WARNING, WHOLE_RUN)
 def fsdp1_key_under_fsdp2(run: Run) -> Iterator[Finding]:
     for name in ("forward_prefetch", "backward_prefetch", "use_orig_params", "sync_module_states", "limit_all_gathers"):
         found = fsdp_setting(run, name)

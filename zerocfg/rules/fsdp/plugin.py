@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import admits, only_below
-from zerocfg.rules.api import Finding, Fix, Severity, Subject, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, Subject, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import effective_value, under_trainer
 from zerocfg.rules.fixes import rewritten
@@ -150,7 +150,7 @@ def fsdp_loading_without_sync(predicted: FailureOfRun) -> Iterator[Finding]:
     yield finding
 
 
-@rule("ZC602", "fsdp-key-of-other-version", Severity.ERROR)
+@rule("ZC602", "fsdp-key-of-other-version", Severity.ERROR, WHOLE_RUN)
 def fsdp_key_of_other_version(run: Run) -> Iterator[Finding]:
     version = fsdp_version(run)
     dead, alive = {

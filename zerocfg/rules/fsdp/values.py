@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import argument, set_argument
 from zerocfg.rules.effects import TRAINERS
 from zerocfg.rules.fsdp.plugin import (
@@ -35,7 +35,7 @@ _ON_PROCESSORS = "accelerate>=1.8"
 """Those whose FSDP 2 trains without an accelerator too: of earlier ones nothing was seen."""
 
 
-@rule("ZC642", "adafactor-with-fsdp2", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC642", "adafactor-with-fsdp2", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
     version = argument_version(run) or fsdp_version(run)
     asked = argument(run, "optim")
@@ -70,7 +70,7 @@ def fsdp_offload_as_text(key: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC644", "fsdp1-strategy-as-boolean", Severity.ERROR)
+@rule("ZC644", "fsdp1-strategy-as-boolean", Severity.ERROR, WHOLE_RUN)
 def fsdp1_strategy_as_boolean(run: Run) -> Iterator[Finding]:
     if argument_version(run) == "1":
         key = argument_key(run, "reshard_after_forward")

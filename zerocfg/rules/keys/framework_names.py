@@ -11,7 +11,7 @@ from zerocfg.catalog.versions import bounds
 from zerocfg.frontends.api import Facts
 from zerocfg.frontends.registry import front_end
 from zerocfg.record import record
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.key import Key, from_origin
 from zerocfg.run.model import Origin, Run
 from zerocfg.run.releases import requirement
@@ -31,7 +31,7 @@ class _Argument:
     key: Key
 
 
-@rule("ZC121", "argument-of-no-release", Severity.ERROR)
+@rule("ZC121", "argument-of-no-release", Severity.ERROR, WHOLE_RUN)
 def argument_of_no_release(run: Run) -> Iterator[Finding]:
     framework = front_end(run.consumer)
     facts = framework.facts if framework is not None else None

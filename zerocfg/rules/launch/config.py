@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Severity, at, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, at, rule
 from zerocfg.rules.effects import accelerate_section, describe_origin
 from zerocfg.rules.failures import RULE_FOR_FAILURE, ignored, primary_location, reported
 from zerocfg.rules.key import accelerate, deepspeed, delete_all, finding_at, from_origin
@@ -71,7 +71,7 @@ def fields_beside_config_file(predicted: FailureOfRun) -> Iterator[Finding]:
     )
 
 
-@rule("ZC703", "file-not-found", Severity.WARNING)
+@rule("ZC703", "file-not-found", Severity.WARNING, WHOLE_RUN)
 def file_not_found(run: Run) -> Iterator[Finding]:
     for origin in run.missing:
         path, location = origin.note, at(origin)
@@ -114,7 +114,7 @@ def _looks_local(path: str) -> bool:
     return path[:1] not in ("", "/", "~", "\\") and not any(word in path.lower() for word in _EXAMPLES)
 
 
-@rule("ZC707", "two-deepspeed-files", Severity.ERROR)
+@rule("ZC707", "two-deepspeed-files", Severity.ERROR, WHOLE_RUN)
 def two_deepspeed_files(run: Run) -> Iterator[Finding]:
     named = run.effective.environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE")
     if run.deepspeed is None or named is None:
@@ -130,7 +130,7 @@ def two_deepspeed_files(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC711", "launch-option-refused", Severity.ERROR)
+@rule("ZC711", "launch-option-refused", Severity.ERROR, WHOLE_RUN)
 def launch_option_refused(run: Run) -> Iterator[Finding]:
     if options_without_value(run):
         return  # ZC749: the parser stops there, and no other option is looked at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, recipe_data, under_deepspeed_launcher
 from zerocfg.rules.key import accelerate, finding_at, from_origin
 from zerocfg.rules.launch.options import launcher_option, listed, machines_of
@@ -26,7 +26,7 @@ from zerocfg.run.model import UNKNOWN, Run, Setting
 _TRUE = ("y", "yes", "t", "true", "on", "1")
 
 
-@rule("ZC743", "visible-devices-too-few", Severity.ERROR)
+@rule("ZC743", "visible-devices-too-few", Severity.ERROR, WHOLE_RUN)
 def visible_devices_too_few(run: Run) -> Iterator[Finding]:
     devices = exported(run, "CUDA_VISIBLE_DEVICES")
     if devices is None or not devices.replace(",", "").isdecimal():
@@ -68,7 +68,7 @@ def _counts_devices(run: Run) -> bool:
     return run.accelerate is None and all_options_seen(run) and not any(name in run.flags for name in chosen)
 
 
-@rule("ZC744", "port-variable-not-read", Severity.WARNING)
+@rule("ZC744", "port-variable-not-read", Severity.WARNING, WHOLE_RUN)
 def port_variable_not_read(run: Run) -> Iterator[Finding]:
     port = exported(run, "MASTER_PORT")
     launcher = run.launch.launcher if run.launch is not None else None
@@ -135,7 +135,7 @@ def engine_variables_without_switch(started: LineOfRun) -> Iterator[Finding]:
         )
 
 
-@rule("ZC747", "cpu-variable-beside-deepspeed", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC747", "cpu-variable-beside-deepspeed", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def cpu_variable_beside_deepspeed(run: Run) -> Iterator[Finding]:
     if (exported(run, "ACCELERATE_USE_CPU") or "").lower() not in _TRUE:
         return

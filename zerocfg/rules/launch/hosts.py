@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import accelerate_data, under_deepspeed_launcher
 from zerocfg.rules.key import Key, accelerate
 from zerocfg.rules.launch.options import by_torchrun, launcher_option, listed, machines_of, number_fix, under_runner
@@ -16,7 +16,7 @@ from zerocfg.run.model import Run
 _RUNNERS = ("pdsh", "openmpi", "mvapich", "mpich", "impi", "slurm")
 
 
-@rule("ZC728", "unknown-multinode-launcher", Severity.ERROR)
+@rule("ZC728", "unknown-multinode-launcher", Severity.ERROR, WHOLE_RUN)
 def unknown_multinode_launcher(run: Run) -> Iterator[Finding]:
     if started_by(run, "deepspeed"):
         yield from _runner_without_launcher(run)
@@ -76,7 +76,7 @@ def host_list_on_one_machine(section: Key) -> Iterator[Finding]:
             )
 
 
-@rule("ZC731", "more-devices-than-processes", Severity.WARNING)
+@rule("ZC731", "more-devices-than-processes", Severity.WARNING, WHOLE_RUN)
 def more_devices_than_processes(run: Run) -> Iterator[Finding]:
     ids, machines = launcher_option(run, "gpu_ids"), machines_of(run)
     processes = launcher_option(run, "num_processes")

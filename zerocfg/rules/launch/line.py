@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.counterparts import settings
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, effective_value
 from zerocfg.rules.failures import ignored
 from zerocfg.rules.key import accelerate, deepspeed, from_origin
@@ -117,7 +117,7 @@ _IN_FILE = "zero_stage offload_optimizer_device offload_param_device gradient_cl
 """Options that a DeepSpeed file beats."""
 
 
-@rule("ZC720", "option-beaten-by-deepspeed-file", Severity.ERROR)
+@rule("ZC720", "option-beaten-by-deepspeed-file", Severity.ERROR, WHOLE_RUN)
 def option_beaten_by_deepspeed_file(run: Run) -> Iterator[Finding]:
     yield from _beaten_by_accelerate_file(run)
     if not started_by(run, "accelerate") or run.deepspeed is None or run.deepspeed_route != "accelerate":
@@ -177,7 +177,7 @@ def cpu_flag_switches_engine_off(started: LineOfRun) -> Iterator[Finding]:
         )
 
 
-@rule("ZC722", "processes-not-started", Severity.ERROR)
+@rule("ZC722", "processes-not-started", Severity.ERROR, WHOLE_RUN)
 def processes_not_started(run: Run) -> Iterator[Finding]:
     kind, processes = accelerate(run, "distributed_type"), launcher_option(run, "num_processes")
     if kind.value not in ("NO", "MULTI_CPU") or (processes.count or 0) < 2:

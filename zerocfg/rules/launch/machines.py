@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_data
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.key import accelerate
@@ -17,7 +17,7 @@ from zerocfg.run.model import Run
 from zerocfg.source.text import Span
 
 
-@rule("ZC704", "processes-not-divisible", Severity.ERROR)
+@rule("ZC704", "processes-not-divisible", Severity.ERROR, WHOLE_RUN)
 def processes_not_divisible(run: Run) -> Iterator[Finding]:
     key, machines = launcher_option(run, "num_processes"), machines_of(run)
     processes = key.count or 0
@@ -34,7 +34,7 @@ def processes_not_divisible(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC705", "address-missing", Severity.ERROR)
+@rule("ZC705", "address-missing", Severity.ERROR, WHOLE_RUN)
 def address_missing(run: Run) -> Iterator[Finding]:
     failed = any(failures(run, "ZC705"))
     machines = launcher_option(run, "num_machines")
@@ -61,7 +61,7 @@ def address_missing(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC709", "hostfile-missing", Severity.ERROR)
+@rule("ZC709", "hostfile-missing", Severity.ERROR, WHOLE_RUN)
 def hostfile_missing(run: Run) -> Iterator[Finding]:
     machines, name = machines_of(run), "deepspeed_multinode_launcher"
     if machines < 2 or run.accelerate is None or not under_runner(run):
@@ -79,7 +79,7 @@ def hostfile_missing(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC710", "fewer-devices-than-processes", Severity.ERROR)
+@rule("ZC710", "fewer-devices-than-processes", Severity.ERROR, WHOLE_RUN)
 def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC710"):
         yield reported(run, failure)
@@ -101,7 +101,7 @@ def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC715", "machine-rank-out-of-range", Severity.ERROR)
+@rule("ZC715", "machine-rank-out-of-range", Severity.ERROR, WHOLE_RUN)
 def machine_rank_out_of_range(run: Run) -> Iterator[Finding]:
     if started_by(run, "torchrun"):
         option, nodes = line_option(run, "node_rank"), line_option(run, "nnodes").count or 0

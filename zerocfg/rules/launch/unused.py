@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, stage_of, under_deepspeed_launcher
 from zerocfg.rules.key import Key, accelerate
 from zerocfg.rules.line import line_option, started_by
@@ -66,7 +66,7 @@ def init_flag_does_not_stop_sharding(key: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC723", "debug-left-on", Severity.WARNING)
+@rule("ZC723", "debug-left-on", Severity.WARNING, WHOLE_RUN)
 def debug_left_on(run: Run) -> Iterator[Finding]:
     option, key = line_option(run, "debug"), accelerate(run, "debug")
     if option and started_by(run, "accelerate"):

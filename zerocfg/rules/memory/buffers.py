@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import changed_before, deepspeed_data, effective_value, stage_of
 from zerocfg.rules.fixes import together
 from zerocfg.rules.key import Key, accelerate, deepspeed, finding_at, setting
@@ -29,7 +29,7 @@ def half(run: Run) -> bool | None:
     return False if all(value in (False, None) for value in values) else None
 
 
-@rule("ZC901", "whole-gradients-in-fp32", Severity.WARNING)
+@rule("ZC901", "whole-gradients-in-fp32", Severity.WARNING, WHOLE_RUN)
 def whole_gradients_in_fp32(run: Run) -> Iterator[Finding]:
     if not keeps_whole_gradients(run):
         return
@@ -62,7 +62,7 @@ def without_buckets(run: Run) -> bool:
 _ROOM = 3 * 2**30
 
 
-@rule("ZC902", "reduce-buckets-of-many-gib", Severity.WARNING)
+@rule("ZC902", "reduce-buckets-of-many-gib", Severity.WARNING, WHOLE_RUN)
 def reduce_buckets_of_many_gib(run: Run) -> Iterator[Finding]:
     key, stage = setting(run, "zero_optimization.reduce_bucket_size"), stage_of(run)
     bucket = number_of(key.value)
@@ -124,7 +124,7 @@ def parameters_never_sharded(zero: Key) -> Iterator[Finding]:
     )
 
 
-@rule("ZC904", "sharding-over-one-process", Severity.NOTE)
+@rule("ZC904", "sharding-over-one-process", Severity.NOTE, WHOLE_RUN)
 def sharding_over_one_process(run: Run) -> Iterator[Finding]:
     count, stage = setting(run, "num_processes"), setting(run, "zero_optimization.stage")
     if stage_of(run) != 3 or count.value != 1 or count.origin.kind not in ("file", "flag"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.catalog.versions import admits
 from zerocfg.record import record
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import may_be_on
 from zerocfg.rules.effects import effective_value, fits_at, stage_of
 from zerocfg.rules.key import Key, accelerate, deepspeed, delete_all, finding_at, setting
@@ -55,7 +55,7 @@ def stage_key(run: Run) -> Key:
     return setting(run, "zero_optimization.stage")
 
 
-@rule("ZC920", "processes-and-accelerators", Severity.ERROR, needs={"hardware"})
+@rule("ZC920", "processes-and-accelerators", Severity.ERROR, WHOLE_RUN, needs={"hardware"})
 def processes_and_accelerators(run: Run) -> Iterator[Finding]:
     if run.hardware is None:
         return
@@ -74,7 +74,7 @@ def processes_and_accelerators(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC921", "bf16-not-in-hardware", Severity.ERROR, needs={"hardware"})
+@rule("ZC921", "bf16-not-in-hardware", Severity.ERROR, WHOLE_RUN, needs={"hardware"})
 def bf16_not_in_hardware(run: Run) -> Iterator[Finding]:
     if run.hardware is None or run.hardware.bf16 is not False:
         return
@@ -138,7 +138,7 @@ def host_memory_exceeded(sized: SizedRun) -> Iterator[Finding]:
     )
 
 
-@rule("ZC924", "locked-memory-exceeded", Severity.NOTE, needs={"hardware", "model"})
+@rule("ZC924", "locked-memory-exceeded", Severity.NOTE, WHOLE_RUN, needs={"hardware", "model"})
 def locked_memory_exceeded(run: Run) -> Iterator[Finding]:
     hardware, model = run.hardware, run.model
     if hardware is None or model is None or not model.parameters or hardware.memlock is None:

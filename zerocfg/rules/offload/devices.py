@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import OFF_WORDS
 from zerocfg.catalog.versions import admits, only_below
-from zerocfg.rules.api import Finding, Fix, Severity, Subject, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, Subject, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, effective_value, stage_of, under_deepspeed_launcher
 from zerocfg.rules.key import Key, accelerate, deepspeed, setting
@@ -57,7 +57,7 @@ def _removed(run: Run, part: str, why: str, *, safe: bool) -> Fix | None:
     return (key if key else accelerate(run, "deepspeed_config", f"{part}_device")).delete(why, safe=safe)
 
 
-@rule("ZC501", "offload-not-pinned", Severity.WARNING)
+@rule("ZC501", "offload-not-pinned", Severity.WARNING, WHOLE_RUN)
 def offload_not_pinned(run: Run) -> Iterator[Finding]:
     if run.hardware is not None and run.hardware.memlock is not None:
         return  # a limit is known: the author may well have chosen
@@ -147,7 +147,7 @@ _REPLACED = frozenset(
 )
 
 
-@rule("ZC510", "optimizer-replaced-by-cpu-adam", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC510", "optimizer-replaced-by-cpu-adam", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def optimizer_replaced_by_cpu_adam(run: Run) -> Iterator[Finding]:
     asked = argument(run, "optim")
     if asked is None or not isinstance(asked.held, str) or asked.held not in _REPLACED:

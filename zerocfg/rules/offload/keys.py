@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import OFF_WORDS
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import may_be_on
 from zerocfg.rules.effects import WITH_ACCELERATE, changed_before, stage_of, under_trainer
 from zerocfg.rules.key import Key, accelerate, delete_all, setting
@@ -109,7 +109,7 @@ def offload_section_without_device(zero: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC522", "parameters-offloaded-alone", Severity.NOTE)
+@rule("ZC522", "parameters-offloaded-alone", Severity.NOTE, WHOLE_RUN)
 def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
     if (
         stage_of(run) != 3
@@ -132,7 +132,7 @@ def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC528", "offload-device-auto", Severity.WARNING, consumers=WITH_ACCELERATE)
+@rule("ZC528", "offload-device-auto", Severity.WARNING, WHOLE_RUN, consumers=WITH_ACCELERATE)
 def offload_device_auto(run: Run) -> Iterator[Finding]:
     if changed_before(run) or (under_trainer(run) and only_below(run.declared("transformers"), "4.30")):
         return  # the Trainer before 4.30 started DeepSpeed without accelerate, so that "auto" reached it as it is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import WITH_ACCELERATE, effective_value, stage_of, under_deepspeed_launcher
 from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.key import Key
@@ -76,7 +76,7 @@ def threads_option_not_passed_on(started: LineOfRun) -> Iterator[Finding]:
     )
 
 
-@rule("ZC525", "host-step-on-one-thread", Severity.NOTE, needs={"launch"})
+@rule("ZC525", "host-step-on-one-thread", Severity.NOTE, WHOLE_RUN, needs={"launch"})
 def host_step_on_one_thread(run: Run) -> Iterator[Finding]:
     if run.launch_file is None or not started_by(run, "accelerate", "torchrun") or not _steps_on_host(run):
         return

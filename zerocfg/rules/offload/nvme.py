@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
 from zerocfg.rules.effects import stage_of, under_deepspeed_launcher
 from zerocfg.rules.failures import ignored
 from zerocfg.rules.fixes import together
@@ -52,7 +52,7 @@ def nvme_without_path(zero: Key) -> Iterator[Finding]:
             )
 
 
-@rule("ZC506", "nvme-path-in-accelerate-config", Severity.ERROR)
+@rule("ZC506", "nvme-path-in-accelerate-config", Severity.ERROR, WHOLE_RUN)
 def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
     if not under_deepspeed_launcher(run):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.sizes import disagreement, mismatches
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value, under_trainer
 from zerocfg.rules.failures import failures
@@ -35,7 +35,7 @@ def fp16_and_bf16(predicted: FailureOfRun) -> Iterator[Finding]:
     )
 
 
-@rule("ZC302", "precision-disagrees-with-trainer", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC302", "precision-disagrees-with-trainer", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
     if any(failures(run, "ZC303")):
         return  # Trainer() stops at that before train() compares
@@ -103,7 +103,7 @@ def precision_auto_without_filler(config: Key) -> Iterator[Finding]:
     )
 
 
-@rule("ZC305", "precision-lost", Severity.ERROR, consumers=WITH_ACCELERATE)
+@rule("ZC305", "precision-lost", Severity.ERROR, WHOLE_RUN, consumers=WITH_ACCELERATE)
 def precision_lost(run: Run) -> Iterator[Finding]:
     asked = run.effective.get("mixed_precision")
     if asked is None or str(asked.value) not in _NAMES or effective_value(run, "engine") != "deepspeed":
@@ -139,7 +139,7 @@ def msamp_with_zero3(predicted: FailureOfRun) -> Iterator[Finding]:
     yield predicted.finding("use a lower stage or another fp8 backend", fix)
 
 
-@rule("ZC308", "precision-of-launcher-beaten", Severity.WARNING, consumers=WITH_ACCELERATE)
+@rule("ZC308", "precision-of-launcher-beaten", Severity.WARNING, WHOLE_RUN, consumers=WITH_ACCELERATE)
 def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
     used = run.effective.get("mixed_precision")
     if used is None or str(used.value) not in _NAMES:
@@ -170,7 +170,7 @@ def _winner(run: Run, origin: Origin) -> str:
     return "argument of Accelerator wins" if run.consumer == "accelerate" else "training arguments win"
 
 
-@rule("ZC332", "launcher-precision-unseen", Severity.WARNING, consumers={"accelerate"})
+@rule("ZC332", "launcher-precision-unseen", Severity.WARNING, WHOLE_RUN, consumers={"accelerate"})
 def launcher_precision_unseen(run: Run) -> Iterator[Finding]:
     used, script = run.effective.get("mixed_precision"), run.script
     if used is None or script is None or str(used.value) not in _NAMES or used.origin.file is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.fsdp.plugin import efficient_loading, on
 from zerocfg.rules.key import Key, accelerate
 from zerocfg.rules.subjects import given_by, in_accelerate
@@ -45,7 +45,7 @@ def fp8_names_of_the_questionnaire(section: Key) -> Iterator[Finding]:
             )
 
 
-@rule("ZC341", "fp8-torchao-and-efficient-loading", Severity.ERROR)
+@rule("ZC341", "fp8-torchao-and-efficient-loading", Severity.ERROR, WHOLE_RUN)
 def fp8_torchao_and_efficient_loading(run: Run) -> Iterator[Finding]:
     efficient, section = run.effective.environment.get("FSDP_CPU_RAM_EFFICIENT_LOADING"), accelerate(run, "fp8_config")
     if _backend(run) != "AO" or efficient is None or not on(efficient.value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, effective_value, stage_of, with_accelerate
 from zerocfg.rules.fixes import together
 from zerocfg.rules.key import Key, deepspeed
@@ -31,7 +31,7 @@ def master_weights_not_possible(predicted: FailureOfRun) -> Iterator[Finding]:
     yield predicted.finding(fix=fix)
 
 
-@rule("ZC321", "bfloat16-section-ignored", Severity.ERROR)
+@rule("ZC321", "bfloat16-section-ignored", Severity.ERROR, WHOLE_RUN)
 def bfloat16_section_ignored(run: Run) -> Iterator[Finding]:
     old, new = deepspeed(run, "bfloat16"), deepspeed(run, "bf16")
     beside = isinstance(new.value, dict)
@@ -58,7 +58,7 @@ def bfloat16_section_ignored(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC326", "master-weights-without-offload", Severity.ERROR, versions="deepspeed>=0.18.3")
+@rule("ZC326", "master-weights-without-offload", Severity.ERROR, WHOLE_RUN, versions="deepspeed>=0.18.3")
 def master_weights_without_offload(run: Run) -> Iterator[Finding]:
     device, optimizer = _offload(run), deepspeed(run, "optimizer")
     kind = optimizer.get("type")
@@ -100,7 +100,7 @@ def bf16_states_of_the_trainer_offloaded(bf16: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC328", "master-weights-of-another-mode", Severity.ERROR, versions="deepspeed>=0.18.3")
+@rule("ZC328", "master-weights-of-another-mode", Severity.ERROR, WHOLE_RUN, versions="deepspeed>=0.18.3")
 def master_weights_of_another_mode(run: Run) -> Iterator[Finding]:
     mode = precision_of(run)
     for kind, key in _masters(run):

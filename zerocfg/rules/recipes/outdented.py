@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import Argument, arguments, own_option
 from zerocfg.rules.recipes.slips import certainly_unknown, consequence
 from zerocfg.run.model import Run
@@ -15,7 +15,7 @@ from zerocfg.source.node import Entry, Mapping, Scalar
 from zerocfg.source.text import Span
 
 
-@rule("ZC854", "entries-outdented", Severity.ERROR)
+@rule("ZC854", "entries-outdented", Severity.ERROR, WHOLE_RUN)
 def entries_outdented(run: Run) -> Iterator[Finding]:
     document = run.recipe.document if run.recipe is not None else None
     root = document.root if document is not None else None

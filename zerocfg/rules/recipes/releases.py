@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.versions import admits, library_name, only_below, only_from, release
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.argument_reader import key_of, reader
 from zerocfg.rules.arguments import arguments, own_option, renamed, set_argument
 from zerocfg.rules.effects import admitted, admitting
@@ -25,7 +25,7 @@ _ALSO_OWN = frozenset(("activation_checkpointing", "parallelism_config", "projec
 repositories two or more for each."""
 
 
-@rule("ZC865", "key-newer-than-project", Severity.ERROR, needs={"versions"})
+@rule("ZC865", "key-newer-than-project", Severity.ERROR, WHOLE_RUN, needs={"versions"})
 def key_newer_than_project(run: Run) -> Iterator[Finding]:
     for library, file in (("deepspeed", run.deepspeed), ("accelerate", run.accelerate)):
         declared = run.declared(library)
@@ -137,7 +137,7 @@ def overflow_check_default_changed(bf16: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC867", "trackers-default-changed", Severity.NOTE, needs={"versions"}, versions="transformers>=5")
+@rule("ZC867", "trackers-default-changed", Severity.NOTE, WHOLE_RUN, needs={"versions"}, versions="transformers>=5")
 def trackers_default_changed(run: Run) -> Iterator[Finding]:
     if reader(run) is None or run.recipe is None or "report_to" in recipe(run) or "report_to" in run.arguments:
         return
@@ -155,6 +155,7 @@ def trackers_default_changed(run: Run) -> Iterator[Finding]:
     "ZC874",
     "weights-dtype-default-changed",
     Severity.NOTE,
+    WHOLE_RUN,
     consumers={"transformers", "trl"},
     needs={"versions"},
     versions="transformers>=5",
@@ -179,7 +180,7 @@ def _on_both_sides(run: Run, library: str, edge: str) -> bool:
     return admits(run.declared(library), below=edge, at_least=edge)
 
 
-@rule("ZC868", "argument-deprecated", Severity.NOTE, needs={"versions"})
+@rule("ZC868", "argument-deprecated", Severity.NOTE, WHOLE_RUN, needs={"versions"})
 def argument_deprecated(run: Run) -> Iterator[Finding]:
     present = {held.name for held in arguments(run)}
     inherited = load_schema("training-arguments").root.names

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import library_name
 from zerocfg.record import replace
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
 from zerocfg.rules.argument_reader import guessed, reader, reads_recipe
 from zerocfg.rules.arguments import Argument, arguments, dropped, own_option, renamed
 from zerocfg.rules.fixes import rewritten
@@ -18,7 +18,7 @@ from zerocfg.run.model import Run
 _SCHEMAS = {"transformers": "training-arguments", "trl": "trl"}
 
 
-@rule("ZC801", "argument-removed", Severity.WARNING, histories="arguments")
+@rule("ZC801", "argument-removed", Severity.WARNING, WHOLE_RUN, histories="arguments")
 def argument_removed(run: Run) -> Iterator[Finding]:
     known = reader(run) is not None
     read = known or reads_recipe(run)
@@ -26,7 +26,7 @@ def argument_removed(run: Run) -> Iterator[Finding]:
     yield from _removed(run, "transformers", asked, _modernized)
 
 
-@rule("ZC840", "trl-argument-removed", Severity.WARNING, histories="arguments")
+@rule("ZC840", "trl-argument-removed", Severity.WARNING, WHOLE_RUN, histories="arguments")
 def trl_argument_removed(run: Run) -> Iterator[Finding]:
     if reader(run) == "trl":
         inherited = load_schema("training-arguments").root.names

@@ -9,7 +9,7 @@ from zerocfg.catalog.check import refusal
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.argument_reader import methods, reader, trainer_configs
 from zerocfg.rules.arguments import Argument, arguments, own_option, renamed
 from zerocfg.rules.calls import ever_taken, given_in_calls, taken_by
@@ -24,7 +24,7 @@ from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.node import dotted
 
 
-@rule("ZC841", "argument-misspelled", Severity.WARNING, histories="arguments")
+@rule("ZC841", "argument-misspelled", Severity.WARNING, WHOLE_RUN, histories="arguments")
 def argument_misspelled(run: Run) -> Iterator[Finding]:
     yield from _slips_in_calls(run)
     if reader(run) is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import (
     KNOWN_ARGUMENTS,
@@ -68,7 +68,7 @@ def checkpointing_options_unused(given: ArgumentsOfRun) -> Iterator[Finding]:
     )
 
 
-@rule("ZC826", "device-map-with-stage-3", Severity.ERROR, consumers={"transformers"})
+@rule("ZC826", "device-map-with-stage-3", Severity.ERROR, WHOLE_RUN, consumers={"transformers"})
 def device_map_with_stage_3(run: Run) -> Iterator[Finding]:
     yield from _device_map_in_call(run)
     placement = value(run, "device_map")
@@ -94,7 +94,7 @@ def _device_map_in_call(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC871", "model-loaded-before-arguments", Severity.WARNING, consumers={"transformers", "trl"})
+@rule("ZC871", "model-loaded-before-arguments", Severity.WARNING, WHOLE_RUN, consumers={"transformers", "trl"})
 def model_loaded_before_arguments(run: Run) -> Iterator[Finding]:
     loading = _loading_for_stage_3(run)
     if loading is None or not loading.first or loading.origin.file is None:

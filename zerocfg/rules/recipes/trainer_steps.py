@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import (
     KNOWN_ARGUMENTS,
@@ -189,7 +189,7 @@ def split_batches(given: ArgumentsOfRun) -> Iterator[Finding]:
     )
 
 
-@rule("ZC827", "steps-of-checkpoint-win", Severity.WARNING, consumers=TRAINERS)
+@rule("ZC827", "steps-of-checkpoint-win", Severity.WARNING, WHOLE_RUN, consumers=TRAINERS)
 def steps_of_checkpoint_win(run: Run) -> Iterator[Finding]:
     state = run.resumed
     if state is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError, whole_number
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import Argument, arguments, type_of, word_type
 from zerocfg.rules.calls import given_in_calls, key_of_call
@@ -20,7 +20,7 @@ from zerocfg.run.stages.arguments import converted, is_template, parsed
 from zerocfg.source.node import Scalar
 
 
-@rule("ZC802", "argument-type", Severity.ERROR)
+@rule("ZC802", "argument-type", Severity.ERROR, WHOLE_RUN)
 def argument_type(run: Run) -> Iterator[Finding]:
     yield from _texts_in_calls(run)
     if not under_trainer(run):
@@ -125,7 +125,7 @@ def _plain_number(key: Key) -> Fix | None:
     return key.replace(text, f"write {text}")
 
 
-@rule("ZC825", "false-as-text", Severity.ERROR, consumers={"transformers"})
+@rule("ZC825", "false-as-text", Severity.ERROR, WHOLE_RUN, consumers={"transformers"})
 def false_as_text(run: Run) -> Iterator[Finding]:
     if run.recipe_reader != "hf":
         return

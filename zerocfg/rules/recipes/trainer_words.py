@@ -11,7 +11,7 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release
 from zerocfg.record import record
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import given, set_argument, value, word, written
 from zerocfg.rules.calls import given_in_calls
@@ -31,7 +31,7 @@ _WORDS = (
 )
 
 
-@rule("ZC811", "argument-word-unknown", Severity.ERROR)
+@rule("ZC811", "argument-word-unknown", Severity.ERROR, WHOLE_RUN)
 def argument_word_unknown(run: Run) -> Iterator[Finding]:
     yield from _words_in_calls(run)
     if reader(run) is None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.catalog.versions import only_from
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import TRAINING_ARGUMENTS, ArgumentsOfRun, arguments_of
 from zerocfg.rules.effects import recipe_data
@@ -135,7 +135,7 @@ def _model_config(run: Run) -> bool:
     return run.recipe_reader == "trl" or not data_sets.isdisjoint({*recipe_data(run), *run.arguments})
 
 
-@rule("ZC852", "recipe-env-not-mapping", Severity.ERROR)
+@rule("ZC852", "recipe-env-not-mapping", Severity.ERROR, WHOLE_RUN)
 def recipe_env_not_mapping(run: Run) -> Iterator[Finding]:
     key = recipe(run, "env")
     if reader(run) != "trl" or not key or isinstance(key.value, dict):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import only_from
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.argument_reader import methods
 from zerocfg.rules.arguments import set_argument, value, written
 from zerocfg.run.config import VERSIONS
@@ -14,7 +14,7 @@ from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
 
 
-@rule("ZC842", "config-with-equals-sign", Severity.ERROR)
+@rule("ZC842", "config-with-equals-sign", Severity.ERROR, WHOLE_RUN)
 def config_with_equals_sign(run: Run) -> Iterator[Finding]:
     option, file = run.arguments.get("config"), run.launch_file
     if option is None or file is None or option.origin.span is None or option.origin.file is not file:
@@ -45,7 +45,7 @@ _FORMER = {"ffd": "bfd"}
 """Words of older releases, and what they are called today."""
 
 
-@rule("ZC843", "trl-word-unknown", Severity.ERROR)
+@rule("ZC843", "trl-word-unknown", Severity.ERROR, WHOLE_RUN)
 def trl_word_unknown(run: Run) -> Iterator[Finding]:
     certain = only_from(run.declared("trl"), VERSIONS["trl"])
     configs = methods(run)

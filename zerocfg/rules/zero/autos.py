@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.effects import WITH_ACCELERATE, changed_before, under_trainer
 from zerocfg.rules.key import delete_all, finding_at
 from zerocfg.rules.subjects import FailureOfRun, each_failure
@@ -59,7 +59,7 @@ def hidden_size_missing(predicted: FailureOfRun) -> Iterator[Finding]:
     yield predicted.finding("write numbers of elements, or leave the keys out", fix)
 
 
-@rule("ZC415", "auto-without-filler", Severity.ERROR, consumers={"deepspeed"})
+@rule("ZC415", "auto-without-filler", Severity.ERROR, WHOLE_RUN, consumers={"deepspeed"})
 def auto_without_filler(run: Run) -> Iterator[Finding]:
     if run.deepspeed is None or changed_before(run):
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, at, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, at, rule
 from zerocfg.rules.arguments import given
 from zerocfg.rules.effects import TRAINERS, effective_value, stage_of, under_trainer, with_accelerate
 from zerocfg.rules.key import Key, deepspeed, from_origin
@@ -84,7 +84,7 @@ def checkpoint_writer_without_launcher(key: Key) -> Iterator[Finding]:
     )
 
 
-@rule("ZC464", "save-only-model-not-resumable", Severity.NOTE, consumers=TRAINERS)
+@rule("ZC464", "save-only-model-not-resumable", Severity.NOTE, WHOLE_RUN, consumers=TRAINERS)
 def save_only_model_not_resumable(run: Run) -> Iterator[Finding]:
     setting = given(run, "save_only_model")
     if setting is None or setting.value is not True or effective_value(run, "engine") != "deepspeed":
@@ -100,7 +100,7 @@ def save_only_model_not_resumable(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC465", "node-local-storage-overwritten", Severity.WARNING, consumers=TRAINERS)
+@rule("ZC465", "node-local-storage-overwritten", Severity.WARNING, WHOLE_RUN, consumers=TRAINERS)
 def node_local_storage_overwritten(run: Run) -> Iterator[Finding]:
     setting, key = given(run, "save_on_each_node"), deepspeed(run, "checkpoint", "use_node_local_storage")
     if setting is None or setting.value is not True or key.value is not False:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import passed
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE
 from zerocfg.rules.fixes import present, together
@@ -102,7 +102,7 @@ def activation_checkpointing_not_configured(section: Key) -> Iterator[Finding]:
     )
 
 
-@rule("ZC457", "key-without-effect", Severity.WARNING)
+@rule("ZC457", "key-without-effect", Severity.WARNING, WHOLE_RUN)
 def key_without_effect(run: Run) -> Iterator[Finding]:
     partitions = deepspeed(run, "zero_optimization", "allgather_partitions")
     if partitions.value is False:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import word
 from zerocfg.rules.effects import changed_before, effective_value, stage_of, under_trainer
 from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
@@ -43,7 +43,7 @@ def misplaced_gather(run: Run) -> Key | None:
     return next((section[name] for name in _NAMES if section.get(name) is True and _ACCELERATE not in section), None)
 
 
-@rule("ZC401", "weights-not-saved", Severity.ERROR)
+@rule("ZC401", "weights-not-saved", Severity.ERROR, WHOLE_RUN)
 def weights_not_saved(run: Run) -> Iterator[Finding]:
     stage, gather = effective_value(run, "zero_optimization.stage"), effective_value(run, GATHER)
     if _quoted_stage(run) or stage is UNKNOWN or stage != 3 or gather is UNKNOWN or truth(gather):
@@ -145,7 +145,7 @@ def _way_to_save(run: Run) -> str:
     return ", and call save_pretrained(..., state_dict=accelerator.get_state_dict(model)): it gathers nothing by itself"
 
 
-@rule("ZC468", "saved-without-gathering", Severity.ERROR, consumers={"accelerate", "transformers"})
+@rule("ZC468", "saved-without-gathering", Severity.ERROR, WHOLE_RUN, consumers={"accelerate", "transformers"})
 def saved_without_gathering(run: Run) -> Iterator[Finding]:
     saved = run.script.saves_sharded if run.script is not None else None
     gather = effective_value(run, GATHER)

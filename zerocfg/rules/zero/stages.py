@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     changed_before,
     effective_value,
@@ -55,7 +55,7 @@ def init_flag_without_stage_3(key: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC405", "more-sharding-than-needed", Severity.NOTE, needs={"model", "hardware"})
+@rule("ZC405", "more-sharding-than-needed", Severity.NOTE, WHOLE_RUN, needs={"model", "hardware"})
 def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
     hardware, memory = run.hardware, run.memory
     if hardware is None or memory is None or run.model is None or stage_of(run) != 3 or not fits_at(run, 2):
@@ -95,7 +95,7 @@ def legacy_stage_1(key: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC411", "zero-section-missing", Severity.ERROR)
+@rule("ZC411", "zero-section-missing", Severity.ERROR, WHOLE_RUN)
 def zero_section_missing(run: Run) -> Iterator[Finding]:
     for failure in () if tuned(run) or changed_before(run) or not uses_plugin(run) else failures(run, "ZC411"):
         location, related = primary_location(run, failure.places)
