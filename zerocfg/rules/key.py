@@ -118,9 +118,9 @@ class Key:
         versions: str = "",
     ) -> Finding:
         places = [item.at() if isinstance(item, Key) else item for item in related]
-        return self._told(Finding(self.at(where), message, help_text, places, fix, severity, versions=versions))
+        return self._completed(Finding(self.at(where), message, help_text, places, fix, severity, versions=versions))
 
-    def _told(self, finding: Finding) -> Finding:
+    def _completed(self, finding: Finding) -> Finding:
         """A finding with what a kind of key adds to all of its own."""
         return finding
 
@@ -202,9 +202,9 @@ def setting(run: Run, name: str) -> Key:
 def trainer_argument(run: Run, name: str) -> Key:
     """A training argument as the Trainer holds it, where it comes from; written where somebody asks for it, and not
     where it is the default, or the script's own."""
-    held = arguments_of(run).setting(name)
-    asked = held.origin.kind not in ("default", "computed")
-    return Key(run, held.origin.file, held.origin.path, held.value, asked, held.origin)
+    stated = arguments_of(run).setting(name)
+    asked = stated.origin.kind not in ("default", "computed")
+    return Key(run, stated.origin.file, stated.origin.path, stated.value, asked, stated.origin)
 
 
 def from_origin(run: Run, origin: Origin, value: Any = None) -> Key:

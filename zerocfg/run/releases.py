@@ -74,24 +74,24 @@ def training_libraries(run: Run) -> list[str]:
     return [library for library in VERSIONS if uses[library]]
 
 
-def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
-    """The runs with the versions that their projects state. ``settled`` (zerocfg's settings) wins, the run's own wins
+def with_versions(runs: Iterable[Run], given: Mapping[str, str]) -> list[Run]:
+    """The runs with the versions that their projects state. ``given`` (zerocfg's settings) wins, the run's own wins
     over both."""
     projects = Projects()
     found = []
     for run in runs:
-        versions, places, undetermined, forks = _stated(run, settled, projects)
+        versions, places, undetermined, forks = _stated(run, given, projects)
         run = replace(run, undetermined=undetermined, forked=forks) if undetermined or forks else run
         found.append(with_releases(run, versions, places) if versions else run)
     return found
 
 
-def with_versions_and_settings(settled: Mapping[str, str]) -> Callable[[Run], Run]:
+def with_versions_and_settings(given: Mapping[str, str]) -> Callable[[Run], Run]:
     """What gives runs the versions that `with_versions` does and then, once, the settings at these releases."""
     projects = Projects()
 
     def settle(run: Run) -> Run:
-        versions, places, undetermined, forks = _stated(run, settled, projects)
+        versions, places, undetermined, forks = _stated(run, given, projects)
         run = replace(run, versions=versions, version_places=places, undetermined=undetermined, forked=forks)
         return with_settings(run)
 
@@ -99,7 +99,7 @@ def with_versions_and_settings(settled: Mapping[str, str]) -> Callable[[Run], Ru
 
 
 def _stated(
-    run: Run, settled: Mapping[str, str], projects: Projects
+    run: Run, given: Mapping[str, str], projects: Projects
 ) -> tuple[dict[str, str], dict[str, tuple[Origin, ...]], frozenset[str], frozenset[str]]:
     """The versions of a run, where its project states them, the libraries whose release cannot be determined, and those
     of which a fork may be installed."""
@@ -109,7 +109,7 @@ def _stated(
         installed = _installed(run)
         asked = {name: installed.get(name, Declared(None)) for name in LIBRARIES}
     read = {name: item for name, item in asked.items() if item.clauses}
-    own = {**settled, **run.versions}
+    own = {**given, **run.versions}
     versions = {**{name: item.clauses or "" for name, item in read.items()}, **own}
     undetermined = frozenset(name for name, item in asked.items() if item.clauses is None and name not in own)
     return versions, {name: item.places for name, item in read.items() if name not in own}, undetermined, forked(every)

@@ -40,11 +40,11 @@ def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
 
 def _clips(defaults: Sequence[tuple[Release, float]]) -> str:
     """What an engine does that is told nothing, in each of the admitted releases that differ."""
-    told = ""
+    words = ""
     for since, value in defaults:
-        told += f", and from DeepSpeed {text(since)} on " if told else ""
-        told += f"clips at its default, {value}" if value else f"clips nothing, as its default is {value}"
-    return told
+        words += f", and from DeepSpeed {text(since)} on " if words else ""
+        words += f"clips at its default, {value}" if value else f"clips nothing, as its default is {value}"
+    return words
 
 
 @rule("ZC210", "clipping-cannot-be-switched-off-here", Severity.ERROR, WHOLE_RUN, versions="deepspeed>=0.19.3")

@@ -17,7 +17,7 @@ from zerocfg.source.load import OUTSIDE
 from zerocfg.source.node import Document, Mapping, Path, Problem, dotted, plain
 
 _UNREADABLE = frozenset(("unreadable", "encoding", "too-large", "too-deep", "alias-cycle"))
-_TOLD_ELSEWHERE = frozenset(("duplicate-key", "hjson-only", "readers-differ", "non-string-key", "empty", OUTSIDE))
+_REPORTED_ELSEWHERE = frozenset(("duplicate-key", "hjson-only", "readers-differ", "non-string-key", "empty", OUTSIDE))
 
 
 @record(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def unreadable_file(read: _Read) -> Iterator[Finding]:
 def syntax_error(read: _Read) -> Iterator[Finding]:
     run, file, document = read.run, read.file, read.document
     for problem in document.problems:
-        if not problem.fatal or problem.kind in _UNREADABLE | _TOLD_ELSEWHERE:
+        if not problem.fatal or problem.kind in _UNREADABLE | _REPORTED_ELSEWHERE:
             continue
         if run.launch is None and run.spec is None and stops_at_placeholder(document, problem.span.start):
             continue  # a template; what it is shows when it is filled in

@@ -65,9 +65,9 @@ def _written(run: Run) -> Iterator[_Argument]:
     """The keys of the recipe and the options of the launch line."""
     file, line = run.framework_recipe, run.launch
     data = file.data() if file is not None else None
-    for name, held in data.items() if isinstance(data, dict) else ():
+    for name, value in data.items() if isinstance(data, dict) else ():
         if isinstance(name, str):
-            yield _Argument(name.replace("-", "_"), Key(run, file, (name,), held))
+            yield _Argument(name.replace("-", "_"), Key(run, file, (name,), value))
     for option in line.script_options if line is not None else ():
         if option.name.startswith("--"):
             place = Origin("flag", option.name, run.launch_file, (), option.span)

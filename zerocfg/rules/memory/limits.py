@@ -68,9 +68,9 @@ def _smaller_group(run: Run, hardware: HardwareSummary, memory: MemorySummary) -
     assert hardware.memory_gib is not None and memory.step_gib is not None and memory.resting_gib is not None
     # A group ends after the parameter that crosses the limit.
     over = -(-(run.model.largest_parameter or 0) // hardware.accelerators) if run.model else 0
-    held = min(size + over, trained // hardware.accelerators)
+    elements = min(size + over, trained // hardware.accelerators)
     left = 0.9 * hardware.memory_gib - memory.resting_gib
-    wanted = int(held * left / (memory.step_gib - memory.resting_gib)) - over
+    wanted = int(elements * left / (memory.step_gib - memory.resting_gib)) - over
     if wanted < 10_000:
         return None
     digits = len(str(wanted)) - 1

@@ -118,10 +118,10 @@ def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
         or may_be_on(run, "use_lora")
     ):
         return
-    beside = offload(run, "offload_optimizer")
-    if device(run, "offload_optimizer") not in (None, "none") or beside.section:
+    optimizer = offload(run, "offload_optimizer")
+    if device(run, "offload_optimizer") not in (None, "none") or optimizer.section:
         return  # a section without a device has a rule of its own
-    key, text = beside, '{"device": "cpu"}'
+    key, text = optimizer, '{"device": "cpu"}'
     if not offload(run, "offload_param"):
         key, text = accelerate(run, "deepspeed_config", "offload_optimizer_device"), "cpu"
     yield device_key(run, "offload_param").finding(

@@ -34,11 +34,11 @@ def master_weights_not_possible(predicted: FailureOfRun) -> Iterator[Finding]:
 @rule("ZC321", "bfloat16-section-ignored", Severity.ERROR, WHOLE_RUN)
 def bfloat16_section_ignored(run: Run) -> Iterator[Finding]:
     old, new = deepspeed(run, "bfloat16"), deepspeed(run, "bf16")
-    beside = isinstance(new.value, dict)
-    if old.get("enabled") is not True or (not beside and not with_accelerate(run)):
+    both = isinstance(new.value, dict)
+    if old.get("enabled") is not True or (not both and not with_accelerate(run)):
         return
     fix = None
-    if beside:
+    if both:
         lost = run.consumer == "deepspeed" and not new["enabled"].on
         message = "the section `bfloat16` is not read beside `bf16`"
         fix = old.delete("remove the section that is not read")

@@ -38,13 +38,17 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
             yield from _too_new(run, key.at("key"), dotted(key.path), library, since, older)
     if reader(run) is None:
         return
-    for held in arguments(run):
-        if own_option(run, held.name) or lets_through(run, held) or (held.name in _ALSO_OWN and not parsed(run)):
+    for argument in arguments(run):
+        if (
+            own_option(run, argument.name)
+            or lets_through(run, argument)
+            or (argument.name in _ALSO_OWN and not parsed(run))
+        ):
             continue
-        lack = newer(run, held)
+        lack = newer(run, argument)
         if lack is not None and lack.edge is not None:
-            older = "passes over it in silence" if dropped_silently(run, held) else "refuses it"
-            yield from _too_new(run, held.at(), held.name, lack.library, lack.edge, older)
+            older = "passes over it in silence" if dropped_silently(run, argument) else "refuses it"
+            yield from _too_new(run, argument.at(), argument.name, lack.library, lack.edge, older)
 
 
 def _newer(
@@ -182,20 +186,20 @@ def _on_both_sides(run: Run, library: str, edge: str) -> bool:
 
 @rule("ZC868", "argument-deprecated", Severity.NOTE, WHOLE_RUN, needs={"versions"})
 def argument_deprecated(run: Run) -> Iterator[Finding]:
-    present = {held.name for held in arguments(run)}
+    present = {argument.name for argument in arguments(run)}
     inherited = load_schema("training-arguments").root.names
-    for held in arguments(run) if reader(run) is not None else ():
-        name = held.name
+    for argument in arguments(run) if reader(run) is not None else ():
+        name = argument.name
         key, library = key_of(run, name), "transformers" if name in inherited else "trl"
         if key is None or "deprecated" not in key.facts or not only_from(run.declared(library), VERSIONS[library]):
             continue
         new = key.facts.get("renamed_to")
         renames = isinstance(new, str) and new.isidentifier() and new not in present
-        safe = not (held.on_line and run.script is None)
+        safe = not (argument.on_line and run.script is None)
         yield Finding(
-            held.at(),
+            argument.at(),
             f"`{name}` {key.facts['deprecated']} ({admitted(run, library)})",
             f"write {new}" if renames else "",
             admitting(run, library),
-            renamed(run, held, str(new), f"write {new}", safe=safe) if renames else None,
+            renamed(run, argument, str(new), f"write {new}", safe=safe) if renames else None,
         )

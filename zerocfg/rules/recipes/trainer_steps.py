@@ -51,13 +51,13 @@ def optim_args_not_text(given: ArgumentsOfRun) -> Iterator[Finding]:
     asked = given.argument("optim_args")
     if asked is None or not asked.held:
         return
-    held, text = asked.held, None
-    if isinstance(held, dict) and all(isinstance(item, (str, int, float, bool)) for item in held.values()):
-        text = ",".join(f"{name}={item}" for name, item in held.items())
-    elif isinstance(held, str):
-        if _pairs(held.replace(" ", "")):
+    stated, text = asked.held, None
+    if isinstance(stated, dict) and all(isinstance(item, (str, int, float, bool)) for item in stated.values()):
+        text = ",".join(f"{name}={item}" for name, item in stated.items())
+    elif isinstance(stated, str):
+        if _pairs(stated.replace(" ", "")):
             return
-        text = held.replace(":", "=") if "=" not in held else ""
+        text = stated.replace(":", "=") if "=" not in stated else ""
     known = text is not None and _pairs(text) and '"' not in text and "\\" not in text
     key = from_origin(given.run, asked.origin)
     yield key.finding(
@@ -149,8 +149,8 @@ def epochs_not_used(given: ArgumentsOfRun) -> Iterator[Finding]:
 @rule("ZC823", "accumulation-in-accelerator-config", Severity.ERROR, KNOWN_ARGUMENTS)
 def accumulation_in_accelerator_config(given: ArgumentsOfRun) -> Iterator[Finding]:
     section = given.entries("accelerator_config")
-    held = section.held.get("gradient_accumulation_kwargs") if section is not None else None
-    steps = held.get("num_steps") if isinstance(held, dict) else None
+    options = section.held.get("gradient_accumulation_kwargs") if section is not None else None
+    steps = options.get("num_steps") if isinstance(options, dict) else None
     if section is None or not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
         return
     other = given.number("gradient_accumulation_steps", 1)

@@ -17,8 +17,8 @@ from zerocfg.run.model import Run
 
 @rule("ZC844", "loss-option-missing", Severity.ERROR, arguments_of("DPOConfig"), versions="trl>=0.29")
 def loss_option_missing(given: ArgumentsOfRun) -> Iterator[Finding]:
-    held = given.value("loss_type", "sigmoid")
-    losses = {str(item) for item in (held if isinstance(held, list) else [held])}
+    loss = given.value("loss_type", "sigmoid")
+    losses = {str(item) for item in (loss if isinstance(loss, list) else [loss])}
     if "exo_pair" in losses and given.number("label_smoothing", 0.0) == 0:
         yield given.written("loss_type", "label_smoothing").finding(
             "the loss `exo_pair` needs a `label_smoothing` above 0; DPOTrainer stops without it",

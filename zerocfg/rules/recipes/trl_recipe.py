@@ -51,14 +51,14 @@ def trl_word_unknown(run: Run) -> Iterator[Finding]:
     configs = methods(run)
     table = _TRL_WORDS.get(next(iter(configs)), {}) if len(configs) == 1 else {}
     for name, known in table.items():
-        held = value(run, name)
-        items = held if isinstance(held, list) else [held]
+        stated = value(run, name)
+        items = stated if isinstance(stated, list) else [stated]
         for at, item in enumerate(items):
             if not isinstance(item, str) or item in known:
                 continue
             near = _FORMER.get(item) or closest(item, known)
             meant = [*map(str, items[:at]), str(near), *map(str, items[at + 1 :])]
-            text = f"[{', '.join(meant)}]" if isinstance(held, list) else str(near)
+            text = f"[{', '.join(meant)}]" if isinstance(stated, list) else str(near)
             yield written(run, name, where="value").finding(
                 f"`{name}` knows no `{item}`; the training stops at it",
                 f"write {near}" if near else "write one of " + ", ".join(known),

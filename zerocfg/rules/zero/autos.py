@@ -23,7 +23,7 @@ _BREAKS_LATER = (
     "data_types.buffer_dtype",
 )
 """Keys at whose "auto" the engine stops after the config was parsed."""
-_TOLD = ("zero_optimization.stage", "fp16.enabled", "bf16.enabled")
+_OWN_RULE = ("zero_optimization.stage", "fp16.enabled", "bf16.enabled")
 
 
 def _autos(run: Run) -> Iterator[Path]:
@@ -68,7 +68,7 @@ def auto_without_filler(run: Run) -> Iterator[Finding]:
     parser = parser_of(run)
     for path in _autos(run):
         name = dotted(path)
-        if name in _TOLD or "gather" in name:
+        if name in _OWN_RULE or "gather" in name:
             continue
         if (
             name in _BREAKS_LATER

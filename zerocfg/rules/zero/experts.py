@@ -133,15 +133,15 @@ def _folding(section: Key) -> Iterator[Refusal]:
         yield Refusal(ours, message, "write the same in both", "0.19.3", theirs)
     if not _whole(degree) or degree.value <= 1:
         return
-    size, beside = section["autoep_size"], f"beside `tensor_parallel.autotp_size` {degree.value}"
+    size, context = section["autoep_size"], f"beside `tensor_parallel.autotp_size` {degree.value}"
     if not size or size.value == 1:
-        message = f"`autoep_size` has to be above 1 {beside}"
+        message = f"`autoep_size` has to be above 1 {context}"
         yield Refusal(size or section["enabled"], message, "write 2 or more", "0.19.3", degree)
     elif section["async_split_plan"].value is True:
-        message = f"`async_split_plan` is not supported {beside}"
+        message = f"`async_split_plan` is not supported {context}"
         yield Refusal(section["async_split_plan"], message, "write false", "0.19.8", degree)
     if section["combine_impl"].value == "fused_weighted_sum":
-        message = f'`combine_impl: "fused_weighted_sum"` is not supported {beside}'
+        message = f'`combine_impl: "fused_weighted_sum"` is not supported {context}'
         yield Refusal(section["combine_impl"], message, "leave it out", "0.19.7", degree)
 
 
