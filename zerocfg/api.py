@@ -195,11 +195,11 @@ def check_or_raise(*paths: AnyPath, fail_on: str = "error") -> None:
     if grave:
         from zerocfg.guard import is_first, let_the_first_speak
 
-        told = Result(grave, result.suppressed, result.files)
+        errors = Result(grave, result.suppressed, result.files)
         if is_first():
-            raise ConfigError(_text(told), told)
+            raise ConfigError(_text(errors), errors)
         let_the_first_speak()
-        raise ConfigError("the configs have errors; rank 0 says which", told)
+        raise ConfigError("the configs have errors; rank 0 says which", errors)
 
 
 def _around(spec: AnyPath, hardware: str | None, *written: AnyPath) -> AbstractContextManager[None]:

@@ -142,5 +142,5 @@ def _version(path: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     lines = done.stdout.decode("utf-8", "replace").split("\n")
-    told = [line.strip() for line in lines if line.strip()]
-    return next((line for line in told if "release" in line), told[0] if told else None)
+    output = [line.strip() for line in lines if line.strip()]
+    return next((line for line in output if "release" in line), output[0] if output else None)

@@ -119,8 +119,8 @@ def _taken(item: Any) -> _Field:
 def _made(cls: type, frozen: bool, slots: bool, eq: bool) -> type:
     inherited: dict[str, _Field] = {}
     for base in reversed(cls.__mro__[1:]):
-        held = vars(base).get("__record_fields__", vars(base).get("__dataclass_fields__", {}))
-        inherited |= {name: _taken(item) for name, item in held.items()}
+        value = vars(base).get("__record_fields__", vars(base).get("__dataclass_fields__", {}))
+        inherited |= {name: _taken(item) for name, item in value.items()}
     own = _own_fields(cls)
     every = {**inherited, **own}
     positional = [item for item in every.values() if item.init and not item.kw_only]
@@ -139,7 +139,7 @@ def _made(cls: type, frozen: bool, slots: bool, eq: bool) -> type:
         methods |= {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
     if frozen and slots:  # what copies and pickles would do otherwise is refused
         methods |= {"__getstate__": _state, "__setstate__": _restore}
-    written = {name: held for name, held in vars(cls).items() if name not in (*own, "__dict__", "__weakref__")}
+    written = {name: value for name, value in vars(cls).items() if name not in (*own, "__dict__", "__weakref__")}
     if slots:
         names = tuple(name for name in own if name not in inherited)
         made = type(cls)(cls.__name__, cls.__bases__, {**methods, **written, "__slots__": names})

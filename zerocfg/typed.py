@@ -135,10 +135,10 @@ def _model(run: Run, kind: Kind, document: Document) -> type[Section]:
 
 
 def _refusals(
-    error: pydantic.ValidationError, model: type[Section], document: Document, told: list[Diagnostic]
+    error: pydantic.ValidationError, model: type[Section], document: Document, diagnostics: list[Diagnostic]
 ) -> list[Refusal]:
     """One for each place, in lint's words where lint speaks of that place."""
-    spoken = {item.span.path: item for item in reversed(told) if item.severity is Severity.ERROR}
+    spoken = {item.span.path: item for item in reversed(diagnostics) if item.severity is Severity.ERROR}
     schema = load_schema(_SCHEMAS[model])
     places = [(*_where(item["loc"], model, document), item["msg"]) for item in error.errors(include_url=False)]
     found: dict[KeyPath, Refusal] = {}

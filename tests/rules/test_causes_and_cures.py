@@ -17,7 +17,7 @@ from zerocfg.rules.api import Finding, Intent, Severity
 from zerocfg.rules.arguments import type_of
 from zerocfg.rules.batch.sizes import _without_total, positive
 from zerocfg.rules.fsdp.parallelism import _of_pairs
-from zerocfg.rules.key import Key, deepspeed
+from zerocfg.rules.key import Key, accelerate, deepspeed
 from zerocfg.rules.launch.config import _certain, _is_number, _looks_local
 from zerocfg.rules.launch.machines import _single_machine
 from zerocfg.rules.launch.options import listed, machines_of
@@ -495,7 +495,8 @@ def test_words_that_no_release_knows(code: str, text: str, words: str | None) ->
 def test_what_two_parts_of_a_context_make_of_the_processes(processes: Any, degrees: dict[str, Any], said: str) -> None:
     section = {f"megatron_lm_{name}_degree": value for name, value in degrees.items()}
     run = run_of("accelerate", accelerate={"megatron_lm_config": section})
-    assert _of_pairs(effective(run, num_processes=processes)).startswith(said)
+    section_of = accelerate(effective(run, num_processes=processes), "megatron_lm_config")
+    assert _of_pairs(section_of).startswith(said)
 
 
 @pytest.mark.parametrize("code", ["ZC104"])

@@ -43,12 +43,12 @@ class Life:
 
     def at(self, release: Release) -> bool:
         """Whether it is there; as in the oldest known release for those before it."""
-        held = self.edges[0][1]
+        state = self.edges[0][1]
         for since, there in self.edges:
             if since > release:
                 break
-            held = there
-        return held
+            state = there
+        return state
 
     def since(self, release: Release) -> Release | None:
         """The first release behind this one that has it."""
@@ -83,8 +83,8 @@ def life(library: str, keys: Iterable[str]) -> Life | None:
 def releases_where(holds: Callable[[Release], bool], among: Admitted, library: str) -> str | None:
     """For which of the admitted releases something holds: None for none of them, "" for all, else in words, as
     ``from TRL 0.20.0 on``."""
-    held = [holds(release) for release in among.releases]
-    if not any(held):
+    answers = [holds(release) for release in among.releases]
+    if not any(answers):
         return None
-    part = range_where(library, among.releases, held)
+    part = range_where(library, among.releases, answers)
     return part.words if part is not None else ""

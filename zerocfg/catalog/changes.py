@@ -166,8 +166,8 @@ def _choices(state: dict[str, Any]) -> list[object] | None:
     found = state.get("choices", state.get("words"))
     if isinstance(found, list):
         return found
-    told = [kind["enum"] for kind in state.get("kinds", ()) if isinstance(kind, dict) and "enum" in kind]
-    return told[0] if len(told) == 1 else None
+    enums = [kind["enum"] for kind in state.get("kinds", ()) if isinstance(kind, dict) and "enum" in kind]
+    return enums[0] if len(enums) == 1 else None
 
 
 def _listed(verb: str, values: list[object]) -> Iterator[str]:

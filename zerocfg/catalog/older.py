@@ -114,7 +114,7 @@ def _deepspeed(at: Release) -> Edit:
 
 def _take_out(properties: Raw, gone: set[str]) -> None:
     """The keys of these names, and those that are read as one of them."""
-    for name in [name for name, held in properties.items() if name in gone or _facts(held).get("read_as") in gone]:
+    for name in [name for name, prop in properties.items() if name in gone or _facts(prop).get("read_as") in gone]:
         del properties[name]
 
 
@@ -149,7 +149,7 @@ def _unchecked(prop: Raw) -> Raw:
 
 def _untyped(prop: Raw) -> Raw:
     dropped = ("no_bool", "no_text", "never", "removed")
-    facts = {word: held for word, held in _facts(prop).items() if word not in dropped}
+    facts = {word: fact for word, fact in _facts(prop).items() if word not in dropped}
     return {**facts, "reads": "raw", "auto_raw": "kept"}
 
 
@@ -179,8 +179,8 @@ def _with_facts(prop: Raw, then: Raw) -> Raw:
 def _bounded(branch: Raw, then: Raw) -> Raw:
     if not any(bound in branch for bound in _BOUNDS.values()):
         return branch
-    free = {word: held for word, held in branch.items() if word not in _BOUNDS.values()}
-    return {**free, **{_BOUNDS[word]: held for word, held in then.items() if word in _BOUNDS}}
+    free = {word: limit for word, limit in branch.items() if word not in _BOUNDS.values()}
+    return {**free, **{_BOUNDS[word]: limit for word, limit in then.items() if word in _BOUNDS}}
 
 
 def _returned(then: Raw, around: State) -> Raw:

@@ -76,10 +76,10 @@ def read_outcomes(file: Path) -> RuleOutcomes:
 
 def _by_code(raw: Any) -> dict[str, dict[str, dict[str, Outcome]]]:
     return {
-        code: {example: {name: _outcome(held) for name, held in on.items()} for example, on in of.items()}
+        code: {example: {name: _outcome(outcome) for name, outcome in on.items()} for example, on in of.items()}
         for code, of in raw.items()
     }
 
 
-def _outcome(held: Any) -> Outcome:
-    return Outcome("same") if held == "same" else Outcome(*held)
+def _outcome(row: Any) -> Outcome:
+    return Outcome("same") if row == "same" else Outcome(*row)

@@ -135,10 +135,10 @@ class Ray:
 def _state(said: str, job: TaskState) -> TaskState:
     """Of a task, by what its driver ``said`` of it; ``job`` is the state of the driver."""
     about = "".join(f"{line}\n" for line in said.split("\n") if line.startswith(f"{JOB}: "))
-    told = {str(event["event"]): event for _, event in Reader().feed(about.encode())}
-    if "step" in told:
-        return TaskState(State.FAILED if told["step"].get("code") else State.ENDED)
-    if job.state is State.RUNNING and "hosts" not in told:
+    events = {str(event["event"]): event for _, event in Reader().feed(about.encode())}
+    if "step" in events:
+        return TaskState(State.FAILED if events["step"].get("code") else State.ENDED)
+    if job.state is State.RUNNING and "hosts" not in events:
         return TaskState(State.QUEUED, "waits for free nodes")
     return job
 

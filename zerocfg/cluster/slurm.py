@@ -127,7 +127,7 @@ class Slurm:
         missing = [name for name in ("sbatch", "scontrol", "srun", "scancel") if shutil.which(name) is None]
         if missing:
             raise ClusterError(f"--on slurm: {missing[0]} is not on the PATH; run this on a login node of the cluster")
-        self._told: dict[str, list[TaskState]] = {}
+        self._reported: dict[str, list[TaskState]] = {}
         self._jobs: dict[tuple[str, int], tuple[str, str]] = {}
 
     def submit(self, job: Job, folder: Path) -> str:
@@ -150,7 +150,7 @@ class Slurm:
         if done.returncode:
             if "Invalid job id" not in done.stderr:
                 raise AwayError(_words(done.stderr))
-            before = self._told.get(identity, [])
+            before = self._reported.get(identity, [])
             return [task_state if task_state.state.over else TaskState(State.GONE) for task_state in before] or [
                 TaskState(State.GONE) for _ in range(tasks)
             ]
@@ -162,7 +162,7 @@ class Slurm:
             for task in _numbers(facts.get("ArrayTaskId", ""), tasks):
                 found[task] = _state(facts)
                 self._jobs[identity, task] = (facts.get("JobId", identity), facts.get("BatchHost", ""))
-        self._told[identity] = found
+        self._reported[identity] = found
         return found
 
     def output(self, identity: str, task: int, folder: Path, offset: int) -> bytes:
@@ -171,7 +171,7 @@ class Slurm:
             with here.open("rb") as file:
                 file.seek(offset)
                 return file.read()
-        if identity not in self._told or self._told[identity][task].state is not State.RUNNING:
+        if identity not in self._reported or self._reported[identity][task].state is not State.RUNNING:
             return b""
         there = self._step(identity, task, f'tail -c +{offset + 1} "$out/{task}.events" 2>/dev/null || true')
         return there.stdout if there is not None else b""

@@ -100,7 +100,7 @@ def follow(
     ``look`` is called after every look, with the words of a scheduler that does not answer; it says whether to go on.
     Raises ClusterError where the scheduler stays away for `AWAY` seconds.
     """
-    told: set[int] = set()
+    finished: set[int] = set()
     away: float | None = None
     since: dict[int, float] = {}
     while True:
@@ -114,7 +114,7 @@ def follow(
             if time.monotonic() - away > AWAY:
                 raise ClusterError(f"the scheduler has not answered for {AWAY / 60:.0f} minutes: {words}") from None
         for number, task in enumerate(tasks):
-            if number in told:
+            if number in finished:
                 continue
             task.state = states[number] if states else task.state
             if task.state.state is State.QUEUED:
@@ -124,8 +124,8 @@ def follow(
                 since.setdefault(number, time.monotonic())
             if task.over and time.monotonic() - since[number] >= _patience(task):
                 engine.collected(identity, number, folder)
-                told.add(number)
+                finished.add(number)
                 ended(number)
-        if not look(words) or len(told) == len(tasks):
+        if not look(words) or len(finished) == len(tasks):
             return
         time.sleep(engine.poll)

@@ -103,11 +103,11 @@ def differences(before: Run, after: Run) -> dict[str, Difference]:
 
 def unexplained(found: Mapping[str, Difference], rows: Iterable[Row]) -> tuple[Row, ...]:
     """The differences that no row accounts for."""
-    told = frozenset().union(*(row.settings for row in rows))
+    explained = frozenset().union(*(row.settings for row in rows))
     return tuple(
         Row(f"{name}: {_shown(item.a)}", f"{name}: {_shown(item.b)}", "nearly", "the effective setting differs")
         for name, item in found.items()
-        if name not in told
+        if name not in explained
     )
 
 
@@ -120,7 +120,7 @@ def converted_run(run: Run, files: Files, text: str, pointer: str = "", texts: M
     ``texts``."""
     assert run.accelerate is not None and run.accelerate.path is not None
     path = run.accelerate.path
-    overlay = {str(item.resolve()): held for item, held in {path: text, **texts}.items()}
+    overlay = {str(item.resolve()): content for item, content in {path: text, **texts}.items()}
     later = files.with_texts(overlay)
 
     def written(name: str) -> SourceFile | None:

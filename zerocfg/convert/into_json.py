@@ -72,7 +72,7 @@ def into_json(run: Run, files: Files, target: FilePath) -> Conversion:
         if json_file.path is None or not editable(json_file):
             raise refused(file, (SECTION, POINTER), f"{json_file.name} cannot be edited")
         target, taken = json_file.path, flat(json_file.data())
-    moves, left = _settled(run, _moves(run), taken)
+    moves, left = _possible(run, _moves(run), taken)
     pointer = _pointer(run, target)
     text = _without_moved(file, file.source.text if json_file is not None else _pointing(file, pointer), moves)
     new = [(move, {name: setting for name, setting in move.settings.items() if name not in taken}) for move in moves]
@@ -212,7 +212,7 @@ def _precision(run: Run, file: SourceFile) -> _Move | Row:
     return _Move(path, value, settings, read=True)
 
 
-def _settled(run: Run, moves: Iterator[_Move | Row], taken: Mapping[str, object]) -> tuple[list[_Move], list[Row]]:
+def _possible(run: Run, moves: Iterator[_Move | Row], taken: Mapping[str, object]) -> tuple[list[_Move], list[Row]]:
     """The moves that can be made. Of two keys for one setting that counts which accelerate reads; what a JSON says
     already stays."""
     file = run.accelerate
@@ -223,7 +223,7 @@ def _settled(run: Run, moves: Iterator[_Move | Row], taken: Mapping[str, object]
     said_so_far = dict(taken)
     for move in sorted((item for item in every if isinstance(item, _Move)), key=lambda item: not item.read):
         clash = [(name, said_so_far[name]) for name in move.settings if name in said_so_far]
-        other = next(((name, held) for name, held in clash if held != move.settings[name]), None)
+        other = next(((name, value) for name, value in clash if value != move.settings[name]), None)
         if other is not None:
             why = f"`{other[0]}: {shown(other[1])}` is said elsewhere; remove one of the two"
             left.append(Row(said(move.path, move.value), "", "not at all", why, place(file, move.path)))

@@ -95,17 +95,17 @@ def _sections(run: Run, text: str, values: Mapping[str, object]) -> str:
     """FSDP's section in the place of DeepSpeed's, whose comments stay."""
     file = run.accelerate
     assert file is not None
-    held = file.data().get(SECTION)
+    options = file.data().get(SECTION)
     if FSDP in file.data():
         raise ValueError(f"there is a `{FSDP}` already, which counts as soon as `distributed_type` is FSDP")
-    if not held:
+    if not options:
         if SECTION in file.data():
             text = without_key(file, text, (SECTION,), SECTION)
         return with_section(file, text, FSDP, values)
     text = changed(
         file, text, [Rename((SECTION,), FSDP), *(Put((FSDP, name), value) for name, value in values.items())]
     )
-    for name in held:
+    for name in options:
         text = without_key(file, text, (FSDP, str(name)), str(name))
     return text
 

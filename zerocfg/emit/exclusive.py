@@ -35,12 +35,12 @@ def exclusive(folders: Iterable[Path]) -> Iterator[None]:
     Raises BusyError, and OSError for a folder that cannot be made. File systems without locks are used without.
     """
     made: list[Path] = []
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         try:
             for folder in sorted(set(folders)):  # in one order, so that two builds never wait for each other
                 made += _make(folder)
                 if fcntl is not None and (descriptor := _hold(folder)) is not None:
-                    held.callback(os.close, descriptor)
+                    stack.callback(os.close, descriptor)
             yield
         finally:
             for folder in reversed(made):

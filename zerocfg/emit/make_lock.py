@@ -91,10 +91,10 @@ def hardware_facts(name: str, profile: HardwareProfile | None) -> dict[str, obje
 
 
 def _values(found: dict[str, Decision]) -> dict[str, Decision]:
-    return {name: _told(name, decision) for name, decision in sorted(found.items())}
+    return {name: _without_secrets_in(name, decision) for name, decision in sorted(found.items())}
 
 
-def _told(name: str, decision: Decision) -> Decision:
+def _without_secrets_in(name: str, decision: Decision) -> Decision:
     return replace(
         decision, value=without_secrets({name: decision.value})[name], inputs=dict(sorted(decision.inputs.items()))
     )

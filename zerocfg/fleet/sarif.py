@@ -22,10 +22,10 @@ def _run(outcome: Outcome) -> dict[str, object]:
 
 
 def _nothing(outcome: Outcome) -> dict[str, object]:
-    told = {"level": "error", "message": {"text": f"{outcome.name} was not linted: {outcome.problem}"}}
+    notification = {"level": "error", "message": {"text": f"{outcome.name} was not linted: {outcome.problem}"}}
     return {
         "tool": {"driver": {"name": "zerocfg", "version": __version__, "semanticVersion": __version__, "rules": []}},
         "originalUriBaseIds": {BASE: {"uri": f"{Path(outcome.path).as_uri()}/"}},
-        "invocations": [{"executionSuccessful": False, "toolExecutionNotifications": [told]}],
+        "invocations": [{"executionSuccessful": False, "toolExecutionNotifications": [notification]}],
         "results": [],
     }

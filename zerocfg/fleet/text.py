@@ -111,7 +111,7 @@ def _changes(changes: Changes, width: int | None) -> list[list[str]]:
 
 def change_notes(changes: Changes) -> list[str]:
     """What was not compared, and why the earlier report may differ for another reason than the repositories."""
-    told = [
+    notes = [
         f"{said}: {', '.join(map(one_line, names))}"
         for said, names in (
             ("Not in the earlier report, so not compared", changes.added),
@@ -121,8 +121,8 @@ def change_notes(changes: Changes) -> list[str]:
         if names
     ]
     if changes.version != __version__:
-        told.append(f"The earlier report was made by zerocfg {changes.version}; this is {__version__}.")
-    return told
+        notes.append(f"The earlier report was made by zerocfg {changes.version}; this is {__version__}.")
+    return notes
 
 
 def _problems(outcomes: Sequence[Outcome]) -> list[str]:

@@ -124,8 +124,8 @@ def _checks(found: Certificate, lock: lockfile.Lock) -> Found:
 def _code(found: Certificate, folder: Path, lock: lockfile.Lock) -> Found:
     now, then = code_hashes(folder, lock), found.code
     if then is None:
-        told = f"it does not say which {lock.script} was there ({_day(found)})"
-        return [("certificate-stale", told, "")] if now else []
+        message = f"it does not say which {lock.script} was there ({_day(found)})"
+        return [("certificate-stale", message, "")] if now else []
     other = [f"{name} is not the code that was there" for name in then if name in now and now[name] != then[name]]
     other += [f"{name} was part of the code" for name in then if name not in now]
     other += [f"{name} was no part of the code" for name in now if name not in then]

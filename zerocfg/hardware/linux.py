@@ -76,8 +76,8 @@ def memory_left(root: Path) -> int | None:
             if not (most.isdigit() and int(most) < NO_LIMIT):
                 continue
             cached = re.search(r"^(?:total_)?inactive_file (\d+)", read_text(folder / "memory.stat") or "", re.M)
-            held = int(taken) - (int(cached[1]) if cached else 0) if taken.isdigit() else 0
-            left.append(int(most) - max(0, held))
+            taken_bytes = int(taken) - (int(cached[1]) if cached else 0) if taken.isdigit() else 0
+            left.append(int(most) - max(0, taken_bytes))
     return max(0, min(left)) if left else None
 
 

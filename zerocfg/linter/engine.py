@@ -303,9 +303,9 @@ class _Lint:
         """Tell that a rule has more findings in a run than are told, of which this is the first."""
         if self.selection.wants(checked_in_part):
             message = f"more than {FINDINGS:,} findings of {rule.code} in this run; the others are not told"
-            told = Finding(finding.location, message, "correct those that are told first")
-            self.found.append((checked_in_part, told))
-            self.take(checked_in_part, told, run)
+            limit = Finding(finding.location, message, "correct those that are told first")
+            self.found.append((checked_in_part, limit))
+            self.take(checked_in_part, limit, run)
 
     def failed(self, rule: Rule, error: Exception, run: Run) -> None:
         """Say once that a rule of another package failed; it is asked about the other runs all the same."""

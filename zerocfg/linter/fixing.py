@@ -49,7 +49,7 @@ def fix_all(
     may be gone. One that held is never tried again, so that this ends.
     """
     texts: Texts = {}
-    held: Counter[Identity] = Counter()
+    fixed: Counter[Identity] = Counter()
     most: Counter[Identity] = Counter()
     apart: dict[Identity, int] = {}
     failed: dict[Identity, set[str]] = {}
@@ -58,7 +58,7 @@ def fix_all(
     while True:
         known, reach = Identities(result), Reach(result)
         most |= known.counted(result.diagnostics)
-        done = failed.keys() | {identity for identity, count in held.items() if count >= most[identity]}
+        done = failed.keys() | {identity for identity, count in fixed.items() if count >= most[identity]}
         offered = offers(_candidates(result, unsafe, wanted, done, known))
         tries = _next(result, [Try(offer, _level(offer, apart, known), reach(offer)) for offer in offered])
         if not tries and not again:
@@ -76,7 +76,7 @@ def fix_all(
             else:
                 failed.update(dict.fromkeys(known.of(candidate.offer), candidate.runs))
         if attempt.kept:
-            held += known.counted(finding for candidate in attempt.kept for finding in candidate.offer.findings)
+            fixed += known.counted(finding for candidate in attempt.kept for finding in candidate.offer.findings)
             changed = set[str]().union(*(candidate.runs for candidate in attempt.kept))
             again.update(identity for identity, runs in failed.items() if not runs.isdisjoint(changed))
             texts, result, applied = attempt.texts, attempt.result, applied + len(attempt.kept)

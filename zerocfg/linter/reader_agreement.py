@@ -86,9 +86,9 @@ def _offers(rule: Rule, run: Run) -> Offers:
     if not rule.concerns(run.consumer) or releases is None:
         return offers
     for finding in islice(rule.check(run), FINDINGS):  # of the others nothing is told
-        told = within(run, rule, finding, releases)
-        if told is not None and told.fix is not None:
-            offers.setdefault(edits_of(told.fix), set()).add(told.severity or rule.severity)
+        applied = within(run, rule, finding, releases)
+        if applied is not None and applied.fix is not None:
+            offers.setdefault(edits_of(applied.fix), set()).add(applied.severity or rule.severity)
     return offers
 
 

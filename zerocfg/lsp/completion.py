@@ -56,13 +56,13 @@ def _keys(place: Place, cursor: Cursor, text: str) -> Iterator[tuple[str, Key, S
     """The keys that are not there yet, in the order of the schema; old names last."""
     typed = text[cursor.typed.start : cursor.typed.end].strip("\"'")
     old: list[tuple[str, Key, Schema]] = []
-    told: set[str] = set()
+    offered: set[str] = set()
     for section, schema in place.sections:
         for name, key in _names(section, typed):
             taken = {key.name, *key.facts.get("aliases", ()), name} & cursor.present
-            if taken or name in told or "removed" in key.facts:
+            if taken or name in offered or "removed" in key.facts:
                 continue
-            told.add(name)
+            offered.add(name)
             if {"deprecated", "inert"} & set(key.facts):
                 old.append((name, key, schema))
             else:
@@ -129,10 +129,10 @@ def values(key: Key, consumers: Collection[str | None]) -> Iterator[tuple[object
     if isinstance(default, (str, int, float)) and not isinstance(default, bool):
         found.append(default)
     found += [item for item in key.raw.get("examples", []) if isinstance(item, (str, int, float))]
-    told: list[tuple[type, object]] = []
+    offered: list[tuple[type, object]] = []
     for value in sorted((item for item in found if item != "auto"), key=lambda item: not _same(item, default)):
-        if (type(value), value) not in told:
-            told.append((type(value), value))
+        if (type(value), value) not in offered:
+            offered.append((type(value), value))
             yield value, "default" if _same(value, default) else ""
     if auto := _auto(key, consumers):
         yield "auto", auto

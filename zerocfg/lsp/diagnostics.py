@@ -78,8 +78,8 @@ def diagnostics(
 def _made_from(diagnostic: Diagnostic, uri_of: UriOf, encoding: str) -> tuple[object, ...]:
     """Files are the same as long as nobody edits them."""
     uris = tuple(uri_of(real_name(span.file)) for span in diagnostic.related)
-    told = diagnostic.code, diagnostic.severity, diagnostic.message, diagnostic.help
-    return encoding, uris, *told, diagnostic.span, diagnostic.related
+    words = diagnostic.code, diagnostic.severity, diagnostic.message, diagnostic.help
+    return encoding, uris, *words, diagnostic.span, diagnostic.related
 
 
 def shown(diagnostic: Diagnostic, uri_of: UriOf, encoding: str) -> Shown:

@@ -53,7 +53,7 @@ class Session:
         self._stale: set[str] = set()
         self._shown: dict[str, dict[str, list[Shown]]] = {}
         self._rendered: dict[str, Rendered] = {}
-        self._told: dict[str, int | None] = {}
+        self._published: dict[str, int | None] = {}
         self._readable: dict[str, tuple[str | None, object]] = {}
         self._troubles: dict[str, tuple[str, ...]] = {}
         # All looks at files happen on one thread, one after the other.
@@ -156,9 +156,9 @@ class Session:
             if versions.get(path, version) != version:
                 after[path] = before.get(path, [])
                 continue
-            if version != self._told.get(path) or shown.get(path) != before.get(path):
+            if version != self._published.get(path) or shown.get(path) != before.get(path):
                 self._publish(self.documents.uri_of(path), version, shown.get(path, []))
-            self._told[path] = version
+            self._published[path] = version
         self._shown[root] = {path: found for path, found in after.items() if found}
 
     def _forget(self, root: str) -> None:
@@ -179,10 +179,10 @@ class Session:
         role, seen = (snapshot.roles if snapshot is not None else {}).get(document.path or "", (None, None))
         form = seen.document.format if seen is not None and seen.document else format_of(name, document.text)
         tree = load_as(SourceText(name, document.text), form)
-        known, held = self._readable.get(document.uri, (None, None))
+        known, document_read = self._readable.get(document.uri, (None, None))
         kind: str = role or known or _guess(document)
         if tree.root is None:
-            return Reading(kind, form, None, held)
+            return Reading(kind, form, None, document_read)
         data = tree.data()
         if role is None and (looks := sniff(data, name)) != "other":
             kind = looks

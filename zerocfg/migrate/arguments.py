@@ -24,32 +24,32 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
     """What becomes of the arguments that are written, each where it stands; those in code are looked at elsewhere."""
     if reader(run) is None or not {"transformers", "trl"} & plan.target.keys():
         return
-    written = [held for held in arguments(run) if held.on_line or held.origin.path]
-    values = {held.name: _value(held, None) for held in written}
-    for held in written:
-        absent = lacking(run, held, plan.target)
+    written = [argument for argument in arguments(run) if argument.on_line or argument.origin.path]
+    values = {argument.name: _value(argument, None) for argument in written}
+    for argument in written:
+        absent = lacking(run, argument, plan.target)
         if absent is None:
             continue
-        others = {name: value for name, value in values.items() if name != held.name}
-        outcome = possible(successor(held.name, _value(held, absent), others, absent), plan)
-        if isinstance(outcome, Unclear) and _unread(run, held, plan):
+        others = {name: value for name, value in values.items() if name != argument.name}
+        outcome = possible(successor(argument.name, _value(argument, absent), others, absent), plan)
+        if isinstance(outcome, Unclear) and _unread(run, argument, plan):
             outcome = Gone(f"TRL {plan.old['trl']} has none either, and TrlParser drops it without a word")
-        yield _placed(run, held, outcome, said(held.name, absent, plan))
+        yield _placed(run, argument, outcome, said(argument.name, absent, plan))
 
 
-def _unread(run: Run, held: Argument, plan: Plan) -> bool:
+def _unread(run: Run, argument: Argument, plan: Plan) -> bool:
     """Whether the old release passes over the argument, so that nothing is lost without it."""
-    known = "trl" in plan.source and lacking(run, held, plan.source) is not None
-    return known and dropped_silently(run, held)
+    known = "trl" in plan.source and lacking(run, argument, plan.source) is not None
+    return known and dropped_silently(run, argument)
 
 
-def lacking(run: Run, held: Argument, at: Mapping[str, Release]) -> Absent | None:
+def lacking(run: Run, argument: Argument, at: Mapping[str, Release]) -> Absent | None:
     """What is known of an argument of a library that its releases lack; None for one that they have, and for one that
     is the script's own, as far as that can be told."""
-    if names_recipe(held):
+    if names_recipe(argument):
         return None
-    absent = absent_argument(held.name, at, methods(run))
-    if absent is None or own_option(run, held.name) or (absent.library == "trl" and reader(run) != "trl"):
+    absent = absent_argument(argument.name, at, methods(run))
+    if absent is None or own_option(run, argument.name) or (absent.library == "trl" and reader(run) != "trl"):
         return None
     return absent
 
@@ -67,13 +67,13 @@ def possible(outcome: Outcome, plan: Plan) -> Outcome:
     return outcome
 
 
-def _value(held: Argument, absent: Absent | None) -> Any:
+def _value(argument: Argument, absent: Absent | None) -> Any:
     """What the argument says; a word of a launch line as its parser converted it."""
-    if not held.on_line or held.held is UNKNOWN:
-        return held.held
-    if held.held is None:
+    if not argument.on_line or argument.held is UNKNOWN:
+        return argument.held
+    if argument.held is None:
         return True  # a switch by itself
-    word = str(held.held)
+    word = str(argument.held)
     kind = type(absent.default).__name__ if absent is not None and absent.defaulted else ""
     for item in (kind, "int", "float") if kind != "str" else ():
         try:
@@ -85,28 +85,28 @@ def _value(held: Argument, absent: Absent | None) -> Any:
     return word
 
 
-def _placed(run: Run, held: Argument, outcome: Outcome, why: str) -> Step | Left:
+def _placed(run: Run, argument: Argument, outcome: Outcome, why: str) -> Step | Left:
     if isinstance(outcome, Unclear):
-        return Left(held.at(), f"{why}: {outcome.why}")
-    if held.on_line:
-        return _on_line(run, held, outcome, why)
+        return Left(argument.at(), f"{why}: {outcome.why}")
+    if argument.on_line:
+        return _on_line(run, argument, outcome, why)
     assert run.recipe is not None
     if not editable(run.recipe):
-        return Left(held.at(), f"{why}: {_advice(outcome)}, where the recipe is made")
-    name = held.name
+        return Left(argument.at(), f"{why}: {_advice(outcome)}, where the recipe is made")
+    name = argument.name
     if isinstance(outcome, Gone):
-        return Step(held.at(), f"{why}; {outcome.why}", (Drop((name,)),))
-    target, value = outcome.path, held.held if outcome.value is SAME else outcome.value
+        return Step(argument.at(), f"{why}; {outcome.why}", (Drop((name,)),))
+    target, value = outcome.path, argument.held if outcome.value is SAME else outcome.value
     why = f"{why}; `{'.'.join(map(str, target))}` takes its place"
     if len(target) > 1:
         holder = recipe_data(run).get(str(target[0]))
         if holder is not None and (not isinstance(holder, dict) or target[1] in holder):
-            return Left(held.at(), f"{why}, and `{target[0]}` is written already")
-        return Step(held.at(), why, (Put(target, value), Drop((name,))))
+            return Left(argument.at(), f"{why}, and `{target[0]}` is written already")
+        return Step(argument.at(), why, (Put(target, value), Drop((name,))))
     if target[0] in recipe_data(run):
-        return Step(held.at(), why, (Put(target, value), Drop((name,))))
+        return Step(argument.at(), why, (Put(target, value), Drop((name,))))
     renaming = Rename((name,), str(target[0]))
-    return Step(held.at(), why, (renaming,) if outcome.value is SAME else (renaming, Put(target, value)))
+    return Step(argument.at(), why, (renaming,) if outcome.value is SAME else (renaming, Put(target, value)))
 
 
 def _advice(outcome: Becomes | Gone) -> str:
@@ -116,19 +116,19 @@ def _advice(outcome: Becomes | Gone) -> str:
     return f"write `{'.'.join(map(str, outcome.path))}{value}`"
 
 
-def _on_line(run: Run, held: Argument, outcome: Becomes | Gone, why: str) -> Step | Left:
-    option = line.option_at(run, held.origin)
+def _on_line(run: Run, argument: Argument, outcome: Becomes | Gone, why: str) -> Step | Left:
+    option = line.option_at(run, argument.origin)
     if guessed(run):
-        return Left(held.at(), f"{why}: {_advice(outcome)}, if the script gives its options to the Trainer")
+        return Left(argument.at(), f"{why}: {_advice(outcome)}, if the script gives its options to the Trainer")
     if option.words is None:
-        return Left(held.at(), f"{why}: {_advice(outcome)}; the option is put together elsewhere")
+        return Left(argument.at(), f"{why}: {_advice(outcome)}; the option is put together elsewhere")
     if isinstance(outcome, Gone):
-        return Step(held.at(), f"{why}; {outcome.why}", edits=tuple(option.removed() or ()))
+        return Step(argument.at(), f"{why}; {outcome.why}", edits=tuple(option.removed() or ()))
     text = _reworded(run, option, outcome)
     if text is None:
-        return Left(held.at(), f"{why}: {_advice(outcome)}")
+        return Left(argument.at(), f"{why}: {_advice(outcome)}")
     why = f"{why}; `{'.'.join(map(str, outcome.path))}` takes its place"
-    return Step(held.at(), why, edits=tuple(option.reworded(text) or ()))
+    return Step(argument.at(), why, edits=tuple(option.reworded(text) or ()))
 
 
 def _reworded(run: Run, option: line.LineOption, outcome: Becomes) -> str | None:

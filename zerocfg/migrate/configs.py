@@ -41,11 +41,11 @@ def deepspeed(run: Run, plan: Plan) -> Iterator[Step | Left]:
 
 def written_keys(data: Mapping[str, Any], above: Names = ()) -> Iterator[tuple[Names, Any]]:
     """Every key of a config, those of its sections behind them."""
-    for name, held in data.items():
+    for name, value in data.items():
         path = (*above, str(name))
-        yield path, held
-        if isinstance(held, dict):
-            yield from written_keys(held, path)
+        yield path, value
+        if isinstance(value, dict):
+            yield from written_keys(value, path)
 
 
 def _removed(

@@ -16,11 +16,11 @@ from zerocfg.source.text import Span
 def dropped(file: SourceFile, operations: Iterable[Operation]) -> Iterator[int]:
     """Where the keys begin that go."""
     for operation in operations:
-        held = (
+        entry = (
             file.document.entry(operation.path) if isinstance(operation, Drop) and file.document is not None else None
         )
-        if held is not None:
-            yield held.key_span.start
+        if entry is not None:
+            yield entry.key_span.start
 
 
 def dict_edits(file: SourceFile, operations: Iterable[Operation], gone: Collection[int]) -> list[Edit]:
@@ -33,9 +33,9 @@ def dict_edits(file: SourceFile, operations: Iterable[Operation], gone: Collecti
 
 
 def _edits(program: Program, document: Document, operation: Operation, gone: Collection[int]) -> tuple[Edit, ...]:
-    held = document.entry(operation.path)
-    found = program.entry(held.key_span.start) if held is not None else None
-    if isinstance(operation, Put) and held is None:
+    entry = document.entry(operation.path)
+    found = program.entry(entry.key_span.start) if entry is not None else None
+    if isinstance(operation, Put) and entry is None:
         return _put(program, document, operation.path, operation.value, gone)
     if found is None:
         raise ValueError("the program does not write it out")
@@ -64,9 +64,9 @@ def _put(program: Program, document: Document, path: Path, value: object, gone: 
     if not kept:
         inside = program.span(section).start + 1
         return program.replaced(Span(inside, inside), written)
-    last, beside = kept[-1]
+    last, last_value = kept[-1]
     assert last is not None
-    entry = Span(program.span(last).start, program.span(beside).end)
+    entry = Span(program.span(last).start, program.span(last_value).end)
     if program.text[entry.end :].lstrip()[:1] not in (",", "}", "#"):
         raise ValueError("the value before it stands in parentheses")
     return program.added(entry, [written])

@@ -118,17 +118,17 @@ def _written(
     known: Histories, library: str, file: SourceFile, data: dict[str, Any], old: Release, new: Release
 ) -> Iterator[KeyChange]:
     """Keys that stand in a config; of a section that comes or goes only the section."""
-    told: set[tuple[str, ...]] = set()
+    covered: set[tuple[str, ...]] = set()
     for path, value in written_keys(data):
         key = name_in(library, path)
-        if key not in known.raw or path[:-1] in told:
-            told |= {path} if path[:-1] in told else set()
+        if key not in known.raw or path[:-1] in covered:
+            covered |= {path} if path[:-1] in covered else set()
             continue
         then, now = known.state(key, old), known.state(key, new)
         kind: Kind | None = None
         if is_gone(then) != is_gone(now):
             kind = "gone" if is_gone(now) else "new"
-            told.add(path)
+            covered.add(path)
         elif then is not None and now is not None and _within(then, value) != _within(now, value):
             kind = "accepted" if _within(now, value) else "refused"
         if kind is not None:
@@ -154,14 +154,16 @@ def _within(state: Mapping[str, Any], value: object) -> bool:
 def _arguments(run: Run, old: dict[str, Release], new: dict[str, Release]) -> Iterator[KeyChange]:
     if reader(run) is None:
         return
-    for held in arguments(run):
-        gone = lacking(run, held, new)
-        if gone is not None and gone.library in old and lacking(run, held, old) is None:
+    for argument in arguments(run):
+        gone = lacking(run, argument, new)
+        if gone is not None and gone.library in old and lacking(run, argument, old) is None:
             edge = gone.since or ""
-            yield KeyChange(file_span(held.at()), gone.library, held.name, "gone", edge, instead=gone.renamed_to or "")
-    for held in arguments(run):
-        if edge := _came(held.name, old, new):
-            yield KeyChange(file_span(held.at()), "transformers", held.name, "new", edge)
+            yield KeyChange(
+                file_span(argument.at()), gone.library, argument.name, "gone", edge, instead=gone.renamed_to or ""
+            )
+    for argument in arguments(run):
+        if edge := _came(argument.name, old, new):
+            yield KeyChange(file_span(argument.at()), "transformers", argument.name, "new", edge)
     if run.script is not None and run.arguments_whole is not True:
         return
     file = run.recipe or run.launch_file or (run.script.file if run.script is not None else None)

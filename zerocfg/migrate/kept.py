@@ -93,7 +93,9 @@ def _last_option(run: Run, plan: Plan) -> Option | None:
     if run.launch is None or run.recipe is not None or guessed(run) or not any(map(is_arguments, parsed(run))):
         return None
     starts = {item.span.start for item in options}
-    gone = {held.origin.span for held in arguments(run) if held.on_line and lacking(run, held, plan.target)}
+    gone = {
+        argument.origin.span for argument in arguments(run) if argument.on_line and lacking(run, argument, plan.target)
+    }
     for option in reversed([item for item in options if item.span not in gone]):
         behind = _behind(run.launch.arguments, option)
         possible = line.from_option(run, option).followed_by("") is not None

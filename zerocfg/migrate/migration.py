@@ -65,7 +65,7 @@ def migrate(
         if text != file.source.text:
             texts[real_name(file)] = text
     touched = frozenset(dotted(operation.path) for step in done for operation in step.operations)
-    return Migration(texts, touched, _told(done), _told([*left, *disputed]))
+    return Migration(texts, touched, _each_once(done), _each_once([*left, *disputed]))
 
 
 def _agreed(steps: Iterable[Step]) -> tuple[dict[SourceFile, list[Step]], list[Left]]:
@@ -148,8 +148,8 @@ def _fits(file: SourceFile, edits: Sequence[Edit], lines: frozenset[Span]) -> bo
         return False
 
 
-def _told(found: Iterable[Step | Left]) -> tuple[Done, ...]:
+def _each_once(found: Iterable[Step | Left]) -> tuple[Done, ...]:
     """Each once, in the order of files and lines."""
     made = (Done(file_span(item.at), item.why, item.names) for item in found)
-    told = {(item.span.file.name, item.span.start, item.why): item for item in made}
-    return tuple(told[key] for key in sorted(told))
+    items = {(item.span.file.name, item.span.start, item.why): item for item in made}
+    return tuple(items[key] for key in sorted(items))

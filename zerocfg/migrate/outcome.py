@@ -40,19 +40,19 @@ def rest(
 ) -> Rest:
     """``before`` and ``after``: the runs of the files as they are, and as the migration makes them."""
     # What the oldest releases refuse, too, does not come with the new ones; nor is a setting of unknown ones compared.
-    found = coming(_told(at_stated_releases(before, old, oldest(new))), findings(after, new))
+    found = coming(_reported(at_stated_releases(before, old, oldest(new))), findings(after, new))
     errors = [diagnostic for diagnostic in found if diagnostic.severity is Severity.ERROR]
     settings = changed_settings(at_stated_releases(before, old, new), at_releases(after, new), migration.touched)
-    return Rest(tuple(_untold(errors, migration)), tuple(settings))
+    return Rest(tuple(_unexplained(errors, migration)), tuple(settings))
 
 
-def _untold(found: Iterable[Diagnostic], migration: Migration) -> Iterator[Diagnostic]:
+def _unexplained(found: Iterable[Diagnostic], migration: Migration) -> Iterator[Diagnostic]:
     """Without those at a place that is left to a person already."""
-    told = Counter(_where(item.span) for item in migration.left)
+    counts = Counter(_where(item.span) for item in migration.left)
     for diagnostic in found:
         where = _where(diagnostic.span)
-        if told[where]:
-            told[where] -= not diagnostic.span.path  # of one key all is told, of like words each once
+        if counts[where]:
+            counts[where] -= not diagnostic.span.path  # of one key all is told, of like words each once
         else:
             yield diagnostic
 
@@ -65,10 +65,10 @@ def _where(span: FileSpan) -> tuple[str, str]:
 
 def findings(runs: Sequence[Run], releases: Mapping[str, str], selection: Selection | None = None) -> list[Diagnostic]:
     """The errors and warnings about the runs at these releases."""
-    return _told(at_releases(runs, releases), selection)
+    return _reported(at_releases(runs, releases), selection)
 
 
-def _told(runs: Sequence[Run], selection: Selection | None = None) -> list[Diagnostic]:
+def _reported(runs: Sequence[Run], selection: Selection | None = None) -> list[Diagnostic]:
     return [
         diagnostic for diagnostic in lint_runs(runs, selection).diagnostics if diagnostic.severity is not Severity.NOTE
     ]

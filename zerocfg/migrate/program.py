@@ -54,12 +54,12 @@ class Program:
 
     def entry(self, key: int) -> tuple[ast.expr, ast.expr] | None:
         """Key and value of a dict whose key begins there in the file."""
-        pairs = ((item, value) for held in self._dicts() for item, value in zip(held.keys, held.values, strict=True))
+        pairs = ((item, value) for node in self._dicts() for item, value in zip(node.keys, node.values, strict=True))
         return next(((pair, value) for pair, value in pairs if pair is not None and self.stands_at(pair, key)), None)
 
     def mapping(self, start: int) -> ast.Dict | None:
         """The dict that begins there in the file."""
-        return next((held for held in self._dicts() if self.stands_at(held, start)), None)
+        return next((node for node in self._dicts() if self.stands_at(node, start)), None)
 
     def _dicts(self) -> list[ast.Dict]:
         return [node for node in ast.walk(self.tree) if isinstance(node, ast.Dict)]
@@ -140,7 +140,7 @@ def program_of(file: SourceFile) -> Program | None:
 def literal(value: object) -> str:
     """A value as Python writes it, with the quotes that most formatters ask for."""
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{literal(name)}: {literal(held)}' for name, held in value.items())}}}"
+        return f"{{{', '.join(f'{literal(name)}: {literal(item)}' for name, item in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(literal, value))}]"
     return (

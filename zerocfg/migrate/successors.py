@@ -94,8 +94,8 @@ def successor(name: str, value: Any, others: Mapping[str, Any], absent: Absent) 
     if name in _APEX and value is not UNKNOWN:
         asked = {others.get("half_precision_backend"), others.get("fp16_backend")} | {value}
         return Unclear(absent.instead) if "apex" in asked else Gone("without Apex it changes nothing")
-    if name == "logging_dir" and (told := _no_tensorboard(others)):
-        return Gone(told)
+    if name == "logging_dir" and (reason := _no_tensorboard(others)):
+        return Gone(reason)
     if name in _INERT:
         return Gone(_INERT[name])
     if value is None and (not absent.defaulted or absent.default is None):

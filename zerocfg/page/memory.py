@@ -85,16 +85,16 @@ class Memory:
 
 def memory(forecast: Forecast, alternatives: list[Alternative]) -> Memory:
     """What the plan section shows."""
-    held = forecast.prediction.estimate.phases("device")
-    peak = max((each.size for each in held.values()), default=0)
+    phases = forecast.prediction.estimate.phases("device")
+    peak = max((each.size for each in phases.values()), default=0)
     expected, chance = forecast.prediction.device.expected, chance_of(forecast)
     said = f"{forecast.word}: {chance}" if chance else forecast.word
     if forecast.verdict.by_host:
         said += ", by the node's memory"
     found = Memory(forecast.verdict, said, forecast.capacity, unit_for(peak), peak=peak, expected=expected)
     found.complete = forecast.complete
-    found.phases = [Bar(phase, _columns(each)) for phase, each in held.items()]
-    found.terms = _terms(list(held.values()))
+    found.phases = [Bar(phase, _columns(each)) for phase, each in phases.items()]
+    found.terms = _terms(list(phases.values()))
     found.figures = list(_figures(forecast))
     found.notes = [f"not modelled: {gap}" for gap in forecast.gaps]
     found.notes += filter(None, (*forecast.assumptions, forecast.samples))
@@ -107,9 +107,9 @@ def memory(forecast: Forecast, alternatives: list[Alternative]) -> Memory:
     return found
 
 
-def _columns(held: Held) -> dict[str, int]:
+def _columns(phase: Held) -> dict[str, int]:
     found = dict.fromkeys(COLUMNS, 0)
-    for term, bytes_ in held.parts:
+    for term, bytes_ in phase.parts:
         found[next((name for name, kinds in COLUMNS.items() if term.kind in kinds), "other")] += bytes_
     return found
 
@@ -117,8 +117,8 @@ def _columns(held: Held) -> dict[str, int]:
 def _terms(phases: list[Held]) -> list[Term]:
     sizes: dict[str, list[int]] = {}
     sources: dict[str, str] = {}
-    for at, held in enumerate(phases):
-        for term, bytes_ in held.parts:
+    for at, phase in enumerate(phases):
+        for term, bytes_ in phase.parts:
             sizes.setdefault(term.name, [0] * len(phases))[at] += bytes_
             sources.setdefault(term.name, term.source)
     order = sorted(sizes, key=lambda name: -max(sizes[name]))
@@ -126,17 +126,17 @@ def _terms(phases: list[Held]) -> list[Term]:
 
 
 def _figures(forecast: Forecast) -> list[tuple[str, str, str]]:
-    held = forecast.prediction
+    prediction = forecast.prediction
 
-    def told(figure: Band) -> str:
+    def shown(figure: Band) -> str:
         if forecast.standing in ("at least", "at most"):
             return f"{forecast.standing} {size(figure.low if forecast.standing == 'at least' else figure.high)}"
         return band(figure.low, figure.high)
 
     found = [
-        ("Allocated", told(held.allocated), "max_memory_allocated of torch"),
-        ("Reserved", told(held.reserved), "max_memory_reserved of torch"),
-        ("Device", told(held.device), "what nvidia-smi shows for the process"),
+        ("Allocated", shown(prediction.allocated), "max_memory_allocated of torch"),
+        ("Reserved", shown(prediction.reserved), "max_memory_reserved of torch"),
+        ("Device", shown(prediction.device), "what nvidia-smi shows for the process"),
     ]
     if forecast.host.expected >= GIB // 10:
         of = f" of {size(forecast.room)}" if forecast.room is not None else ""

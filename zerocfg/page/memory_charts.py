@@ -21,38 +21,38 @@ _ROOM = 0.9
 """The share of the chart that bars which leave it fill; their sum stands in the rest."""
 
 
-def phases(held: Memory) -> Chart:
+def phases(memory: Memory) -> Chart:
     """A bar for each phase of a step."""
-    told = ", ".join(f"{bar.label} {size(bar.total)}" for bar in held.phases)
-    alt = f"Memory of a device by phase of a step: {told}{_limit(held)}."
-    return chart(alt, lambda look: _stacked(look, held.phases, held))
+    bars = ", ".join(f"{bar.label} {size(bar.total)}" for bar in memory.phases)
+    alt = f"Memory of a device by phase of a step: {bars}{_limit(memory)}."
+    return chart(alt, lambda look: _stacked(look, memory.phases, memory))
 
 
-def plans(held: Memory) -> Chart:
+def plans(memory: Memory) -> Chart:
     """A bar for each other way to run the job."""
-    bars = [other.bar for other in held.others]
-    told = ", ".join(f"{bar.label} {size(bar.total)}" for bar in bars)
-    alt = f"Memory of a device at its peak by plan: {told}{_limit(held)}."
-    return chart(alt, lambda look: _stacked(look, bars, held))
+    bars = [other.bar for other in memory.others]
+    sizes = ", ".join(f"{bar.label} {size(bar.total)}" for bar in bars)
+    alt = f"Memory of a device at its peak by plan: {sizes}{_limit(memory)}."
+    return chart(alt, lambda look: _stacked(look, bars, memory))
 
 
 def parts(found: Time) -> Chart:
     """Seconds of a step by what they go into."""
-    told = ", ".join(f"{part.name} {brief(part.expected)}" for part in found.parts)
-    return chart(f"A step takes {found.step}: {told}.", lambda look: _parts(look, found), HALF)
+    times = ", ".join(f"{part.name} {brief(part.expected)}" for part in found.parts)
+    return chart(f"A step takes {found.step}: {times}.", lambda look: _parts(look, found), HALF)
 
 
 def sent(found: Time) -> Chart:
     """What a rank sends in a step by collective."""
-    told = ", ".join(f"{item.name} {size(item.bytes)}" for item in found.sent)
-    return chart(f"A rank sends {found.total} in a step: {told}.", lambda look: _sent(look, found), HALF)
+    sizes = ", ".join(f"{item.name} {size(item.bytes)}" for item in found.sent)
+    return chart(f"A rank sends {found.total} in a step: {sizes}.", lambda look: _sent(look, found), HALF)
 
 
-def _limit(held: Memory) -> str:
-    return f"; the card has {held.limit}" if held.limit else ""
+def _limit(memory: Memory) -> str:
+    return f"; the card has {memory.limit}" if memory.limit else ""
 
 
-def _stacked(look: Look, bars: list[Bar], held: Memory) -> Figure:
+def _stacked(look: Look, bars: list[Bar], memory: Memory) -> Figure:
     theme = look.theme
     height, thick = rows(look, len(bars))
     drawn = figure(look, height + 64)
@@ -60,7 +60,7 @@ def _stacked(look: Look, bars: list[Bar], held: Memory) -> Figure:
     plain(axis, look)
     most = max([bar.high or bar.total for bar in bars] + [bar.total for bar in bars]) or 1
     unit = unit_for(most)
-    limit = held.capacity
+    limit = memory.capacity
     end = (min(most, _BEYOND * limit) if limit else most) * (1.14 if look.narrow else 1.08)
     if limit and limit < 3 * end:
         end = max(end, limit * 1.04)
@@ -84,7 +84,7 @@ def _stacked(look: Look, bars: list[Bar], held: Memory) -> Figure:
         axis.axvline(limit / unit.scale, color=theme.limit, linewidth=1.5, linestyle=(0, (4, 3)))
         side = "left" if limit < 0.4 * end else "right"
         axis.annotate(
-            f"the card has {held.limit}", (limit / unit.scale, 1), (0, 4), xycoords=("data", "axes fraction"),
+            f"the card has {memory.limit}", (limit / unit.scale, 1), (0, 4), xycoords=("data", "axes fraction"),
             textcoords="offset points", ha=side, color=theme.limit, fontsize=11 if look.narrow else 12,
         )  # fmt: skip
     axis.set_xlim(0, end / unit.scale)
@@ -97,11 +97,11 @@ def _stacked(look: Look, bars: list[Bar], held: Memory) -> Figure:
 def _total(axis: Axes, look: Look, at: int, bar: Bar, unit: Unit, end: float) -> None:
     """The sum at the end of a bar; inside of the chart where the bar leaves it."""
     beyond = bar.total > end
-    held = end * _ROOM if beyond else max(bar.total, min(bar.high or 0, end * _ROOM))
+    right = end * _ROOM if beyond else max(bar.total, min(bar.high or 0, end * _ROOM))
     text = f"{bar.total / unit.scale:,.1f}" + " →" * beyond
     box = {"facecolor": look.theme.band if bar.own else look.theme.surface, "edgecolor": "none", "pad": 1.5}
     axis.annotate(
-        text, (held / unit.scale, at), (6, 0), color=look.theme.ink,
+        text, (right / unit.scale, at), (6, 0), color=look.theme.ink,
         textcoords="offset points", va="center", bbox=box,
     )  # fmt: skip
 

@@ -171,9 +171,9 @@ _MOODS = {"fits": "good", "likely": "warn", "unlikely": "bad", "does not fit": "
 def _tiles(found: Page, report_input: ReportInput) -> list[Tile]:
     tiles = [_findings_tile(found, report_input)]
     if isinstance(found.memory, Memory):
-        held = found.memory
-        note = f"of {held.limit}, {held.said}" if held.limit and held.verdict.word != "unknown" else "of a device"
-        tiles.append(Tile("Memory", size(held.expected), note, _MOODS.get(held.verdict.word, ""), "memory"))
+        needs = found.memory
+        note = f"of {needs.limit}, {needs.said}" if needs.limit and needs.verdict.word != "unknown" else "of a device"
+        tiles.append(Tile("Memory", size(needs.expected), note, _MOODS.get(needs.verdict.word, ""), "memory"))
     else:
         tiles.append(Tile("Memory", "–", "not predicted", "", "memory"))
     if isinstance(found.time, Time):

@@ -28,7 +28,7 @@ def render(page: Page) -> str:
         page=page,
         charts=_charts(page),
         kinds={name: NAMES[name] for name in COLUMNS},
-        held_kinds=_held(page),
+        held_kinds=_kinds_of_memory(page),
         phases=PHASE_NAMES,
     )
 
@@ -58,7 +58,7 @@ def _charts(page: Page) -> dict[str, Chart]:
     return found
 
 
-def _held(page: Page) -> dict[str, list[str]]:
+def _kinds_of_memory(page: Page) -> dict[str, list[str]]:
     """Which kinds of memory the charts of the plan show."""
     if not isinstance(page.memory, Memory):
         return {}

@@ -138,8 +138,8 @@ def _figures(measured: Measured) -> list[tuple[str, str, str]]:
     seconds, first = measured.median, measured.first
     if seconds is not None:
         known = [item for item in map(number, _list(measured.predicted.get("step_seconds"))) if item is not None]
-        beside = f"predicted {known[0]:.3f} to {known[-1]:.3f} s" if known else "median, without the first"
-        rows.append(("Step", f"{seconds:.3f} s", beside if known or first is None else f"the first one {first:.2f} s"))
+        note = f"predicted {known[0]:.3f} to {known[-1]:.3f} s" if known else "median, without the first"
+        rows.append(("Step", f"{seconds:.3f} s", note if known or first is None else f"the first one {first:.2f} s"))
     if measured.tokens_per_second is not None:
         rows.append(("Tokens per second", f"{measured.tokens_per_second:,.0f}", "of all ranks"))
     losses = measured.losses
@@ -157,23 +157,25 @@ def _profile(measured: Measured, *, on_card: bool) -> Profile | None:
     peaks = []
     for rank, phases in enumerate(measured.memory):
         before = 0 if on_card or rank >= len(starts) else starts[rank]
-        held = {phase: phases[phase].get(counter) for phase in PHASES if phase in phases}
-        peaks.append({phase: max(0, int(size) - before) for phase, size in held.items() if size is not None})
+        bytes_ = {phase: phases[phase].get(counter) for phase in PHASES if phase in phases}
+        peaks.append({phase: max(0, int(size) - before) for phase, size in bytes_.items() if size is not None})
     points = _points(measured, 0 if on_card or not starts else starts[0])
-    most = max([point.bytes for point in points] + [held for rank in peaks for held in rank.values()], default=0)
+    most = max([point.bytes for point in points] + [bytes_ for rank in peaks for bytes_ in rank.values()], default=0)
     if not most:
         return None
     predicted = measured.predicted.get("phases") if on_card else None
-    told = (
+    counters = (
         {phase: number(predicted.get(name)) for phase, name in PREDICTED.items()} if isinstance(predicted, dict) else {}
     )
-    known = {phase: int(held) for phase, held in told.items() if held is not None}
+    known = {phase: int(bytes_) for phase, bytes_ in counters.items() if bytes_ is not None}
     limit = measured.device_memory if on_card else None
     return Profile(on_card, tuple(points), tuple(peak for peak in peaks if peak), known, limit, unit_for(most, GIB))
 
 
 def _points(measured: Measured, before: int) -> list[Point]:
-    found = [Point(seconds, max(0, held - before), phase) for seconds, held, phase in measured.points[:MOST_POINTS]]
+    found = [
+        Point(seconds, max(0, allocated - before), phase) for seconds, allocated, phase in measured.points[:MOST_POINTS]
+    ]
     first = next((point.seconds for point in found if point.phase not in ("init", "own")), 0.0)
     return [Point(round(point.seconds - first, 4), point.bytes, point.phase) for point in found]
 

@@ -27,11 +27,11 @@ def over_time(found: Profile) -> Chart:
 
 def peaks(found: Profile) -> Chart:
     """Small multiples: a panel for each rank, a bar for each phase, a line for what was predicted."""
-    told = "; ".join(
-        f"rank {rank}: " + ", ".join(f"{phase} {size(held)}" for phase, held in phases.items())
+    ranks = "; ".join(
+        f"rank {rank}: " + ", ".join(f"{phase} {size(peak)}" for phase, peak in phases.items())
         for rank, phases in enumerate(found.peaks[:MOST_RANKS])
     )
-    return chart(f"Peaks by rank and phase, {found.of}: {told}.", lambda look: _peaks(look, found))
+    return chart(f"Peaks by rank and phase, {found.of}: {ranks}.", lambda look: _peaks(look, found))
 
 
 def _over_time(look: Look, found: Profile) -> Figure:
@@ -99,13 +99,13 @@ def _peaks(look: Look, found: Profile) -> Figure:
         plain(axis, look, grid="y")
         names = [phase for phase in PHASES if phase in ranks[at]]
         for where, phase in enumerate(names):
-            held = ranks[at][phase] / scale
-            axis.bar(where, held, 0.64, color=theme.phases[phase])
+            peak = ranks[at][phase] / scale
+            axis.bar(where, peak, 0.64, color=theme.phases[phase])
             if phase in found.predicted:
-                told = found.predicted[phase] / scale
-                axis.plot([where - 0.42, where + 0.42], [told, told], color=theme.ink, linewidth=1.6)
+                predicted = found.predicted[phase] / scale
+                axis.plot([where - 0.42, where + 0.42], [predicted, predicted], color=theme.ink, linewidth=1.6)
             axis.annotate(
-                _short(held), (where, held), (0, 3), textcoords="offset points", ha="center", color=theme.ink,
+                _short(peak), (where, peak), (0, 3), textcoords="offset points", ha="center", color=theme.ink,
                 fontsize=9 if look.narrow else 11,
             )  # fmt: skip
         shown = [name if not look.narrow else {"forward": "fwd", "backward": "bwd"}.get(name, name) for name in names]
@@ -117,5 +117,5 @@ def _peaks(look: Look, found: Profile) -> Figure:
     return drawn
 
 
-def _short(held: float) -> str:
-    return f"{held:.0f}" if held >= 100 else f"{held:.1f}" if held >= 10 else f"{held:.2f}"
+def _short(number: float) -> str:
+    return f"{number:.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"

@@ -129,8 +129,8 @@ def _majority(kind: Kind, what: str, values: Mapping[str, str], cure: str, fails
                     message = f"{node} has {what} {value}, {len(most)} of {len(values)} nodes have {usual}: {cure}"
                     yield Finding(kind, what, value, message, (node,), others=usual, fails=fails)
         return
-    told = ", ".join(f"{value} on {' '.join(having)}" for value, having in nodes.items())
-    message = f"the nodes differ in {what}, and no value is in the majority: {told}; {cure}"
+    listing = ", ".join(f"{value} on {' '.join(having)}" for value, having in nodes.items())
+    message = f"the nodes differ in {what}, and no value is in the majority: {listing}; {cure}"
     yield Finding(kind, what, "differs", message, tuple(values), fails=fails)
 
 
@@ -138,12 +138,12 @@ def _cards(described: Mapping[str, NodeFacts], limits: Limits) -> Iterator[Findi
     for node, facts in described.items():
         for index, card in enumerate(facts.cards):
             if card.free_gib < limits.card_share * card.usable_gib:
-                held = card.usable_gib - card.free_gib
+                used = card.usable_gib - card.free_gib
                 yield Finding(
                     "memory",
                     f"card {index}",
                     f"{card.free_gib:.1f} GiB free",
-                    f"{node}: {held:.1f} of {card.usable_gib:.1f} GiB of card {index} are in use before the job "
+                    f"{node}: {used:.1f} of {card.usable_gib:.1f} GiB of card {index} are in use before the job "
                     "starts: end the process that holds them (nvidia-smi lists it)",
                     (node,),
                     others=f"{card.usable_gib:.1f} GiB",

@@ -74,10 +74,10 @@ class Sweeps:
         places: list[Any] = [None] * len(self.numbers)
         ranks.dist.all_gather_object(places, (node, local), group=self.control)
         self.nodes, self.locals = [place[0] for place in places], [place[1] for place in places]
-        beside = [at for at, name in enumerate(self.nodes) if name == node]
-        if 1 < len(beside) < len(self.nodes):
-            self.beside = ranks.new_group(beside, use_local_synchronization=True)
-        self.first, self.members = beside[0] == self.index, len(beside)
+        neighbours = [at for at, name in enumerate(self.nodes) if name == node]
+        if 1 < len(neighbours) < len(self.nodes):
+            self.beside = ranks.new_group(neighbours, use_local_synchronization=True)
+        self.first, self.members = neighbours[0] == self.index, len(neighbours)
 
     def run(self) -> None:
         """All attempts."""
@@ -134,7 +134,7 @@ class Sweeps:
         self._begin("comparing")
         everyone: list[Any] | None = [None] * len(self.numbers) if self.index == 0 else None
         self.ranks.dist.gather_object(self.told, everyone, dst=0, group=self.control)
-        return slow.suspects(message for told in everyone for message in told) if everyone else set()
+        return slow.suspects(message for messages in everyone for message in messages) if everyone else set()
 
     def _sweep(self, attempt: int, sweep: int) -> None:
         self._begin("alone")

@@ -101,8 +101,8 @@ class Program:
 
     def problem(self, what: str, message: str, partner: int | None = None) -> None:
         stage, step = (self.sweeps.stage, self.sweeps.step) if self.sweeps else ("meeting", 0)
-        told = {"what": what, "message": message[:300], "partner": partner, "stage": stage, "step": step}
-        self.tell(Problem.model_validate({"rank": self.place.rank, **told}))
+        fields = {"what": what, "message": message[:300], "partner": partner, "stage": stage, "step": step}
+        self.tell(Problem.model_validate({"rank": self.place.rank, **fields}))
 
     def tell(self, message: Message) -> None:
         """In one write, so that the lines of ranks that share a pipe stay apart."""
@@ -139,13 +139,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", choices=("auto", "cpu"), default="auto", help="what to measure")
     parser.add_argument("--relay", action="store_true", help="rank 0 prints the lines of all ranks")
     parser.add_argument("--name", help="of the node, where its scheduler calls it otherwise than it does itself")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
         place = launcher.find(os.environ) or Place(0, 0, 1, socket.gethostname())
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    Program(place, told.wait, told.limit, told.device, told.relay, told.name).run()
+    Program(place, options.wait, options.limit, options.device, options.relay, options.name).run()
     sys.stdout.flush()
     # A group with a rank that died is not left in good order by anybody.
     os._exit(0)

@@ -83,5 +83,5 @@ def _missing_names(facts: dict[int, Facts], names: dict[int, str], world: int, h
     each = max((fact.local_rank for fact in facts.values()), default=0) + 1
     if any(rank % each != fact.local_rank for rank, fact in facts.items()):
         return {}
-    beside = {rank // each: names[rank] for rank in facts}
-    return {rank: beside[rank // each] for rank in missing if rank // each in beside}
+    nodes = {rank // each: names[rank] for rank in facts}
+    return {rank: nodes[rank // each] for rank in missing if rank // each in nodes}

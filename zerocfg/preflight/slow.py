@@ -86,12 +86,12 @@ def compare(series: Mapping[Key, Series]) -> dict[Key, Excess]:
 
 def suspects(messages: Iterable[Message]) -> set[Suspect]:
     """What took longer than the median by `SHARE` in one attempt, by chance or not: it is measured again."""
-    told = list(messages)
+    known = list(messages)
     found = [
-        *_ranks(local_series(told)).items(),
-        *_partners(link_series(told)).items(),
-        *_links(link_series(told), set()).items(),
-        *_nodes(node_series(told)).items(),
+        *_ranks(local_series(known)).items(),
+        *_partners(link_series(known)).items(),
+        *_links(link_series(known), set()).items(),
+        *_nodes(node_series(known)).items(),
     ]
     return {suspect for suspect, excess in found if excess.ratio > 1 + SHARE}
 
@@ -104,13 +104,13 @@ def accused(messages: Iterable[Message]) -> dict[Suspect, Excess]:
             attempts[message.attempt].append(message)
     if len(attempts) < CONFIRMED:
         return {}
-    suspected = set.intersection(*(suspects(told) for told in attempts.values()))
-    told = [message for found in attempts.values() for message in found]
-    ranks = _ranks(local_series(told)) | _partners(link_series(told))
+    suspected = set.intersection(*(suspects(all_messages) for all_messages in attempts.values()))
+    all_messages = [message for found in attempts.values() for message in found]
+    ranks = _ranks(local_series(all_messages)) | _partners(link_series(all_messages))
     found = {suspect: excess for suspect, excess in ranks.items() if suspect in suspected and excess.slow}
     # The partners of a slow rank are its victims.
     slow = {suspect.ranks[0] for suspect in found}
-    others = _links(link_series(told), slow) | _nodes(node_series(told))
+    others = _links(link_series(all_messages), slow) | _nodes(node_series(all_messages))
     return found | {suspect: excess for suspect, excess in others.items() if suspect in suspected and excess.slow}
 
 

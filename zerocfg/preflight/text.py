@@ -32,8 +32,8 @@ def render(verdict: Verdict, width: int | None = None) -> str:
     lines = [f"preflight: {_count(len(verdict.nodes), 'node')}, {_count(verdict.ranks, 'rank')}{spent}", ""]
     lines += table(_COLUMNS, list(_rows(verdict)), width)
     if verdict.together:
-        told = ", ".join(f"{item.what} {item.busbw_gb_s:.3g} GB/s" for item in verdict.together)
-        lines += ["", f"together  {told}"]
+        rates = ", ".join(f"{item.what} {item.busbw_gb_s:.3g} GB/s" for item in verdict.together)
+        lines += ["", f"together  {rates}"]
     if verdict.findings:
         lines += ["", *(f"  {'FAIL' if finding.fails else 'note'}  {finding.message}" for finding in verdict.findings)]
     lines += ["", *_summary(verdict)]

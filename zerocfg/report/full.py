@@ -36,7 +36,7 @@ def render_full(result: Result, colour: bool = False, width: int | None = None, 
     if quiet:
         return "\n\n".join(blocks) + "\n" if blocks else ""
     end = "\n".join(wrap(summary(result, paint), width, "  "))
-    left = [line for told in unread_lines(result) for line in wrap(told, width, "    ")]
+    left = [line for entry in unread_lines(result) for line in wrap(entry, width, "    ")]
     return "\n\n".join([*blocks, "\n".join([end, *left])]) + "\n"
 
 
@@ -46,13 +46,13 @@ def render_concise(result: Result, colour: bool = False, quiet: bool = False) ->
     lines = []
     for d in result.diagnostics:
         where = f"{one_line(d.span.file.name)}:{d.span.start.line}:{d.span.start.column}"
-        lines.append(f"{where}: {paint(d.severity.value, d.severity.value)}[{d.code}] {d.full_message}{_held(d)}")
+        lines.append(f"{where}: {paint(d.severity.value, d.severity.value)}[{d.code}] {d.full_message}{_releases(d)}")
     if quiet:
         return "".join(f"{line}\n" for line in lines)
     return "\n".join([*lines, summary(result, paint), *unread_lines(result)]) + "\n"
 
 
-def _held(d: Diagnostic) -> str:
+def _releases(d: Diagnostic) -> str:
     return f" [{d.releases.words}]" if d.releases is not None else ""
 
 
@@ -148,14 +148,14 @@ def _outdated(result: Result) -> str:
 
 def _outside(result: Result) -> str:
     """What is said where a project has a release of which nothing is known."""
-    told = ""
+    text = ""
     for item in result.outside:
         name = library_name(item.library)
         if item.older:
-            told += f" {name} {item.declared} is older than zerocfg knows ({item.known} and later): less is checked."
+            text += f" {name} {item.declared} is older than zerocfg knows ({item.known} and later): less is checked."
         else:
-            told += f" {name} {item.declared} is newer than zerocfg knows: judged as for {item.known}."
-    return told
+            text += f" {name} {item.declared} is newer than zerocfg knows: judged as for {item.known}."
+    return text
 
 
 def _files(count: int) -> str:
@@ -179,10 +179,10 @@ def _diagnostic(d: Diagnostic, paint: Paint, width: int | None) -> list[str]:
         place = f"{one_line(span.file.name)}:{span.start.line}:{span.start.column}{_cell(span)}"
         lines.append(f"{edge}{paint(arrow, 'blue')} {place}")
         lines += _framed(span, digits, paint, level if index == 0 else "blue", "^" if index == 0 else "-", width)
-    told = [f"help: {d.help}"] if d.help else []
+    notes = [f"help: {d.help}"] if d.help else []
     if d.releases is not None:
-        told.append(f"releases: {d.releases.words}")
-    for text in [*told, f"rule: {d.name} (zerocfg explain {d.code})"]:
+        notes.append(f"releases: {d.releases.words}")
+    for text in [*notes, f"rule: {d.name} (zerocfg explain {d.code})"]:
         first, *more = wrap(text, width and width - digits - 3, "")
         lines.append(f"{edge} {paint('=', 'blue')} {first}")
         lines += [f"{edge}   {line}" for line in more]

@@ -66,8 +66,8 @@ class Held(NamedTuple):
             return f"not {VERSIONS[self.library]}: {where} imports `{self.outdated.shown}`, which that does not have"
         if self.declared is None:
             return f"{VERSIONS[self.library]}, the newest known: no file tells which"
-        told = [str(place_of(place) or origin_label(place)) for place in self.places]
-        return f"{self.declared}, says {' and '.join(told) if told else 'the spec or the settings'}"
+        places = [str(place_of(place) or origin_label(place)) for place in self.places]
+        return f"{self.declared}, says {' and '.join(places) if places else 'the spec or the settings'}"
 
 
 def releases_of(run: Run) -> list[Held]:
@@ -113,11 +113,11 @@ def _reader(run: Run) -> str:
 
 def why(run: Run) -> str:
     """The evidence for the consumer of a run: ``, says the spec at zerocfg.yaml:4:5``; empty without any."""
-    told = reader_evidence(run)
-    if told is None:
+    evidence = reader_evidence(run)
+    if evidence is None:
         return ""
-    where = place_of(told.place) if told.place is not None else None
-    return f", says {_WORDS[told.by].format(told.pattern)}{f' at {where}' if where is not None else ''}"
+    where = place_of(evidence.place) if evidence.place is not None else None
+    return f", says {_WORDS[evidence.by].format(evidence.pattern)}{f' at {where}' if where is not None else ''}"
 
 
 _WAY_OUT = " (--consumer, or `consumers` in the settings, can say it)"
@@ -134,33 +134,33 @@ _WORDS: dict[EvidenceSource, str] = {
 
 
 def _data(run: Run) -> dict[str, object]:
-    line, told = _line(run), reader_evidence(run)
+    line, evidence = _line(run), reader_evidence(run)
     return {
         "name": run.name,
         "consumer": run.consumer,
         "framework": (run.script.foreign or None) if run.script is not None else None,
-        "told": None if told is None else _told(told),
+        "told": None if evidence is None else _evidence(evidence),
         "line": None if line is None else _place(line),
         "files": [{"role": role, "file": file.name} for role, file in _roles(run)],
         "missing": [origin.note for origin in run.missing],
-        "releases": [_held(release) for release in releases_of(run)],
+        "releases": [_release(release) for release in releases_of(run)],
     }
 
 
-def _held(held: Held) -> dict[str, object]:
-    found = [place_of(place) for place in held.places]
+def _release(release: Held) -> dict[str, object]:
+    found = [place_of(place) for place in release.places]
     return {
-        "library": held.library,
-        "declared": held.declared,
-        "assumed": VERSIONS[held.library] if held.declared is None and held.outdated is None else None,
+        "library": release.library,
+        "declared": release.declared,
+        "assumed": VERSIONS[release.library] if release.declared is None and release.outdated is None else None,
         "places": [_place(where) for where in found if where is not None],
-        "by": [place.note for place in held.places if place.file is None],
+        "by": [place.note for place in release.places if place.file is None],
     }
 
 
-def _told(told: ReaderEvidence) -> dict[str, object]:
-    where = place_of(told.place) if told.place is not None else None
-    return {"by": told.by, "pattern": told.pattern or None, "place": None if where is None else _place(where)}
+def _evidence(evidence: ReaderEvidence) -> dict[str, object]:
+    where = place_of(evidence.place) if evidence.place is not None else None
+    return {"by": evidence.by, "pattern": evidence.pattern or None, "place": None if where is None else _place(where)}
 
 
 def _place(where: Where) -> dict[str, object]:

@@ -43,9 +43,9 @@ def log(runs: list[dict[str, object]]) -> dict[str, object]:
 def run_of(result: Result, repository: Path | None = None) -> dict[str, object]:
     """What is told of a result. ``repository``: the folder that the names of its files are relative to; without one
     they are relative to the checkout of a CI service, or to where zerocfg was started."""
-    told = [(diagnostic, None) for diagnostic in result.diagnostics]
+    reported = [(diagnostic, None) for diagnostic in result.diagnostics]
     found: list[tuple[Diagnostic, Suppressed | None]] = [
-        *told,
+        *reported,
         *((item.diagnostic, item) for item in result.suppressed),
     ]
     codes = sorted({diagnostic.code for diagnostic, _ in found})
@@ -72,12 +72,12 @@ def run_of(result: Result, repository: Path | None = None) -> dict[str, object]:
 
 def _invocation(result: Result) -> dict[str, object]:
     """What was met and not checked belongs to the run of the tool, not to its findings."""
-    told = [{"level": "warning", "message": {"text": f"{item.file}: {item.reason}"}} for item in result.unread]
-    told += [
+    entries = [{"level": "warning", "message": {"text": f"{item.file}: {item.reason}"}} for item in result.unread]
+    entries += [
         {"level": "error", "message": {"text": f"{internal_error}. {REPORT}"}}
         for internal_error in result.internal_errors
     ]
-    notifications = {"toolExecutionNotifications": told} if told else {}
+    notifications = {"toolExecutionNotifications": entries} if entries else {}
     return {"executionSuccessful": not result.internal_errors, **notifications}
 
 

@@ -131,8 +131,8 @@ def _with_module(found: Inputs) -> Inputs:
 
 def _with_secrets_told(found: Inputs) -> Inputs:
     names = sorted({secret_word.variable for secret_word in secret_words(found.arguments).values()})
-    told = [f"launch.sh takes a secret from the variable {name}: set it where the job is started" for name in names]
-    return replace(found, notes=(*found.notes, *told))
+    notes = [f"launch.sh takes a secret from the variable {name}: set it where the job is started" for name in names]
+    return replace(found, notes=(*found.notes, *notes))
 
 
 def _missing(run: Run) -> Iterator[Problem]:

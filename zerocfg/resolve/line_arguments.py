@@ -69,8 +69,8 @@ def lacking_configs(run: Run) -> list[tuple[str, Option]]:
         ]
     if run.accelerate is None and run.launch.launcher == "accelerate":
         found += [("accelerate", option) for option in run.launch.options if option.plain == "config_file"]
-    told = {origin.span for origin in run.missing} | {misplaced_file.named.span for misplaced_file in run.misplaced}
-    return [(key, option) for key, option in found if _is_file(option.value) and option.span not in told]
+    reported = {origin.span for origin in run.missing} | {misplaced_file.named.span for misplaced_file in run.misplaced}
+    return [(key, option) for key, option in found if _is_file(option.value) and option.span not in reported]
 
 
 def _is_file(word: Word | None) -> bool:

@@ -113,8 +113,8 @@ def _proof(rule: Rule) -> str:
         ranks = max(item.ranks for item in proofs)
         where = _and(seen, "or", ordered=True) + (f", with {ranks} processes" if ranks > 1 else "")
         extents = dict.fromkeys(item.extent for item in proofs if item.extent)
-        told = "".join(f" What they show: {extent}" for extent in extents)
-        return f"Proof: seen {where}; zerocfg's tests run the examples on {libraries}.{told}"
+        shown = "".join(f" What they show: {extent}" for extent in extents)
+        return f"Proof: seen {where}; zerocfg's tests run the examples on {libraries}.{shown}"
     return {
         "cited": f"Proof: read in {proof.source}, not executed.",
         "needs_gpu": "Proof: waits for a machine with an accelerator.",

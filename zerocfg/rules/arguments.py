@@ -91,8 +91,8 @@ def own_option(run: Run, name: str) -> bool:
 
 def arguments(run: Run) -> Iterator[Argument]:
     """Every argument that is written, wherever it stands: the recipe first."""
-    for name, held in recipe_data(run).items():
-        yield Argument(str(name), held, Origin("file", file=run.recipe, path=(str(name),)))
+    for name, content in recipe_data(run).items():
+        yield Argument(str(name), content, Origin("file", file=run.recipe, path=(str(name),)))
     for name, setting in passed(run).items():
         if setting.origin.file is not None:
             yield Argument(name, setting.value, setting.origin)
@@ -110,8 +110,8 @@ def argument(run: Run, name: str) -> Argument | None:
 def entries(run: Run, name: str) -> Entries | None:
     """The mapping that an argument holds; None where it is absent, something else, or not known."""
     found = argument(run, name)
-    held = mapping_of(found.held) if found is not None else None
-    return None if found is None or held is None else Entries(found, held)
+    mapping = mapping_of(found.held) if found is not None else None
+    return None if found is None or mapping is None else Entries(found, mapping)
 
 
 def given(run: Run, name: str) -> Setting | None:
@@ -214,15 +214,41 @@ class ArgumentsOfRun:
     def number(self, name: str, default: float | None = None) -> int | float | None:
         return number(self.run, name, default)
 
-    def written(self, *names: str) -> Written:
-        return written(self.run, *names)
+    def word(self, name: str, default: str | None = None) -> str | None:
+        return word(self.run, name, default)
 
-    def set(self, name: str, text: str, why: str, *, after: str | None = None) -> Fix | None:
-        return set_argument(self.run, name, text, why, after=after)
+    def given(self, name: str) -> Setting | None:
+        return given(self.run, name)
+
+    def argument(self, name: str) -> Argument | None:
+        return argument(self.run, name)
+
+    def entries(self, name: str) -> Entries | None:
+        return entries(self.run, name)
+
+    def written(self, *names: str, where: str = "entry") -> Written:
+        return written(self.run, *names, where=where)
+
+    def set(self, name: str, text: str, why: str, *, safe: bool = False, after: str | None = None) -> Fix | None:
+        return set_argument(self.run, name, text, why, safe=safe, after=after)
+
+    def drop(self, name: str, why: str, *, safe: bool = False) -> Fix | None:
+        return drop_argument(self.run, name, why, safe=safe)
 
 
-TRAINING_ARGUMENTS: Subject[ArgumentsOfRun] = Subject("arguments", lambda run: (ArgumentsOfRun(run),))
+def _where(holds: Callable[[Run], bool]) -> Subject[ArgumentsOfRun]:
+    return Subject("arguments", lambda run: (ArgumentsOfRun(run),) if holds(run) else ())
+
+
+TRAINING_ARGUMENTS = _where(lambda run: True)
 """For `rule(CODE, NAME, SEVERITY, TRAINING_ARGUMENTS)`."""
+KNOWN_ARGUMENTS = _where(lambda run: reader(run) is not None)
+"""Those of which it is known who parses them."""
+
+
+def arguments_of(config: str) -> Subject[ArgumentsOfRun]:
+    """Those that can be for this config of TRL, and for no other."""
+    return _where(lambda run: methods(run) == {config})
 
 
 class Written(NamedTuple):
@@ -257,48 +283,48 @@ def set_argument(
     """Write an argument into the recipe, or give it another value where it stands and counts."""
     if name not in run.arguments:
         return put(run.recipe, (name,), text, why=why, safe=safe, after=after)
-    held = argument(run, name)
-    return _reworded(run, held, text, why, safe) if held is not None else None
+    stated = argument(run, name)
+    return _reworded(run, stated, text, why, safe) if stated is not None else None
 
 
 def drop_argument(run: Run, name: str, why: str, *, safe: bool = False) -> Fix | None:
     """Take an argument out of the place that counts."""
-    held = argument(run, name)
-    return dropped(run, held, why, safe=safe) if held is not None else None
+    stated = argument(run, name)
+    return dropped(run, stated, why, safe=safe) if stated is not None else None
 
 
-def dropped(run: Run, held: Argument, why: str, *, safe: bool = False) -> Fix | None:
+def dropped(run: Run, stated: Argument, why: str, *, safe: bool = False) -> Fix | None:
     """Take an argument out of the recipe or off the launch line."""
-    if held.on_line:
-        return line.option_at(run, held.origin).delete(why, safe=safe)
-    return edited(delete_entry, run.recipe, (held.name,), why=why, safe=safe) if _in_recipe(run, held) else None
+    if stated.on_line:
+        return line.option_at(run, stated.origin).delete(why, safe=safe)
+    return edited(delete_entry, run.recipe, (stated.name,), why=why, safe=safe) if _in_recipe(run, stated) else None
 
 
-def renamed(run: Run, held: Argument, new: str, why: str, *, safe: bool = True) -> Fix | None:
+def renamed(run: Run, stated: Argument, new: str, why: str, *, safe: bool = True) -> Fix | None:
     """Give an argument another name in the recipe or on the launch line."""
-    if held.on_line:
-        option = line.option_at(run, held.origin)
+    if stated.on_line:
+        option = line.option_at(run, stated.origin)
         words = option.reworded(f"--{new}{(option.words or '').removeprefix(option.name)}")
-        return line.line_fix(run, why, words, safe=safe, gives=_says(run, new, held.held))
-    return edited(rename_key, run.recipe, (held.name,), new, why=why, safe=safe) if _in_recipe(run, held) else None
+        return line.line_fix(run, why, words, safe=safe, gives=_says(run, new, stated.held))
+    return edited(rename_key, run.recipe, (stated.name,), new, why=why, safe=safe) if _in_recipe(run, stated) else None
 
 
-def _in_recipe(run: Run, held: Argument) -> bool:
-    return held.origin.file is run.recipe and bool(held.origin.path)
+def _in_recipe(run: Run, stated: Argument) -> bool:
+    return stated.origin.file is run.recipe and bool(stated.origin.path)
 
 
-def _reworded(run: Run, held: Argument, text: str, why: str, safe: bool) -> Fix | None:
+def _reworded(run: Run, stated: Argument, text: str, why: str, safe: bool) -> Fix | None:
     """Another plain word as the value of an option."""
     text = text[1:-1] if text[:1] == text[-1:] == '"' else text
-    if not held.on_line or not all(item.isalnum() or item in "._-+/" for item in text):
+    if not stated.on_line or not all(item.isalnum() or item in "._-+/" for item in text):
         return None
-    value = line.option_at(run, held.origin).with_value(text)
-    return line.line_fix(run, why, value, safe=safe, gives=_says(run, held.name, text))
+    value = line.option_at(run, stated.origin).with_value(text)
+    return line.line_fix(run, why, value, safe=safe, gives=_says(run, stated.name, text))
 
 
-def _says(run: Run, name: str, held: object) -> tuple[Intent, ...]:
+def _says(run: Run, name: str, text: object) -> tuple[Intent, ...]:
     """What a word of the launch line means to set, where it tells a value."""
-    value = _converted(run, name, held, words=True) if held is not UNKNOWN else UNKNOWN
+    value = _converted(run, name, text, words=True) if text is not UNKNOWN else UNKNOWN
     return () if value is UNKNOWN or value is None else (Intent(name, value, "argument"),)
 
 

@@ -107,16 +107,16 @@ def _together(file: SourceFile, releases: tuple[Release, ...], name: str) -> tup
 
     A key that some of them refuse is not told again for those that pass over it.
     """
-    held: dict[tuple[str, Path], list[bool]] = {}
+    where: dict[tuple[str, Path], list[bool]] = {}
     first: dict[tuple[str, Path], Issue] = {}
     for at in reversed(range(len(releases))):
         for issue in _checked(file, name, releases[at]):
             if issue.kind.startswith("unknown") and _known_today(name, issue):
                 continue  # the key came later: ZC865
-            held.setdefault((issue.kind, issue.path), [False] * len(releases))[at] = True
+            where.setdefault((issue.kind, issue.path), [False] * len(releases))[at] = True
             first.setdefault((issue.kind, issue.path), issue)
-    told = (which for which in first if which[0] != "unknown-ignored" or ("unknown-crash", which[1]) not in first)
-    return tuple(replace(first[which], releases=range_where(name, releases, held[which])) for which in told)
+    kept = (which for which in first if which[0] != "unknown-ignored" or ("unknown-crash", which[1]) not in first)
+    return tuple(replace(first[which], releases=range_where(name, releases, where[which])) for which in kept)
 
 
 def _known_today(name: str, issue: Issue) -> bool:
@@ -130,9 +130,9 @@ def _names(file: SourceFile, library: str) -> frozenset[str]:
     found: set[str] = set()
 
     def walk(data: object, above: tuple[str, ...]) -> None:
-        for key, held in data.items() if isinstance(data, dict) else ():
+        for key, value in data.items() if isinstance(data, dict) else ():
             found.add(name_in(library, (*above, str(key))))
-            walk(held, (*above, str(key)))
+            walk(value, (*above, str(key)))
 
     walk(file.data(), ())
     scheduler = file.data()

@@ -47,8 +47,8 @@ def _advice(key: KeyIssue, own: Counterpart) -> str:
     name = str(own.path[-1])
     if own.fits and own.value != key.value:
         name += f": {written(key.file, own.value)}"
-    beside = own.path[:-1] == key.path[:-1]
-    return f"write `{name}`" if beside else f"write `{name}` {in_section(own.path[:-1])}"
+    same_section = own.path[:-1] == key.path[:-1]
+    return f"write `{name}`" if same_section else f"write `{name}` {in_section(own.path[:-1])}"
 
 
 def in_section(section: Path) -> str:

@@ -57,50 +57,50 @@ def as_installed(run: Run, library: str) -> tuple[Run, Severity] | None:
     return with_newest_releases(run), Severity.WARNING
 
 
-def in_call(held: Argument) -> bool:
+def in_call(argument: Argument) -> bool:
     """Whether an argument stands in the training script, in the call of a class."""
-    return held.origin.kind == "file" and not held.origin.path
+    return argument.origin.kind == "file" and not argument.origin.path
 
 
-def dropped_silently(run: Run, held: Argument) -> bool:
+def dropped_silently(run: Run, argument: Argument) -> bool:
     """Whether the parser passes over a key of the recipe that it does not know: TrlParser of TRL 0.13 to 0.18."""
     declared = run.declared("trl")
     lets_go = only_from(declared, "0.13") and only_below(declared, "0.19")
-    return lets_go and run.recipe_reader == "trl" and not held.on_line and not in_call(held)
+    return lets_go and run.recipe_reader == "trl" and not argument.on_line and not in_call(argument)
 
 
-def what_happens(run: Run, held: Argument, lack: Lack) -> str:
+def what_happens(run: Run, argument: Argument, lack: Lack) -> str:
     """What becomes of an argument that the admitted releases do not take."""
-    if in_call(held):
-        call = _call(run, held)
+    if in_call(argument):
+        call = _call(run, argument)
         return f"{call.name.rpartition('.')[2] if call is not None else 'the class'} refuses it"
-    if dropped_silently(run, held):
+    if dropped_silently(run, argument):
         return "TrlParser drops it without a word" + (f" ({said_of(run, 'trl')})" if lack.library != "trl" else "")
     return "its parsers stop at it"
 
 
-def lets_through(run: Run, held: Argument) -> bool:
+def lets_through(run: Run, argument: Argument) -> bool:
     """Whether the script's parser goes on, or may, where an option of the launch line or a key of the recipe is unknown
     to it. The class that a call makes never does."""
-    return not in_call(held) and run.script is not None and run.script.lenient
+    return not in_call(argument) and run.script is not None and run.script.lenient
 
 
-def names_recipe(held: Argument) -> bool:
+def names_recipe(argument: Argument) -> bool:
     """Whether this is the option of TrlParser's own that names the recipe; it once was a field of TRL's
     ScriptArguments."""
-    return held.name == "config" and held.on_line
+    return argument.name == "config" and argument.on_line
 
 
-def removed(run: Run, held: Argument) -> Lack | None:
+def removed(run: Run, argument: Argument) -> Lack | None:
     """Releases that have an argument no longer."""
-    if names_recipe(held):
+    if names_recipe(argument):
         return None
-    return _sure(run, held, _lack(run, held, behind=True))
+    return _sure(run, argument, _lack(run, argument, behind=True))
 
 
-def newer(run: Run, held: Argument) -> Lack | None:
+def newer(run: Run, argument: Argument) -> Lack | None:
     """Releases that do not have an argument yet."""
-    return _sure(run, held, _lack(run, held, behind=False))
+    return _sure(run, argument, _lack(run, argument, behind=False))
 
 
 def former(name: str) -> bool:
@@ -132,32 +132,32 @@ def named(run: Run) -> list[str] | None:
     return list(dict.fromkeys(found))
 
 
-def _sure(run: Run, held: Argument, lack: Lack | None) -> Lack | None:
+def _sure(run: Run, argument: Argument, lack: Lack | None) -> Lack | None:
     """None where only some admitted releases lack a word of a line, and only the words of that line tell who parses
     them: the project's range was written for its own scripts, and the one that the line names is not among them."""
-    if lack is None or not lack.releases or not held.on_line or run.script is not None or run.launch is None:
+    if lack is None or not lack.releases or not argument.on_line or run.script is not None or run.launch is None:
         return lack
     if run.launch.script is None or run.launch.script.value is None:
         return lack
-    told = reader_evidence(run)
-    return None if told is not None and told.by == "option" else lack
+    evidence = reader_evidence(run)
+    return None if evidence is not None and evidence.by == "option" else lack
 
 
-def _lack(run: Run, held: Argument, behind: bool) -> Lack | None:
-    base = life("transformers", (held.name,))
+def _lack(run: Run, argument: Argument, behind: bool) -> Lack | None:
+    base = life("transformers", (argument.name,))
     trl = reader(run) == "trl"
     of_base = admitted("transformers", run.declared("transformers"))
     if base is not None:
         lack = _of(base, "transformers", of_base, behind)
-        return None if lack is not None and trl and _in_trl(run, held) else lack
-    key = load_schema("training-arguments").root.names.get(held.name)
+        return None if lack is not None and trl and _in_trl(run, argument) else lack
+    key = load_schema("training-arguments").root.names.get(argument.name)
     if key is not None:  # gone for longer than releases were walked
         return Lack("transformers", "", None) if behind and of_base is not None and not of_base.below else None
-    among = admitted("trl", run.declared("trl")) if trl and held.name not in OF_TRL_PARSER else None
-    own = life("trl", _keys(run, held)) if among is not None else None
+    among = admitted("trl", run.declared("trl")) if trl and argument.name not in OF_TRL_PARSER else None
+    own = life("trl", _keys(run, argument)) if among is not None else None
     if own is None or among is None:
         return None
-    there = life("trl", _trainers(_classes(run, held)))
+    there = life("trl", _trainers(_classes(run, argument)))
     releases = tuple(release for release in among.releases if there is not None and there.at(release))
     return _of(own, "trl", Admitted(releases, among.below), behind) if releases else None
 
@@ -178,17 +178,17 @@ def _of(own: Life, library: str, among: Admitted | None, behind: bool) -> Lack |
     return Lack(library, words, text(edge)) if edge is not None else None
 
 
-def _in_trl(run: Run, held: Argument) -> bool:
+def _in_trl(run: Run, argument: Argument) -> bool:
     """Whether every admitted release of TRL has an argument by itself, whatever the transformers below it."""
     among = admitted("trl", run.declared("trl"))
-    own = life("trl", _keys(run, held)) if among is not None else None
+    own = life("trl", _keys(run, argument)) if among is not None else None
     return own is not None and among is not None and all(own.at(release) for release in among.releases)
 
 
-def _classes(run: Run, held: Argument | None) -> frozenset[str]:
+def _classes(run: Run, argument: Argument | None) -> frozenset[str]:
     """The dataclasses of TRL that an argument can be for: the class of the call where it stands in one, else those
     that the script parses, else those that the recipe can be for."""
-    call = _call(run, held) if held is not None else None
+    call = _call(run, argument) if argument is not None else None
     if call is not None:
         return frozenset((_of_history(call.name),)) if call.name.startswith("trl.") else frozenset()
     stated = frozenset(_of_history(name) for name in parsed(run) if name.startswith("trl."))
@@ -201,15 +201,15 @@ def _of_history(name: str) -> str:
     return name.removeprefix("trl.") if ".experimental." in name else name.rpartition(".")[2]
 
 
-def _call(run: Run, held: Argument) -> Call | None:
+def _call(run: Run, argument: Argument) -> Call | None:
     """The call of the script that an argument stands in."""
     calls = run.script.calls if run.script is not None else ()
-    return next((call for call in calls if is_arguments(call.name) and held.origin.file is call.file), None)
+    return next((call for call in calls if is_arguments(call.name) and argument.origin.file is call.file), None)
 
 
-def _keys(run: Run, held: Argument) -> tuple[str, ...]:
+def _keys(run: Run, argument: Argument) -> tuple[str, ...]:
     """What histories call an argument in these classes."""
-    return tuple(f"{item}.{held.name}" for item in sorted(_classes(run, held)))
+    return tuple(f"{item}.{argument.name}" for item in sorted(_classes(run, argument)))
 
 
 def _trainers(classes: frozenset[str]) -> tuple[str, ...]:

@@ -154,11 +154,11 @@ class Files:
 
         ``texts``, by real path, take the place of those given so far. Files that stayed the same are not read again.
         """
-        told = {key for key in (*texts, *self._overlay) if texts.get(key) != self._overlay.get(key)}
+        changed = {key for key in (*texts, *self._overlay) if texts.get(key) != self._overlay.get(key)}
         seen = [key for key in self._stamps if key not in texts]
         self._overlay = dict(texts)
         self._real.clear()
-        for key in told.union(key for key in seen if self._stamps[key] != stamp(key)):
+        for key in changed.union(key for key in seen if self._stamps[key] != stamp(key)):
             self._read.pop(key, None)
             self._others.discard(key)
             self._passed_over.pop(key, None)

@@ -166,7 +166,7 @@ class _Expander:
             variants = [("", values)] if matrix is None else self._multiplied(name, values, matrix)
         except _StoppedError:
             return []
-        bases = tuple(str(base) for base, _ in self._names(self.document, origin.path, node, told=True))
+        bases = tuple(str(base) for base, _ in self._names(self.document, origin.path, node, reported=True))
         return [_run(name + label, name, variant, origin, bases) for label, variant in variants]
 
     # -- extends ------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class _Expander:
         return values
 
     def _names(
-        self, document: Document, path: KeyPath, node: Mapping, *, told: bool = False
+        self, document: Document, path: KeyPath, node: Mapping, *, reported: bool = False
     ) -> list[tuple[str, Written]]:
         """What ``extends`` of a mapping names, each with its place."""
         entry = node.entry("extends")
@@ -229,7 +229,7 @@ class _Expander:
             message = f"`{dotted(where.path)}` names {len(value)} bases, more than {BASES}"
         else:
             message = f"`{dotted(where.path)}` is {_shown(value)}, not the name of a base or a list of such names"
-        if not told:
+        if not reported:
             self._stop(where, message, "Write `extends: NAME` with a NAME under `bases:`.")
         return []
 

@@ -93,7 +93,7 @@ def find_runs(
     kinds = {disk.real(file.path): file.kind for file in asked.values() if file.path} if single else {}
     consulted = {real for path in named_files if may_be_consulted(path, kinds.get(real := disk.real(path)))}
     memory = Consulted()
-    settled = []
+    resolved = []
     for run in runs:
         with contain(contained, f"compute the settings of the run `{run.name}`", run.main_file):
             wanted = any(id(original(file)) in asked for file in files_of(run)) or (
@@ -103,8 +103,8 @@ def find_runs(
                 continue
             run = with_resumed(followed, run)
             if wanted or memory.any_of(consulted, run):
-                settled.append(settle(run))
-    return settled, set(asked)
+                resolved.append(settle(run))
+    return resolved, set(asked)
 
 
 def runs_from_spec(path: Path, files: Files | None = None) -> list[Run]:

@@ -78,25 +78,25 @@ def training_libraries(run: Run) -> list[str]:
     return [library for library in VERSIONS if uses[library]]
 
 
-def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
-    """The runs with the versions that their projects state. ``settled`` (zerocfg's settings) wins, the run's own wins
+def with_versions(runs: Iterable[Run], given: Mapping[str, str]) -> list[Run]:
+    """The runs with the versions that their projects state. ``given`` (zerocfg's settings) wins, the run's own wins
     over both."""
     projects = Projects()
     found = []
     for run in runs:
-        stated = _stated(run, settled, projects)
+        stated = _stated(run, given, projects)
         if stated.undetermined or stated.forked or stated.outdated:
             run = replace(run, undetermined=stated.undetermined, forked=stated.forked, outdated=stated.outdated)
         found.append(with_releases(run, stated.versions, stated.places) if stated.versions else run)
     return found
 
 
-def with_versions_and_settings(settled: Mapping[str, str]) -> Callable[[Run], Run]:
+def with_versions_and_settings(given: Mapping[str, str]) -> Callable[[Run], Run]:
     """What gives runs the versions that `with_versions` does and then, once, the settings at these releases."""
     projects = Projects()
 
     def settle(run: Run) -> Run:
-        stated = _stated(run, settled, projects)
+        stated = _stated(run, given, projects)
         run = replace(run, versions=stated.versions, version_places=stated.places, outdated=stated.outdated)
         return with_settings(replace(run, undetermined=stated.undetermined, forked=stated.forked))
 
@@ -113,7 +113,7 @@ class _Stated(NamedTuple):
     outdated: Mapping[str, ImportedName]
 
 
-def _stated(run: Run, settled: Mapping[str, str], projects: Projects) -> _Stated:
+def _stated(run: Run, given: Mapping[str, str], projects: Projects) -> _Stated:
     """The versions of a run, where its project states them, the libraries whose release cannot be determined, those of
     which a fork may be installed, and those whose newest release the script cannot run with."""
     every = _of_run(run, projects)
@@ -122,7 +122,7 @@ def _stated(run: Run, settled: Mapping[str, str], projects: Projects) -> _Stated
         installed = _installed(run)
         asked = {name: installed.get(name, Declared(None)) for name in LIBRARIES}
     read = {name: item for name, item in asked.items() if item.clauses}
-    own = {**settled, **run.versions}
+    own = {**given, **run.versions}
     versions = {**{name: item.clauses or "" for name, item in read.items()}, **own}
     undetermined = frozenset(name for name, item in asked.items() if item.clauses is None and name not in own)
     places = {name: item.places for name, item in read.items() if name not in own}

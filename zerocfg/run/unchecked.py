@@ -52,13 +52,13 @@ class UncheckedFile:
 
 
 def unchecked_files(
-    files: Files, runs: Sequence[Run], named: Collection[Path], folders: Collection[Path], told: Iterable[Where]
+    files: Files, runs: Sequence[Run], named: Collection[Path], folders: Collection[Path], reported: Iterable[Where]
 ) -> tuple[UncheckedFile, ...]:
     """What was met of the files that are ``named``, lie below ``folders`` or are read by the runs, and is not checked.
 
-    ``told``: the places of findings; what a finding stands at is told already.
+    ``reported``: the places of findings; what a finding stands at is told already.
     """
-    places = set(told)
+    places = set(reported)
     return tuple(
         sorted(
             [*_named(files, runs, named), *_met(files, runs, named, folders, places), *_missing(runs, places)],
@@ -155,10 +155,10 @@ def _is_consulted(path: Path, files: Files, runs: Sequence[Run], consulted: Cons
 
 
 def _met(
-    files: Files, runs: Sequence[Run], named: Collection[Path], folders: Collection[Path], told: Collection[Where]
+    files: Files, runs: Sequence[Run], named: Collection[Path], folders: Collection[Path], reported: Collection[Where]
 ) -> Iterator[UncheckedFile]:
     """Unreadable files of the runs that no finding speaks of, and those below the folders that are of no known kind."""
-    found = {where.file for where in told}
+    found = {where.file for where in reported}
     of_runs = [file for run in runs for file in files_of(run)]
     used = {id(original(file)) for file in of_runs}
     seen: set[str] = set()
@@ -193,13 +193,13 @@ def _other_program(file: SourceFile) -> str | None:
     return f"it starts {started.program} ({started.started}), whose options lint does not read"
 
 
-def _missing(runs: Sequence[Run], told: Collection[Where]) -> Iterator[UncheckedFile]:
+def _missing(runs: Sequence[Run], reported: Collection[Where]) -> Iterator[UncheckedFile]:
     """Missing files that runs name and no diagnostic reports; each once."""
     places: dict[str, dict[Where | None, None]] = {}
     for run in runs:
         for origin in run.missing:
             where = place_of(origin)
-            if where not in told:
+            if where not in reported:
                 places.setdefault(display_name(Path(origin.note)), {})[where] = None
     for name, found in places.items():
         first, *others = found

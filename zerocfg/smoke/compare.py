@@ -239,8 +239,8 @@ def _cells(row: Row, card: bool) -> list[str]:
     if row.verdict is None:
         return [label(row.strategy), *["-"] * 5]
     seen, expected = row.verdict.figures, row.verdict.expected
-    beside = max((item for item in seen.grown() if item is not None), default=None)
-    second = size(beside)
+    grown = max((item for item in seen.grown() if item is not None), default=None)
+    second = size(grown)
     if card:
         known = None if isinstance(expected, str) else expected
         low = "" if known is None or known.prediction.complete else "at least "

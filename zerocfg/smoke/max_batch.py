@@ -250,8 +250,8 @@ def _aim(found: Found, first: int, upper: int | None) -> None:
     room = found.limit or ((verdict.device.memory or verdict.figures.device_memory) if on_card else None)
     # What the limit counts: torch's reserve for a fraction of a card, the driver for the whole, else resident memory.
     counter: Counter = "rss" if not on_card else "reserved" if found.limit else "device"
-    held = verdict.figures.peak(counter)
-    seen = (first, held) if held is not None and found.largest == first else None
+    peak = verdict.figures.peak(counter)
+    seen = (first, peak) if peak is not None and found.largest == first else None
     if room is not None:
         found.predicted = largest_expected(verdict.reduced, verdict.device, found.run.consumer, room, seen)
     found.guess = min(found.predicted or 2 * first, found.upper)

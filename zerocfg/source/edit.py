@@ -127,22 +127,22 @@ def insert_entry(doc: Document, parent: Path, key: str, value_text: str, after: 
         if text[node.span.start : node.span.start + 1] != "{":
             raise ValueError(f"{dotted(parent)} has no entry to stand beside")
         return [Edit(Span(node.span.start + 1, node.span.start + 1), written)]
-    beside = next((e for e in reversed(own) if e.key == after), own[-1])
+    neighbour = next((e for e in reversed(own) if e.key == after), own[-1])
     if doc.format == "yaml" and _is_block(doc, node):
-        end = _end_of_line(text, _entry_end(text, beside, doc))
-        indent = " " * _column(text, beside.key_span.start)
+        end = _end_of_line(text, _entry_end(text, neighbour, doc))
+        indent = " " * _column(text, neighbour.key_span.start)
         return [Edit(Span(end, end), f"{_line_end(text)}{indent}{written}")]
-    return _insert_flow(doc, beside, written)
+    return _insert_flow(doc, neighbour, written)
 
 
-def _insert_flow(doc: Document, beside: Entry, written: str) -> list[Edit]:
+def _insert_flow(doc: Document, neighbour: Entry, written: str) -> list[Edit]:
     text = doc.source.text
-    start, end = beside.key_span.start, _entry_end(text, beside, doc)
+    start, end = neighbour.key_span.start, _entry_end(text, neighbour, doc)
     own_line = not text[_line_start(text, start) : start].strip()
     if not own_line:
         return [Edit(Span(end, end), f", {written}")]
     break_ = _line_end(text) + text[_line_start(text, start) : start]
-    value = beside.value
+    value = neighbour.value
     bare = isinstance(value, Scalar) and isinstance(value.value, str) and not value.quoted
     if doc.format == "json" and bare:
         stop = _end_of_line(text, end)  # a comma would become part of the unquoted text

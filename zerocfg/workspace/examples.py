@@ -30,10 +30,12 @@ def lint_example(example: Example) -> Result:
 
 def as_shown(page: Page) -> Page:
     """The page with examples that know whether their files identify their consumer."""
-    return replace(page, bad=tuple(map(_told, page.bad)), good=tuple(map(_told, page.good)))
+    return replace(
+        page, bad=tuple(map(_with_consumer_known, page.bad)), good=tuple(map(_with_consumer_known, page.good))
+    )
 
 
-def _told(example: Example) -> Example:
+def _with_consumer_known(example: Example) -> Example:
     if example.consumer is None:
         return example
     with _written(example) as folder:

@@ -117,8 +117,8 @@ class Job:
         settle, links = self._settling(), None
         if kept is not None:
             if kept is self.kept:
-                held = {disk.real(file.path) for run in self.runs for file in run.files if file.path is not None}
-                if not held.issuperset(texts or {}):
+                linted = {disk.real(file.path) for run in self.runs for file in run.files if file.path is not None}
+                if not linted.issuperset(texts or {}):
                     kept.forget()  # what a run follows from may be a file that it does not name: its requirements
                 kept.begin(files)
             settle, links = kept.settling(settle), kept.links
@@ -201,14 +201,14 @@ class Job:
         """Files that were found but not checked."""
         folders = [target for target in self.targets if disk.is_dir(target)]
         named = [target for target in self.targets if not disk.is_dir(target)]
-        told = [
+        reported = [
             Where(span.file.name, *span.start)
             for diagnostic in (*result.diagnostics, *(item.diagnostic for item in result.suppressed))
             for span in (diagnostic.span, *diagnostic.related)
         ]
         hidden = {file.name for file in files.met() if self.excluded(file)} if self.settings.exclude else set()
         looked_at = [run for run in runs if not run.files or any(file.name not in hidden for file in run.files)]
-        found = unchecked_files(files, looked_at, named, folders, told)
+        found = unchecked_files(files, looked_at, named, folders, reported)
         found = tuple(item for item in found if item.file not in hidden)
         return without_unknown(found) if self.skip_unknown else found
 

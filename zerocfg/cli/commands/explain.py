@@ -76,9 +76,9 @@ def command(what: str | None, run_name: str | None, folder: Path, **given: Any) 
 def _rule_or_built(what: str, folder: Path) -> str:
     """A rule, else a value of the one build that lies here."""
     locks = locks_below(folder)
-    told = explain_key(what) if find(what) is None and not _CODE.fullmatch(what) and not locks else ""
-    if told:
-        return told
+    text = explain_key(what) if find(what) is None and not _CODE.fullmatch(what) and not locks else ""
+    if text:
+        return text
     if find(what) is not None or what.upper() in REMOVED or _CODE.fullmatch(what) or not locks:
         return explain_rule(what)
     if len(locks) == 1:

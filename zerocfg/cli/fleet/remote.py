@@ -93,16 +93,16 @@ def _file(number: int) -> str:
 
 
 def _outcomes(task: Progress, share: list[Repository]) -> list[Outcome]:
-    told: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     for event in task.events.get(0, []):
         if event["event"] == "outcome":
             try:
                 outcome = outcome_of(event)
             except ValueError:
                 continue
-            told[outcome.name] = outcome
+            outcomes[outcome.name] = outcome
     return [
-        told.get(repository.name) or Outcome(repository.name, repository.path, problem=_why(task))
+        outcomes.get(repository.name) or Outcome(repository.name, repository.path, problem=_why(task))
         for repository in share
     ]
 

@@ -23,15 +23,15 @@ def watch(targets: Sequence[Path], lint: Callable[[], object], pause: float = PA
 
 def changes(targets: Sequence[Path], pause: float = PAUSE) -> Iterator[State]:
     """The state of the files at once, and again each time after it changed and came to rest."""
-    told: State | None = None
+    reported: State | None = None
     while True:
         seen = state(targets)
-        if seen != told:
+        if seen != reported:
             # Editors write a file in several steps: wait until two looks agree.
             time.sleep(pause / 5)
-            if told is not None and state(targets) != seen:
+            if reported is not None and state(targets) != seen:
                 continue
-            told = seen
+            reported = seen
             yield seen
         time.sleep(pause)
 

@@ -32,8 +32,8 @@ def as_text(found: ModelPlans, every: bool, width: int | None) -> str:
     text += f"  change     {changes}; a spec (`zerocfg init`) says everything else\n"
     if found.rows:
         return folded(text, width) + "\n" + plan_table.text(found.rows, every=every, width=width)
-    told = "".join(f"  {problem.message}\n  {problem.help}\n" for problem in found.built.problems)
-    return folded(f"{text}\n{told}", width) + plan_table.compared(found.built.inputs.considered, SHOWN, width)
+    problems = "".join(f"  {problem.message}\n  {problem.help}\n" for problem in found.built.problems)
+    return folded(f"{text}\n{problems}", width) + plan_table.compared(found.built.inputs.considered, SHOWN, width)
 
 
 def assumptions(found: ModelPlans) -> dict[str, str]:

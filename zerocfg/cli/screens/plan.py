@@ -74,12 +74,12 @@ def _phases(forecast: Forecast, terminal: int | None) -> str:
     """A row for each term, a column for each phase: what is held at the phase's worst moment."""
     phases = forecast.prediction.estimate.phases("device")
     rows: dict[str, dict[Phase, int]] = {}
-    for phase, held in phases.items():
-        for term, size in held.parts:
+    for phase, memory in phases.items():
+        for term, size in memory.parts:
             row = rows.setdefault(term.name, {})
             row[phase] = row.get(phase, 0) + size
     order = sorted(rows, key=lambda name: -max(rows[name].values()))
-    peak = max(held.size for held in phases.values())
+    peak = max(memory.size for memory in phases.values())
     unit, scale = ("GiB", GIB) if peak >= GIB // 10 else ("MiB", MIB)  # toy models
 
     def cell(size: int) -> str:
@@ -90,7 +90,7 @@ def _phases(forecast: Forecast, terminal: int | None) -> str:
     if any(rest.values()):
         rows["the rest"] = rest
         shown.append("the rest")
-    rows["allocated"] = {phase: held.size for phase, held in phases.items()}
+    rows["allocated"] = {phase: memory.size for phase, memory in phases.items()}
     columns = [Column(f"on each device, {unit}", least=20), *(Column(f"{phase:>6}", right=True) for phase in phases)]
     cells = [(name, *(cell(rows[name].get(phase, 0)) for phase in phases)) for name in [*shown, "allocated"]]
     return "".join(f"{line}\n" for line in table(columns, cells, terminal))
@@ -231,9 +231,9 @@ def _data(built: BuildResult, item: Forecast | str) -> dict[str, object]:
         "reserved": _ends(prediction.reserved),
         "device": _ends(prediction.device),
         "bands": {"narrow": prediction.tier.narrow, "reason": prediction.tier.reason},
-        "phases": {phase: _held(held) for phase, held in prediction.estimate.phases("device").items()},
-        "host": _held(prediction.estimate.peak("host")),
-        "nvme": _held(prediction.estimate.peak("nvme")),
+        "phases": {phase: _moment(memory) for phase, memory in prediction.estimate.phases("device").items()},
+        "host": _moment(prediction.estimate.peak("host")),
+        "nvme": _moment(prediction.estimate.peak("nvme")),
         "node": {
             "host": item.host.expected,
             "loading_in_another_dtype": item.loading,
@@ -287,12 +287,12 @@ def _ends(band: Band) -> dict[str, int]:
     return {"low": band.low, "expected": band.expected, "high": band.high}
 
 
-def _held(held: Held) -> dict[str, object]:
+def _moment(memory: Held) -> dict[str, object]:
     parts = [
         {"name": term.name, "kind": term.kind, "size": size, "source": term.source, "holds_for": term.holds_for}
-        for term, size in held.parts
+        for term, size in memory.parts
     ]
-    return {"moment": held.moment, "size": held.size, "terms": parts}
+    return {"moment": memory.moment, "size": memory.size, "terms": parts}
 
 
 def _rung_data(rung: Rung) -> dict[str, object]:

@@ -141,11 +141,11 @@ def _peaks(axis: Axes, rows: list[Row], unit: int, name: str) -> None:
         expected = row.verdict.expected
         if on_card and not isinstance(expected, str):
             bars.append((expected.allocated.expected / unit, "none", 0.2))
-        for size, colour, beside in bars:
+        for size, colour, offset in bars:
             edge = "#555555" if colour == "none" else colour
             style = "--" if colour == "none" else "-"
-            axis.barh(at + beside, size, 0.36 if on_card else 0.6, color=colour, edgecolor=edge, linestyle=style)
-            axis.text(size, at + beside, f" {_short(size)}", va="center", fontsize=8)
+            axis.barh(at + offset, size, 0.36 if on_card else 0.6, color=colour, edgecolor=edge, linestyle=style)
+            axis.text(size, at + offset, f" {_short(size)}", va="center", fontsize=8)
             largest = max(largest, size)
     axis.set_yticks(range(len(rows)), [label(row.strategy) for row in rows])
     axis.set_ylim(len(rows) - 0.5, -0.5)

@@ -116,8 +116,8 @@ def launched_source(run: Run) -> dict[str, Any]:
     for name, value in known.items():
         section = next((section for section, model in _SECTIONS.items() if name in model.model_fields), None)
         if section is not None:
-            held = found.get(section)
-            found[section] = {**(held if isinstance(held, dict) else {}), name: value}
+            options = found.get(section)
+            found[section] = {**(options if isinstance(options, dict) else {}), name: value}
         elif name in _TOP:
             found[name] = value
     return found

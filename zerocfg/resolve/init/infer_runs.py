@@ -84,7 +84,7 @@ class _Guesser:
         where = f"{_short_name(file, self.folder)}:{file.source.place(line.span.start).line}"
         names = script_names(line)
         named = names[0] if names else line.script.value
-        script = next(filter(None, (self._beside(name, file, line.directory) for name in names)), None)
+        script = next(filter(None, (self._near(name, file, line.directory) for name in names)), None)
         if script is None and (line.launcher == "python" or not named.endswith(".py")):
             return None
         draft = Draft(run_name(Path(file.name).stem, script or Path(named), self.folder))
@@ -165,7 +165,7 @@ class _Guesser:
         kept = [word.text for index, word in enumerate(words) if index not in secrets and index + 1 not in secrets]
         draft.add("arguments", kept, "open", f"{where}; fill in {', '.join(unknown)}")
 
-    def _beside(self, text: str, file: SourceFile, directory: str | None) -> Path | None:
+    def _near(self, text: str, file: SourceFile, directory: str | None) -> Path | None:
         """A file that a launch line names: below its `cd`, the root, or the folders from the line's file upwards."""
         bases = [self.folder]
         if file.path is not None:

@@ -7,15 +7,15 @@ from math import isfinite
 
 from zerocfg.catalog.values import show, whole_number
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
-from zerocfg.rules.batch.sizes import disagreement, lacks_accumulation, mismatches
+from zerocfg.rules.batch.sizes import EACH_DIFFERENCE, DifferenceOfRun, disagreement, lacks_accumulation
 from zerocfg.rules.calls import ACCELERATOR
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value, stage_of, under_trainer
-from zerocfg.rules.failures import failures, reported
+from zerocfg.rules.failures import failures
 from zerocfg.rules.fixes import giving
 from zerocfg.rules.key import Key, accelerate, deepspeed, finding_at, from_origin, recipe, setting, trainer_argument
-from zerocfg.rules.subjects import DEEPSPEED_CONFIG, EACH_CALL, CallOfRun
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, EACH_CALL, CallOfRun, FailureOfRun, each_failure, in_deepspeed
 from zerocfg.run.model import Run
 from zerocfg.run.script import accelerator
 from zerocfg.run.script.arguments import resolve_option
@@ -24,20 +24,20 @@ from zerocfg.run.stages.batches import STEPS, TRAIN
 _TO_THE_SCRIPT = "leave it to the script's option"
 
 
-@rule("ZC201", "accumulation-disagrees", Severity.ERROR, consumers=TRAINERS)
-def accumulation_disagrees(run: Run) -> Iterator[Finding]:
-    for difference in mismatches(run):
-        if difference.key != STEPS:
-            continue
-        if difference.written.origin.kind == "computed" and run.deepspeed is not None:
-            counted = f", for which accelerate puts {show(difference.written.value)}"
-            asked = from_origin(run, difference.asked.origin, difference.asked.value)
-            yield _without_steps(run, counted, asked, "train() stops at the difference")
-        else:
-            yield disagreement(run, difference)
+@rule("ZC201", "accumulation-disagrees", Severity.ERROR, EACH_DIFFERENCE, consumers=TRAINERS)
+def accumulation_disagrees(refused: DifferenceOfRun) -> Iterator[Finding]:
+    run, difference = refused.run, refused.difference
+    if difference.key != STEPS:
+        return
+    if difference.written.origin.kind == "computed" and run.deepspeed is not None:
+        counted = f", for which accelerate puts {show(difference.written.value)}"
+        asked = from_origin(run, difference.asked.origin, difference.asked.value)
+        yield _without_steps(run, counted, asked, "train() stops at the difference")
+    else:
+        yield disagreement(run, difference)
 
 
-@rule("ZC206", "accumulation-absent", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC206", "accumulation-absent", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def accumulation_absent(run: Run) -> Iterator[Finding]:
     asked = trainer_argument(run, STEPS)
     if not lacks_accumulation(run) or asked.number in (None, 1):
@@ -58,22 +58,20 @@ def _without_steps(run: Run, counted: str, asked: Key, consequence: str) -> Find
     )
 
 
-@rule("ZC207", "accumulation-auto-without-trainer", Severity.ERROR, consumers={"accelerate"})
-def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
-    key = accelerate(run, "deepspeed_config", STEPS)
+@rule("ZC207", "accumulation-auto-without-trainer", Severity.ERROR, each_failure("ZC207"), consumers={"accelerate"})
+def accumulation_auto_without_trainer(predicted: FailureOfRun) -> Iterator[Finding]:
+    key = accelerate(predicted.run, "deepspeed_config", STEPS)
     if isinstance(key.value, float):
         return  # ZC104 says it
-    for failure in failures(run, "ZC207"):
-        yield reported(
-            run,
-            failure,
-            "write a whole number, or leave the key out: the script's own number then counts",
-            message=f"{failure.message} and stops: only the Trainer fills an accumulation that is no whole number",
-            fix=key.delete("leave it to the script") if key.value == "auto" else None,
-        )
+    yield predicted.finding(
+        "write a whole number, or leave the key out: the script's own number then counts",
+        message=f"{predicted.failure.message} and stops: only the Trainer fills an accumulation that is no whole "
+        "number",
+        fix=key.delete("leave it to the script") if key.value == "auto" else None,
+    )
 
 
-@rule("ZC208", "accumulation-two-numbers", Severity.WARNING)
+@rule("ZC208", "accumulation-two-numbers", Severity.WARNING, WHOLE_RUN)
 def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
     stated = accelerator.accumulation(run)
     if run.consumer == "accelerate" and stated.known and stated.origin.file is not None:
@@ -118,12 +116,11 @@ def _beaten_by_file(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC240", "accumulation-null", Severity.ERROR, consumers=WITH_ACCELERATE)
-def accumulation_null(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, STEPS)
-    if not key or key.value is not None or not under_deepspeed(run):
+@rule("ZC240", "accumulation-null", Severity.ERROR, in_deepspeed(STEPS), consumers=WITH_ACCELERATE)
+def accumulation_null(key: Key) -> Iterator[Finding]:
+    if key.value is not None or not under_deepspeed(key.run):
         return
-    if run.deepspeed_route in ("accelerate", "trainer"):
+    if key.run.deepspeed_route in ("accelerate", "trainer"):
         yield key.finding(
             f"`{STEPS}` is null; accelerate multiplies with it and stops in prepare()",
             'write "auto"',
@@ -131,7 +128,7 @@ def accumulation_null(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC241", "count-with-a-dot", Severity.ERROR)
+@rule("ZC241", "count-with-a-dot", Severity.ERROR, WHOLE_RUN)
 def count_with_a_dot(run: Run) -> Iterator[Finding]:
     keys: list[Key] = []
     if under_trainer(run):
@@ -156,15 +153,16 @@ def count_with_a_dot(run: Run) -> Iterator[Finding]:
     "ZC245",
     "unmanaged-accumulation-with-overlap",
     Severity.ERROR,
+    DEEPSPEED_CONFIG,
     consumers={"deepspeed"},
     versions="deepspeed>=0.19.4",
 )
-def unmanaged_accumulation_with_overlap(run: Run) -> Iterator[Finding]:
-    managed, stage = deepspeed(run, "managed_gradient_accumulation"), stage_of(run)
-    overlap = deepspeed(run, "zero_optimization", "overlap_comm")
+def unmanaged_accumulation_with_overlap(config: Key) -> Iterator[Finding]:
+    managed, stage = config["managed_gradient_accumulation"], stage_of(config.run)
+    overlap = config["zero_optimization"]["overlap_comm"]
     if not managed or managed.value not in (False, None) or stage not in (0, 1):
         return
-    if overlap and effective_value(run, "zero_optimization.overlap_comm") is True:
+    if overlap and effective_value(config.run, "zero_optimization.overlap_comm") is True:
         yield overlap.finding(
             f"`overlap_comm` at ZeRO stage {stage} without managed accumulation; DeepSpeed stops when the engine is "
             "built",
@@ -185,7 +183,7 @@ def steps_per_print_zero(config: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC249", "accelerator-steps-beaten", Severity.ERROR, consumers={"accelerate"})
+@rule("ZC249", "accelerator-steps-beaten", Severity.ERROR, WHOLE_RUN, consumers={"accelerate"})
 def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
     stated, used = accelerator.accumulation(run), setting(run, STEPS)
     if accelerator.is_open_option(run, STEPS) or stated.origin.file is None or not stated.known:

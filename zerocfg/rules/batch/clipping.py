@@ -7,18 +7,19 @@ from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release, text
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, describe_origin, under_trainer
 from zerocfg.rules.fixes import giving
-from zerocfg.rules.key import accelerate, deepspeed, finding_at, from_origin, setting, trainer_argument
+from zerocfg.rules.key import Key, accelerate, deepspeed, finding_at, from_origin, setting, trainer_argument
+from zerocfg.rules.subjects import effective_setting, in_deepspeed
 from zerocfg.run.model import Run
 from zerocfg.run.stages.parser import parser_of
 
 _CLIP = "gradient_clipping"
 
 
-@rule("ZC209", "clipping-not-passed-on", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC209", "clipping-not-passed-on", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
     ds = deepspeed(run)
     if not ds.section or _CLIP in ds or not under_deepspeed(run):
@@ -39,14 +40,14 @@ def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
 
 def _clips(defaults: Sequence[tuple[Release, float]]) -> str:
     """What an engine does that is told nothing, in each of the admitted releases that differ."""
-    told = ""
+    words = ""
     for since, value in defaults:
-        told += f", and from DeepSpeed {text(since)} on " if told else ""
-        told += f"clips at its default, {value}" if value else f"clips nothing, as its default is {value}"
-    return told
+        words += f", and from DeepSpeed {text(since)} on " if words else ""
+        words += f"clips at its default, {value}" if value else f"clips nothing, as its default is {value}"
+    return words
 
 
-@rule("ZC210", "clipping-cannot-be-switched-off-here", Severity.ERROR, versions="deepspeed>=0.19.3")
+@rule("ZC210", "clipping-cannot-be-switched-off-here", Severity.ERROR, WHOLE_RUN, versions="deepspeed>=0.19.3")
 def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
     exported = run.effective.environment.get("ACCELERATE_GRADIENT_CLIPPING")
     in_json = run.deepspeed is not None or "ACCELERATE_DEEPSPEED_CONFIG_FILE" in run.effective.environment
@@ -61,24 +62,23 @@ def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC237", "clipping-null", Severity.ERROR)
-def clipping_null(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, _CLIP)
-    if not key or key.value is not None:
+@rule("ZC237", "clipping-null", Severity.ERROR, in_deepspeed(_CLIP))
+def clipping_null(key: Key) -> Iterator[Finding]:
+    if key.value is not None:
         return
-    value = '"auto"' if under_trainer(run) else "0"
+    trainer = under_trainer(key.run)
+    value = '"auto"' if trainer else "0"
     yield key.finding(
         "`gradient_clipping` is null; DeepSpeed compares it with a number in the first step and stops",
-        'write "auto" and set max_grad_norm' if under_trainer(run) else "write 0 for no clipping, or a number",
-        fix=key.replace(value, f"write {value}", safe=False) if run.consumer is not None else None,
+        'write "auto" and set max_grad_norm' if trainer else "write 0 for no clipping, or a number",
+        fix=key.replace(value, f"write {value}", safe=False) if key.run.consumer is not None else None,
     )
 
 
-@rule("ZC238", "clipping-negative", Severity.NOTE)
-def clipping_negative(run: Run) -> Iterator[Finding]:
-    key = setting(run, _CLIP)
+@rule("ZC238", "clipping-negative", Severity.NOTE, effective_setting(_CLIP))
+def clipping_negative(key: Key) -> Iterator[Finding]:
     # In the YAML of accelerate 0 counts as not set, and a negative number is the only way to say it.
-    if key.number is not None and key.number < 0 and key.file not in (None, run.accelerate):
+    if key.number is not None and key.number < 0 and key.file not in (None, key.run.accelerate):
         yield key.finding(
             f"a clipping of {show(key.value)} counts as no clipping",
             "write 0 where no clipping is meant",
@@ -86,7 +86,7 @@ def clipping_negative(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC239", "clipping-of-script-without-effect", Severity.WARNING, consumers={"accelerate"})
+@rule("ZC239", "clipping-of-script-without-effect", Severity.WARNING, WHOLE_RUN, consumers={"accelerate"})
 def clipping_of_script_without_effect(run: Run) -> Iterator[Finding]:
     given, used = run.arguments.get("max_grad_norm"), setting(run, _CLIP)
     if given is None or used.number is None or not under_deepspeed(run):

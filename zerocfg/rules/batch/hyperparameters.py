@@ -7,8 +7,8 @@ from functools import cache
 
 from zerocfg.catalog.counterparts import paths
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Severity, rule
-from zerocfg.rules.batch.optimizer import optimizer_params, optimizer_type
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
+from zerocfg.rules.batch.optimizer import optimizer_of, optimizer_params, optimizer_type
 from zerocfg.rules.batch.sections import known_types
 from zerocfg.rules.effects import TRAINERS, describe_origin, under_trainer
 from zerocfg.rules.fixes import giving
@@ -24,11 +24,9 @@ _BELOW_0 = {
 }
 
 
-@rule("ZC218", "optimizer-number-out-of-range", Severity.ERROR)
-def optimizer_number_out_of_range(run: Run) -> Iterator[Finding]:
-    if optimizer_type(run) is None:
-        return
-    for key in optimizer_params(run):
+@rule("ZC218", "optimizer-number-out-of-range", Severity.ERROR, optimizer_of())
+def optimizer_number_out_of_range(kind: Key) -> Iterator[Finding]:
+    for key in optimizer_params(kind.run):
         wrong = _out_of_range(key)
         if wrong:
             yield key.finding(
@@ -87,7 +85,7 @@ def _filled(run: Run, name: str) -> Fix | None:
     return params[name].set('"auto"', why) if params else params.set(f'{{"{name}": "auto"}}', why)
 
 
-@rule("ZC219", "argument-not-passed-to-optimizer", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC219", "argument-not-passed-to-optimizer", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def argument_not_passed_to_optimizer(run: Run) -> Iterator[Finding]:
     params = optimizer_params(run)
     for name, default in _missing(run).items():
@@ -111,7 +109,7 @@ def argument_not_passed_to_optimizer(run: Run) -> Iterator[Finding]:
         yield finding
 
 
-@rule("ZC220", "learning-rate-missing", Severity.WARNING)
+@rule("ZC220", "learning-rate-missing", Severity.WARNING, WHOLE_RUN)
 def learning_rate_missing(run: Run) -> Iterator[Finding]:
     missing = _missing(run)
     if under_trainer(run) or "lr" not in missing:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.batch.sections import type_of, without_type
+from zerocfg.rules.api import Finding, Severity, Subject, rule
+from zerocfg.rules.batch.sections import section_without_type, type_of
 from zerocfg.rules.effects import stage_of, with_accelerate
 from zerocfg.rules.key import Key, deepspeed, setting
-from zerocfg.rules.subjects import one_key
+from zerocfg.rules.subjects import given_by, one_key
 from zerocfg.run.model import Run
 
 NATIVE = ("adam", "adamw", "adagrad", "lamb", "lion", "muon", "muadam", "muadamw", "musgd")
@@ -30,6 +30,11 @@ def optimizer_type(run: Run, *types: str) -> Key | None:
     DeepSpeed is not the engine."""
     kind = type_of(run, "optimizer")
     return kind if kind is not None and (not types or kind.value.lower() in types) else None
+
+
+def optimizer_of(*types: str) -> Subject[Key]:
+    """The same, for rules that ask its run for more."""
+    return given_by(lambda run: optimizer_type(run, *types))
 
 
 def optimizer_params(run: Run) -> Key:
@@ -67,10 +72,10 @@ def optimizer_unknown(kind: Key) -> Iterator[Finding]:
     )
 
 
-@rule("ZC213", "optimizer-untested-with-zero", Severity.ERROR)
-def optimizer_untested_with_zero(run: Run) -> Iterator[Finding]:
-    kind, stage, allowed = optimizer_type(run), stage_of(run), deepspeed(run, _ALLOW)
-    if kind is None or not stage or allowed.value:
+@rule("ZC213", "optimizer-untested-with-zero", Severity.ERROR, optimizer_of())
+def optimizer_untested_with_zero(kind: Key) -> Iterator[Finding]:
+    stage, allowed = stage_of(kind.run), deepspeed(kind.run, _ALLOW)
+    if not stage or allowed.value:
         return
     if kind.value.lower() != "lamb" and _torch_class(kind.value) is None:
         return
@@ -83,18 +88,15 @@ def optimizer_untested_with_zero(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC214", "optimizer-without-type", Severity.ERROR)
-def optimizer_without_type(run: Run) -> Iterator[Finding]:
-    section = without_type(run, "optimizer")
-    if section is None:
-        return
+@rule("ZC214", "optimizer-without-type", Severity.ERROR, section_without_type("optimizer"))
+def optimizer_without_type(section: Key) -> Iterator[Finding]:
     if not section.section:
         fix = section.delete("remove the empty section")
     elif "type" in section:
         fix = None
     else:
         fix = section["type"].set('"AdamW"', 'add "type": "AdamW"', safe=False)
-    handed_over = with_accelerate(run)
+    handed_over = with_accelerate(section.run)
     yield section.finding(
         "`optimizer` has no `type`: "
         + (
@@ -109,10 +111,10 @@ def optimizer_without_type(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC215", "adam-w-mode-ignored", Severity.ERROR)
-def adam_w_mode_ignored(run: Run) -> Iterator[Finding]:
-    kind, mode = optimizer_type(run, "adamw"), optimizer_params(run)["adam_w_mode"]
-    if kind is not None and (mode.value is False or mode.count == 0):
+@rule("ZC215", "adam-w-mode-ignored", Severity.ERROR, optimizer_of("adamw"))
+def adam_w_mode_ignored(kind: Key) -> Iterator[Finding]:
+    mode = optimizer_params(kind.run)["adam_w_mode"]
+    if mode.value is False or mode.count == 0:
         yield mode.finding(
             f"`adam_w_mode: {show(mode.value)}` is silently ignored: the type {show(kind.value)} always decouples "
             "weight decay",
@@ -122,10 +124,10 @@ def adam_w_mode_ignored(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC216", "adam-is-adamw", Severity.WARNING)
-def adam_is_adamw(run: Run) -> Iterator[Finding]:
-    kind, decay = optimizer_type(run, "adam"), setting(run, "optimizer.params.weight_decay")
-    if kind is not None and "adam_w_mode" not in optimizer_params(run) and decay.number:
+@rule("ZC216", "adam-is-adamw", Severity.WARNING, optimizer_of("adam"))
+def adam_is_adamw(kind: Key) -> Iterator[Finding]:
+    decay = setting(kind.run, "optimizer.params.weight_decay")
+    if "adam_w_mode" not in optimizer_params(kind.run) and decay.number:
         yield kind.finding(
             f"the type {show(kind.value)} with a weight decay of {show(decay.value)} runs as AdamW: DeepSpeed "
             "decouples weight decay unless `adam_w_mode` is false",

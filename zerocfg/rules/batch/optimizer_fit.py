@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import under_deepspeed
-from zerocfg.rules.batch.optimizer import optimizer_params, optimizer_type
+from zerocfg.rules.batch.optimizer import optimizer_of, optimizer_params
 from zerocfg.rules.effects import TRAINERS, effective_value, stage_of
-from zerocfg.rules.key import deepspeed, trainer_argument
+from zerocfg.rules.key import Key, deepspeed, trainer_argument
 from zerocfg.run.model import Run
 
 _TORCH_ONLY = ("foreach", "fused", "maximize", "capturable", "differentiable")
 _NOT_TORCH = ("bias_correction", "set_grad_none")
 
 
-@rule("ZC217", "adam-parameter-of-another-build", Severity.ERROR)
-def adam_parameter_of_another_build(run: Run) -> Iterator[Finding]:
-    if optimizer_type(run, "adam", "adamw") is None:
-        return
-    params = optimizer_params(run)
+@rule("ZC217", "adam-parameter-of-another-build", Severity.ERROR, optimizer_of("adam", "adamw"))
+def adam_parameter_of_another_build(kind: Key) -> Iterator[Finding]:
+    params = optimizer_params(kind.run)
     in_torch = bool(params.get("torch_adam"))
-    offloaded = effective_value(run, "zero_optimization.offload_optimizer.device") in ("cpu", "nvme")
+    offloaded = effective_value(kind.run, "zero_optimization.offload_optimizer.device") in ("cpu", "nvme")
     if in_torch:
         build = "torch.optim, which `torch_adam` chooses,"
     else:
@@ -42,10 +40,10 @@ def adam_parameter_of_another_build(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC221", "lamb-with-static-loss-scale", Severity.ERROR)
-def lamb_with_static_loss_scale(run: Run) -> Iterator[Finding]:
-    kind, scale = optimizer_type(run, "lamb"), deepspeed(run, "fp16", "loss_scale")
-    if kind is not None and scale.number:
+@rule("ZC221", "lamb-with-static-loss-scale", Severity.ERROR, optimizer_of("lamb"))
+def lamb_with_static_loss_scale(kind: Key) -> Iterator[Finding]:
+    scale = deepspeed(kind.run, "fp16", "loss_scale")
+    if scale.number:
         yield scale.finding(
             f"a fixed loss scale of {show(scale.value)} with the optimizer {show(kind.value)}, which insists on a "
             "dynamic one, also where fp16 is off",
@@ -54,10 +52,10 @@ def lamb_with_static_loss_scale(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC222", "muon-with-reduce-scatter", Severity.ERROR)
-def muon_with_reduce_scatter(run: Run) -> Iterator[Finding]:
-    kind, key = optimizer_type(run, "muon"), deepspeed(run, "zero_optimization", "reduce_scatter")
-    if kind is None or stage_of(run) != 3 or effective_value(run, "zero_optimization.reduce_scatter") is not True:
+@rule("ZC222", "muon-with-reduce-scatter", Severity.ERROR, optimizer_of("muon"))
+def muon_with_reduce_scatter(kind: Key) -> Iterator[Finding]:
+    key = deepspeed(kind.run, "zero_optimization", "reduce_scatter")
+    if stage_of(kind.run) != 3 or effective_value(kind.run, "zero_optimization.reduce_scatter") is not True:
         return
     yield kind.finding(
         f"{show(kind.value)} at ZeRO stage 3 needs whole gradients, but `reduce_scatter` is on"
@@ -70,7 +68,7 @@ def muon_with_reduce_scatter(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC223", "adagrad-of-trainer-with-zero", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC223", "adagrad-of-trainer-with-zero", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def adagrad_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
     asked, stage = trainer_argument(run, "optim"), stage_of(run)
     if asked.value != "adagrad" or not stage or not under_deepspeed(run):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.batch.sizes import positive
 from zerocfg.rules.effects import with_accelerate
-from zerocfg.rules.key import accelerate, deepspeed, setting
+from zerocfg.rules.key import Key, accelerate, deepspeed, setting
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG
 from zerocfg.run.model import Run
 from zerocfg.run.stages.batches import MICRO, STEPS, TRAIN
 
@@ -19,7 +20,7 @@ def _share(run: Run) -> int:
     return 0 if "parallelism_config" in accelerate(run) else positive(deepspeed(run, _SHARE))
 
 
-@rule("ZC242", "sequence-parallel-size-alone", Severity.ERROR)
+@rule("ZC242", "sequence-parallel-size-alone", Severity.ERROR, WHOLE_RUN)
 def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
     share, data = _share(run), deepspeed(run, _DATA)
     if share < 2 or data:
@@ -41,7 +42,9 @@ def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC243", "parallel-sizes-miss-processes", Severity.ERROR, needs={"launch"}, versions="deepspeed>=0.18.6")
+@rule(
+    "ZC243", "parallel-sizes-miss-processes", Severity.ERROR, WHOLE_RUN, needs={"launch"}, versions="deepspeed>=0.18.6"
+)
 def parallel_sizes_miss_processes(run: Run) -> Iterator[Finding]:
     share, data, world = _share(run), deepspeed(run, _DATA), setting(run, "num_processes").value
     if not share or not positive(data) or not isinstance(world, int) or world < 1 or run.consumer != "deepspeed":
@@ -59,11 +62,10 @@ def parallel_sizes_miss_processes(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC246", "batch-fixes-processes", Severity.NOTE)
-def batch_fixes_processes(run: Run) -> Iterator[Finding]:
-    ds = deepspeed(run)
+@rule("ZC246", "batch-fixes-processes", Severity.NOTE, DEEPSPEED_CONFIG)
+def batch_fixes_processes(ds: Key) -> Iterator[Finding]:
     total, micro, steps = (positive(ds[name]) for name in (TRAIN, MICRO, STEPS))
-    if with_accelerate(run) or _SHARE in ds or isinstance(setting(run, "num_processes").value, int):
+    if with_accelerate(ds.run) or _SHARE in ds or isinstance(setting(ds.run, "num_processes").value, int):
         return
     if not total or not micro or not steps or total % (micro * steps):
         return

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Severity, rule
-from zerocfg.rules.batch.sections import known_types, type_of, without_type
+from zerocfg.rules.api import Finding, Fix, Severity, Subject, rule
+from zerocfg.rules.batch.sections import known_types, section_without_type, type_of
 from zerocfg.rules.effects import effective_value, stage_of, under_trainer, with_accelerate
 from zerocfg.rules.key import Key, deepspeed
-from zerocfg.rules.subjects import one_key
+from zerocfg.rules.subjects import given_by, one_key
 from zerocfg.run.model import Run
 
 _TORCH = frozenset(
@@ -31,6 +31,11 @@ def schedule_params(run: Run, *types: str) -> Key | None:
     kind, params = type_of(run, _SECTION), deepspeed(run, _SECTION, "params")
     wanted = kind is not None and (not types or kind.value in types)
     return params if wanted and isinstance(params.value, dict) else None
+
+
+def schedule_of(*types: str) -> Subject[Key]:
+    """The same, for rules that ask its run for more."""
+    return given_by(lambda run: schedule_params(run, *types))
 
 
 def _schedule_type(run: Run) -> Key | None:
@@ -53,21 +58,21 @@ def schedule_unknown(kind: Key) -> Iterator[Finding]:
     )
 
 
-@rule("ZC225", "schedule-of-torch-with-zero", Severity.ERROR)
-def schedule_of_torch_with_zero(run: Run) -> Iterator[Finding]:
-    kind, stage = type_of(run, _SECTION), stage_of(run)
-    if kind is None or kind.value not in _TORCH:
+@rule("ZC225", "schedule-of-torch-with-zero", Severity.ERROR, given_by(_schedule_type))
+def schedule_of_torch_with_zero(kind: Key) -> Iterator[Finding]:
+    stage = stage_of(kind.run)
+    if kind.value not in _TORCH:
         return
-    if not stage and not any(effective_value(run, f"{name}.enabled") is True for name in ("fp16", "bf16")):
+    if not stage and not any(effective_value(kind.run, f"{name}.enabled") is True for name in ("fp16", "bf16")):
         return
-    trainer = under_trainer(run)
+    trainer = under_trainer(kind.run)
     wrapper = f"at ZeRO stage {stage}" if stage else "in 16 bits"
     yield kind.finding(
         f"{show(kind.value)} is a schedule of torch, which {wrapper} refuses DeepSpeed's wrapper of the optimizer; "
         "the job stops when the engine is built",
         "use WarmupLR, WarmupDecayLR or WarmupCosineLR"
         + (", or remove the section and set lr_scheduler_type" if trainer else ""),
-        fix=deepspeed(run, _SECTION).delete("leave it to the Trainer", safe=False) if trainer else None,
+        fix=deepspeed(kind.run, _SECTION).delete("leave it to the Trainer", safe=False) if trainer else None,
         where="value",
     )
 
@@ -79,13 +84,13 @@ _FILLED = {
 }
 
 
-@rule("ZC226", "schedule-without-params", Severity.ERROR)
-def schedule_without_params(run: Run) -> Iterator[Finding]:
-    kind, section = type_of(run, _SECTION), deepspeed(run, _SECTION)
-    if kind is None or "params" in section:
+@rule("ZC226", "schedule-without-params", Severity.ERROR, given_by(_schedule_type))
+def schedule_without_params(kind: Key) -> Iterator[Finding]:
+    section = deepspeed(kind.run, _SECTION)
+    if "params" in section:
         return
     own, text = known_types(_SECTION).get(kind.value), None
-    if under_trainer(run):
+    if under_trainer(kind.run):
         text = _FILLED.get(kind.value)
     elif own is not None and not own.missing(()):
         text = "{}"
@@ -98,15 +103,15 @@ def schedule_without_params(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC227", "schedule-parameter-missing", Severity.ERROR)
-def schedule_parameter_missing(run: Run) -> Iterator[Finding]:
-    kind, params = type_of(run, _SECTION), schedule_params(run)
-    own = known_types(_SECTION).get(kind.value) if kind is not None else None
+@rule("ZC227", "schedule-parameter-missing", Severity.ERROR, given_by(_schedule_type))
+def schedule_parameter_missing(kind: Key) -> Iterator[Finding]:
+    params = schedule_params(kind.run)
+    own = known_types(_SECTION).get(kind.value)
     missing = own.missing(params.section) if own is not None and params is not None else []
-    if kind is None or params is None or not missing:
+    if params is None or not missing:
         return
     fix, counts = None, missing == ["total_num_steps"]
-    if counts and under_trainer(run):
+    if counts and under_trainer(kind.run):
         fix = params[missing[0]].set('"auto"', "let the Trainer fill it in")
     yield params.finding(
         f"{kind.value} has no {' and no '.join(f'`{name}`' for name in missing)}, for which there is no default; "
@@ -119,16 +124,13 @@ def schedule_parameter_missing(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC228", "schedule-without-type", Severity.ERROR)
-def schedule_without_type(run: Run) -> Iterator[Finding]:
-    section = without_type(run, _SECTION)
-    if section is None:
-        return
+@rule("ZC228", "schedule-without-type", Severity.ERROR, section_without_type(_SECTION))
+def schedule_without_type(section: Key) -> Iterator[Finding]:
     yield section.finding(
         "`scheduler` has no `type`: DeepSpeed makes no schedule, "
         + (
             "and the stand-in that the Trainer and accelerate keep fails at the first step"
-            if with_accelerate(run)
+            if with_accelerate(section.run)
             else "and silently leaves the learning rate as it is"
         ),
         'add `"type"`, or remove the section',

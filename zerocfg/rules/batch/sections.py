@@ -7,10 +7,11 @@ from functools import cache
 
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, Subject, rule
 from zerocfg.rules.arguments import under_deepspeed
 from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, with_accelerate
 from zerocfg.rules.key import Key, deepspeed, trainer_argument
+from zerocfg.rules.subjects import given_by
 from zerocfg.run.model import UNKNOWN, Run
 
 
@@ -43,7 +44,12 @@ def without_type(run: Run, section: str) -> Key | None:
     return key if key.section or with_accelerate(run) else None
 
 
-@rule("ZC211", "optimizer-of-json-wins", Severity.ERROR, consumers=TRAINERS)
+def section_without_type(section: str) -> Subject[Key]:
+    """Such a section, for rules."""
+    return given_by(lambda run: without_type(run, section))
+
+
+@rule("ZC211", "optimizer-of-json-wins", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def optimizer_of_json_wins(run: Run) -> Iterator[Finding]:
     if not under_deepspeed(run):
         return

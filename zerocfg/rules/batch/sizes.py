@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from math import prod
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.record import record
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, Subject, rule
 from zerocfg.rules.effects import TRAINERS, changed_before, describe_origin, tuned, under_trainer, with_accelerate
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.fixes import giving
@@ -24,6 +25,17 @@ def mismatches(run: Run) -> Iterator[Difference]:
         yield from failure.differences
 
 
+@record(frozen=True, slots=True)
+class DifferenceOfRun:
+    """A setting that the Trainer refuses at train(), because its arguments say otherwise."""
+
+    run: Run
+    difference: Difference
+
+
+EACH_DIFFERENCE = Subject("run", lambda run: (DifferenceOfRun(run, difference) for difference in mismatches(run)))
+
+
 def disagreement(run: Run, difference: Difference) -> Finding:
     """A difference, at the place of the DeepSpeed side."""
     written, asked = difference.written, difference.asked
@@ -39,11 +51,11 @@ def disagreement(run: Run, difference: Difference) -> Finding:
     )
 
 
-@rule("ZC202", "disagrees-with-trainer", Severity.ERROR, consumers=TRAINERS)
-def disagrees_with_trainer(run: Run) -> Iterator[Finding]:
-    for difference in mismatches(run):
-        if difference.key not in _OWN_RULE:
-            yield disagreement(run, difference)
+@rule("ZC202", "disagrees-with-trainer", Severity.ERROR, EACH_DIFFERENCE, consumers=TRAINERS)
+def disagrees_with_trainer(refused: DifferenceOfRun) -> Iterator[Finding]:
+    difference = refused.difference
+    if difference.key not in _OWN_RULE:
+        yield disagreement(refused.run, difference)
 
 
 def lacks_accumulation(run: Run) -> bool:
@@ -58,7 +70,7 @@ def _batch_help(run: Run) -> str:
     return "leave out train_batch_size: it follows from the other two and the number of processes"
 
 
-@rule("ZC203", "batch-product", Severity.ERROR)
+@rule("ZC203", "batch-product", Severity.ERROR, WHOLE_RUN)
 def batch_product(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC203"):
         if lacks_accumulation(run):
@@ -107,7 +119,7 @@ def _never_fits(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC204", "batch-zero", Severity.ERROR)
+@rule("ZC204", "batch-zero", Severity.ERROR, WHOLE_RUN)
 def batch_zero(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC204"):
         message = f"{failure.message}; DeepSpeed stops at it"
@@ -145,7 +157,7 @@ def _smaller(run: Run) -> Fix | None:
     return deepspeed(run, TRAIN).delete("let it follow from the micro batch", safe=False)
 
 
-@rule("ZC205", "batch-missing", Severity.ERROR)
+@rule("ZC205", "batch-missing", Severity.ERROR, WHOLE_RUN)
 def batch_missing(run: Run) -> Iterator[Finding]:
     if tuned(run) or changed_before(run) or run.size_elsewhere:
         return

@@ -7,23 +7,19 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.batch.scheduler import schedule_params
+from zerocfg.rules.batch.scheduler import schedule_of
 from zerocfg.rules.effects import TRAINERS, describe_origin, under_trainer, with_accelerate
-from zerocfg.rules.key import deepspeed, setting, trainer_argument
-from zerocfg.run.model import Run
+from zerocfg.rules.key import Key, deepspeed, setting, trainer_argument
 
 _NULL_IS_THE_OPTIMIZERS = "0.17.2"
 """The release of DeepSpeed from which on a peak of null is the optimizer's rate; earlier ones stop at it."""
 
 
-@rule("ZC229", "warmup-longer-than-schedule", Severity.WARNING)
-def warmup_longer_than_schedule(run: Run) -> Iterator[Finding]:
-    params = schedule_params(run, "WarmupDecayLR", "WarmupCosineLR")
-    if params is None:
-        return
+@rule("ZC229", "warmup-longer-than-schedule", Severity.WARNING, schedule_of("WarmupDecayLR", "WarmupCosineLR"))
+def warmup_longer_than_schedule(params: Key) -> Iterator[Finding]:
     key = params["warmup_num_steps"]
-    total = setting(run, "scheduler.params.total_num_steps").number
-    steps = setting(run, "scheduler.params.warmup_num_steps").number if key else 1000
+    total = setting(params.run, "scheduler.params.total_num_steps").number
+    steps = setting(params.run, "scheduler.params.warmup_num_steps").number if key else 1000
     if total is None or steps is None or not 0 < total < steps:
         return
     yield (key or params).finding(
@@ -35,17 +31,18 @@ def warmup_longer_than_schedule(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC230", "peak-ignores-learning-rate", Severity.ERROR)
-def peak_ignores_learning_rate(run: Run) -> Iterator[Finding]:
-    params = schedule_params(run, "WarmupDecayLR")
-    if params is None or "warmup_max_lr" in params:
+@rule("ZC230", "peak-ignores-learning-rate", Severity.ERROR, schedule_of("WarmupDecayLR"))
+def peak_ignores_learning_rate(params: Key) -> Iterator[Finding]:
+    if "warmup_max_lr" in params:
         return
-    trainer = under_trainer(run)
-    rate = (trainer_argument(run, "learning_rate") if trainer else deepspeed(run, "optimizer", "params", "lr")).number
+    trainer = under_trainer(params.run)
+    rate = (
+        trainer_argument(params.run, "learning_rate") if trainer else deepspeed(params.run, "optimizer", "params", "lr")
+    ).number
     if rate == 1e-3:
         return
-    text = '"auto"' if with_accelerate(run) else "null"
-    declared = run.declared("deepspeed") or ""
+    text = '"auto"' if with_accelerate(params.run) else "null"
+    declared = params.run.declared("deepspeed") or ""
     if text == "null" and declared and admits(declared, below=_NULL_IS_THE_OPTIMIZERS):
         text = "" if rate is None else show(rate)
     known = "" if rate is None else f" although the optimizer's learning rate is {show(rate)}"
@@ -59,10 +56,10 @@ def peak_ignores_learning_rate(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC231", "peak-beats-learning-rate", Severity.WARNING)
-def peak_beats_learning_rate(run: Run) -> Iterator[Finding]:
-    params, rate = schedule_params(run, "WarmupLR", "WarmupDecayLR"), deepspeed(run, "optimizer", "params", "lr")
-    if params is None or under_trainer(run):
+@rule("ZC231", "peak-beats-learning-rate", Severity.WARNING, schedule_of("WarmupLR", "WarmupDecayLR"))
+def peak_beats_learning_rate(params: Key) -> Iterator[Finding]:
+    rate = deepspeed(params.run, "optimizer", "params", "lr")
+    if under_trainer(params.run):
         return
     peak = params["warmup_max_lr"]
     if rate.number is None or peak.number is None or rate.number == peak.number:
@@ -75,11 +72,10 @@ def peak_beats_learning_rate(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC232", "warmup-type-unknown", Severity.ERROR)
-def warmup_type_unknown(run: Run) -> Iterator[Finding]:
-    params = schedule_params(run, "WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
-    key = params["warmup_type"] if params is not None else None
-    if key is None or not isinstance(key.value, str) or key.value in ("log", "linear", "auto"):
+@rule("ZC232", "warmup-type-unknown", Severity.ERROR, schedule_of("WarmupLR", "WarmupDecayLR", "WarmupCosineLR"))
+def warmup_type_unknown(params: Key) -> Iterator[Finding]:
+    key = params["warmup_type"]
+    if not isinstance(key.value, str) or key.value in ("log", "linear", "auto"):
         return
     meant = "log" if key.value.lower().startswith("log") else "linear"
     yield key.finding(
@@ -90,17 +86,22 @@ def warmup_type_unknown(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC233", "warmup-not-passed-on", Severity.ERROR, consumers=TRAINERS)
-def warmup_not_passed_on(run: Run) -> Iterator[Finding]:
-    params = schedule_params(run, "WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
-    if params is None or "warmup_num_steps" in params:
+@rule(
+    "ZC233",
+    "warmup-not-passed-on",
+    Severity.ERROR,
+    schedule_of("WarmupLR", "WarmupDecayLR", "WarmupCosineLR"),
+    consumers=TRAINERS,
+)
+def warmup_not_passed_on(params: Key) -> Iterator[Finding]:
+    if "warmup_num_steps" in params:
         return
-    asked = trainer_argument(run, "warmup_steps")
+    asked = trainer_argument(params.run, "warmup_steps")
     if not asked or asked.number in (None, 1000):
         return
     yield asked.finding(
         f"`warmup_steps: {show(asked.value)}` ({describe_origin(asked.origin)}) does not reach "
-        f"{deepspeed(run, 'scheduler').get('type')} of {params.file_name}, which has no `warmup_num_steps` and "
+        f"{deepspeed(params.run, 'scheduler').get('type')} of {params.file_name}, which has no `warmup_num_steps` and "
         "silently warms up for 1000 steps",
         'add `"warmup_num_steps": "auto"` to `scheduler.params`',
         [params.at(label="no such key here")],
@@ -108,11 +109,8 @@ def warmup_not_passed_on(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC236", "decay-without-interval", Severity.ERROR)
-def decay_without_interval(run: Run) -> Iterator[Finding]:
-    params = schedule_params(run, "OneCycle")
-    if params is None:
-        return
+@rule("ZC236", "decay-without-interval", Severity.ERROR, schedule_of("OneCycle"))
+def decay_without_interval(params: Key) -> Iterator[Finding]:
     rate, interval = params["decay_lr_rate"], params["decay_step_size"]
     if rate.number and (interval.is_number(0) or not interval):
         yield rate.finding(

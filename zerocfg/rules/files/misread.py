@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.issues import PYTHON_WORDS, issues, python_word
 from zerocfg.rules.key import from_origin
 from zerocfg.run.model import Run
@@ -15,7 +15,7 @@ from zerocfg.source.node import Path, Scalar, dotted, walk
 from zerocfg.source.text import Span
 
 
-@rule("ZC009", "python-word-in-json", Severity.ERROR)
+@rule("ZC009", "python-word-in-json", Severity.ERROR, WHOLE_RUN)
 def python_word_in_json(run: Run) -> Iterator[Finding]:
     file = run.deepspeed
     if file is None or file.document is None or file.document.root is None:
@@ -37,7 +37,7 @@ def python_word_in_json(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC012", "number-that-json-lacks", Severity.ERROR)
+@rule("ZC012", "number-that-json-lacks", Severity.ERROR, WHOLE_RUN)
 def number_that_json_lacks(run: Run) -> Iterator[Finding]:
     file = run.deepspeed
     if file is None or file.document is None:
@@ -53,7 +53,7 @@ def number_that_json_lacks(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC013", "placeholder-not-filled", Severity.ERROR)
+@rule("ZC013", "placeholder-not-filled", Severity.ERROR, WHOLE_RUN)
 def placeholder_not_filled(run: Run) -> Iterator[Finding]:
     for file in (run.accelerate, run.deepspeed):
         document = file.document if file is not None else None
@@ -93,7 +93,7 @@ _TAKES = {
 }
 
 
-@rule("ZC014", "file-of-another-kind", Severity.ERROR)
+@rule("ZC014", "file-of-another-kind", Severity.ERROR, WHOLE_RUN)
 def file_of_another_kind(run: Run) -> Iterator[Finding]:
     for misplaced in run.misplaced:
         file, named = misplaced.file, misplaced.named

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.budgets import TENSORS
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.record import record
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, Subject, rule
 from zerocfg.rules.effects import with_accelerate
 from zerocfg.rules.repairs import strict_json
 from zerocfg.run.discover import launches
@@ -16,50 +17,62 @@ from zerocfg.source.load import OUTSIDE
 from zerocfg.source.node import Document, Mapping, Path, Problem, dotted, plain
 
 _UNREADABLE = frozenset(("unreadable", "encoding", "too-large", "too-deep", "alias-cycle"))
-_TOLD_ELSEWHERE = frozenset(("duplicate-key", "hjson-only", "readers-differ", "non-string-key", "empty", OUTSIDE))
+_REPORTED_ELSEWHERE = frozenset(("duplicate-key", "hjson-only", "readers-differ", "non-string-key", "empty", OUTSIDE))
 
 
-def _documents(run: Run) -> Iterator[tuple[SourceFile, Document]]:
+@record(frozen=True, slots=True)
+class _Read:
+    """A config of a run, and what was read of it."""
+
+    run: Run
+    file: SourceFile
+    document: Document
+
+
+def _documents(run: Run) -> Iterator[_Read]:
     for file in (run.accelerate, run.deepspeed, run.recipe, run.framework_recipe, run.spec):
         if file is not None and file.document is not None:
-            yield file, file.document
+            yield _Read(run, file, file.document)
+
+
+EACH_CONFIG = Subject("document", _documents)
 
 
 def _where(file: SourceFile, problem: Problem) -> Location:
     return Location(file, problem.path, span=problem.span)
 
 
-@rule("ZC001", "unreadable-file", Severity.ERROR)
-def unreadable_file(run: Run) -> Iterator[Finding]:
-    for file, document in _documents(run):
-        for problem in document.problems:
-            if problem.kind in _UNREADABLE:
-                yield Finding(_where(file, problem), f"{file.name} cannot be read: {problem.message}")
+@rule("ZC001", "unreadable-file", Severity.ERROR, EACH_CONFIG)
+def unreadable_file(read: _Read) -> Iterator[Finding]:
+    file = read.file
+    for problem in read.document.problems:
+        if problem.kind in _UNREADABLE:
+            yield Finding(_where(file, problem), f"{file.name} cannot be read: {problem.message}")
 
 
-@rule("ZC002", "syntax-error", Severity.ERROR)
-def syntax_error(run: Run) -> Iterator[Finding]:
-    for file, document in _documents(run):
-        for problem in document.problems:
-            if not problem.fatal or problem.kind in _UNREADABLE | _TOLD_ELSEWHERE:
-                continue
-            if run.launch is None and run.spec is None and stops_at_placeholder(document, problem.span.start):
-                continue  # a template; what it is shows when it is filled in
-            why = problem.why or problem.message
-            yield Finding(_where(file, problem), f"{file.name} is not valid {document.format.upper()}: {why}")
+@rule("ZC002", "syntax-error", Severity.ERROR, EACH_CONFIG)
+def syntax_error(read: _Read) -> Iterator[Finding]:
+    run, file, document = read.run, read.file, read.document
+    for problem in document.problems:
+        if not problem.fatal or problem.kind in _UNREADABLE | _REPORTED_ELSEWHERE:
+            continue
+        if run.launch is None and run.spec is None and stops_at_placeholder(document, problem.span.start):
+            continue  # a template; what it is shows when it is filled in
+        why = problem.why or problem.message
+        yield Finding(_where(file, problem), f"{file.name} is not valid {document.format.upper()}: {why}")
 
 
-@rule("ZC003", "duplicate-key", Severity.ERROR)
-def duplicate_key(run: Run) -> Iterator[Finding]:
-    for file, document in _documents(run):
-        if file is run.framework_recipe:
-            continue  # some of the frameworks refuse it, some take the last
-        alike: dict[Path, bool] = {}
-        for problem in document.problems:
-            if problem.kind == "duplicate-key":
-                if document.format == "yaml" and problem.path not in alike:
-                    alike[problem.path] = _alike(document, problem.path)
-                yield _written_twice(run, file, document, problem, alike.get(problem.path, False))
+@rule("ZC003", "duplicate-key", Severity.ERROR, EACH_CONFIG)
+def duplicate_key(read: _Read) -> Iterator[Finding]:
+    run, file, document = read.run, read.file, read.document
+    if file is run.framework_recipe:
+        return  # some of the frameworks refuse it, some take the last
+    alike: dict[Path, bool] = {}
+    for problem in document.problems:
+        if problem.kind == "duplicate-key":
+            if document.format == "yaml" and problem.path not in alike:
+                alike[problem.path] = _alike(document, problem.path)
+            yield _written_twice(run, file, document, problem, alike.get(problem.path, False))
 
 
 def _written_twice(run: Run, file: SourceFile, document: Document, problem: Problem, alike: bool) -> Finding:
@@ -100,24 +113,24 @@ def _without_earlier(run: Run, file: SourceFile, document: Document, problem: Pr
     return Fix("remove the earlier one", tuple((file, edit) for edit in edits), safe=judged)
 
 
-@rule("ZC004", "json-not-strict", Severity.ERROR)
-def json_not_strict(run: Run) -> Iterator[Finding]:
-    if run.consumer == "deepspeed":
+@rule("ZC004", "json-not-strict", Severity.ERROR, EACH_CONFIG)
+def json_not_strict(read: _Read) -> Iterator[Finding]:
+    file, document = read.file, read.document
+    if read.run.consumer == "deepspeed":
         return
-    for file, document in _documents(run):
-        problems = [problem for problem in document.problems if problem.kind == "hjson-only"]
-        if document.format == "json" and problems and not has_placeholders(document):
-            more = f" ({len(problems)} such places)" if len(problems) > 1 else ""
-            yield Finding(
-                _where(file, problems[0]),
-                f"{file.name} is not strict JSON{more}: {problems[0].message}",
-                "write strict JSON, unless DeepSpeed alone reads this file",
-                fix=strict_json(file, problems),
-                severity=None if run.consumer else Severity.WARNING,
-            )
+    problems = [problem for problem in document.problems if problem.kind == "hjson-only"]
+    if document.format == "json" and problems and not has_placeholders(document):
+        more = f" ({len(problems)} such places)" if len(problems) > 1 else ""
+        yield Finding(
+            _where(file, problems[0]),
+            f"{file.name} is not strict JSON{more}: {problems[0].message}",
+            "write strict JSON, unless DeepSpeed alone reads this file",
+            fix=strict_json(file, problems),
+            severity=None if read.run.consumer else Severity.WARNING,
+        )
 
 
-@rule("ZC015", "checked-in-part", Severity.WARNING)
+@rule("ZC015", "checked-in-part", Severity.WARNING, WHOLE_RUN)
 def checked_in_part(run: Run) -> Iterator[Finding]:
     # That a rule finds too much is told by the lint itself: see `zerocfg.linter.engine`.
     if run.launch_file is not None:
@@ -131,14 +144,14 @@ def checked_in_part(run: Run) -> Iterator[Finding]:
         yield Finding(place, message, "correct its sizes")
 
 
-@rule("ZC008", "not-a-mapping", Severity.ERROR)
-def not_a_mapping(run: Run) -> Iterator[Finding]:
-    for file, document in _documents(run):
-        if file in (run.framework_recipe, run.spec) or any(problem.fatal for problem in document.problems):
-            continue
-        data = document.data()
-        if not isinstance(data, dict):
-            what = "is empty" if data is None else "has no keys at its top level"
-            # An empty file looks like no kind of config: whoever names it is shown as well.
-            named = [Location(run.launch_file, span=run.launch.span)] if run.launch_file and run.launch else []
-            yield Finding(Location(file), f"{file.name} {what}; a mapping of keys to values is expected", related=named)
+@rule("ZC008", "not-a-mapping", Severity.ERROR, EACH_CONFIG)
+def not_a_mapping(read: _Read) -> Iterator[Finding]:
+    run, file, document = read.run, read.file, read.document
+    if file in (run.framework_recipe, run.spec) or any(problem.fatal for problem in document.problems):
+        return
+    data = document.data()
+    if not isinstance(data, dict):
+        what = "is empty" if data is None else "has no keys at its top level"
+        # An empty file looks like no kind of config: whoever names it is shown as well.
+        named = [Location(run.launch_file, span=run.launch.span)] if run.launch_file and run.launch else []
+        yield Finding(Location(file), f"{file.name} {what}; a mapping of keys to values is expected", related=named)

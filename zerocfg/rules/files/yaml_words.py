@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.failures import failures
 from zerocfg.rules.issues import issues, scientific_text
 from zerocfg.run.model import Run, SourceFile
@@ -31,7 +31,7 @@ _DEEPEST_READ = 2
 """`deepspeed_config.gradient_clipping`: accelerate has no sections within its sections, and reads nothing there."""
 
 
-@rule("ZC005", "number-read-as-string", Severity.WARNING)
+@rule("ZC005", "number-read-as-string", Severity.WARNING, WHOLE_RUN)
 def number_read_as_string(run: Run) -> Iterator[Finding]:
     recipe = None if run.recipe_reader == "trl" else run.recipe
     for file, path, node in _unquoted(run.accelerate, recipe):
@@ -73,7 +73,7 @@ def _numeric(path: Path) -> bool:
     return key is not None and any(branch.get("type") in ("number", "integer") for branch in key.scalars)
 
 
-@rule("ZC006", "word-read-as-boolean", Severity.ERROR)
+@rule("ZC006", "word-read-as-boolean", Severity.ERROR, WHOLE_RUN)
 def word_read_as_boolean(run: Run) -> Iterator[Finding]:
     for file, path, node in _unquoted(run.accelerate, run.recipe):
         if not isinstance(node.value, bool) or node.raw.lower() not in _WORDS:
@@ -115,7 +115,7 @@ def _meant(raw: str, branches: Iterable[Mapping[str, Any]]) -> str | None:
     return next((choice for choice in choices if choice.lower() == raw.lower()), None)
 
 
-@rule("ZC007", "number-in-another-base", Severity.WARNING)
+@rule("ZC007", "number-in-another-base", Severity.WARNING, WHOLE_RUN)
 def number_in_another_base(run: Run) -> Iterator[Finding]:
     for file, path, node in _unquoted(run.accelerate, run.recipe):
         digits = node.raw.lstrip("+-")

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.record import record
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, entries
 from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
 from zerocfg.rules.fixes import edited, rewritten
-from zerocfg.rules.fsdp.plugin import ARGUMENTS, argument_key, argument_version, fsdp_argument
-from zerocfg.rules.key import recipe
+from zerocfg.rules.fsdp.plugin import ARGUMENTS, argument_key, argument_key_of, argument_version, fsdp_argument
+from zerocfg.rules.key import Key, recipe
 from zerocfg.rules.release_scope import among
+from zerocfg.rules.subjects import given_by
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 
@@ -33,16 +35,26 @@ _OPTIONS = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_s
 _POLICIES = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
 
 
-def _options(run: Run) -> tuple[list[str], Location | None]:
-    """The words of a text `fsdp`, and where it stands."""
-    value = fsdp_argument(run)
-    if not isinstance(value, str) or not value.strip():
-        return [], None
-    found = argument(run, "fsdp")
-    return value.split(), found.at("value") if found is not None else None
+@record(frozen=True, slots=True)
+class _Options:
+    """The words of a text `fsdp`, and its place."""
+
+    run: Run
+    words: list[str]
+    place: Location
 
 
-@rule("ZC620", "fsdp-with-deepspeed", Severity.ERROR, consumers=TRAINERS)
+def _options(run: Run) -> _Options | None:
+    value, argued = fsdp_argument(run), argument(run, "fsdp")
+    if not isinstance(value, str) or not value.strip() or argued is None:
+        return None
+    return _Options(run, value.split(), argued.at("value"))
+
+
+OPTIONS = given_by(_options, "arguments")
+
+
+@rule("ZC620", "fsdp-with-deepspeed", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def fsdp_with_deepspeed(run: Run) -> Iterator[Finding]:
     asked = fsdp_argument(run)
     place, by_argument = argument(run, "fsdp"), argument(run, "deepspeed")
@@ -73,7 +85,7 @@ def _without(run: Run, *keys: str, safe: bool = False) -> Fix | None:
     return Fix(f"remove {' and '.join(keys)}", tuple((file, edit) for edit in edits), safe) if edits else None
 
 
-@rule("ZC621", "fsdp-config-without-fsdp", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC621", "fsdp-config-without-fsdp", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
     switch, config = recipe(run, "fsdp"), recipe(run, "fsdp_config")
     if not config.section or "fsdp" in run.arguments or switch.value is False or switch.value:
@@ -96,7 +108,7 @@ def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC622", "fsdp-config-key-unknown", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
+@rule("ZC622", "fsdp-config-key-unknown", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp_config_key_unknown(run: Run) -> Iterator[Finding]:
     asked, config = fsdp_argument(run), entries(run, "fsdp_config")
     if not asked or asked is UNKNOWN or config is None:
@@ -131,15 +143,15 @@ def _renamed(run: Run, key: str, new: str, value: object) -> Fix | None:
     return rewritten(file, path, new, word, why=f"write {new}: {word}")
 
 
-@rule("ZC623", "fsdp-option-unknown", Severity.ERROR, consumers=TRAINERS)
-def fsdp_option_unknown(run: Run) -> Iterator[Finding]:
-    words, place = _options(run)
+@rule("ZC623", "fsdp-option-unknown", Severity.ERROR, OPTIONS, consumers=TRAINERS)
+def fsdp_option_unknown(options: _Options) -> Iterator[Finding]:
+    words, place = options.words, options.place
     unknown = [word for word in words if word.lower() not in _OPTIONS]
-    if not unknown or place is None:
+    if not unknown:
         return
     text = " ".join(words)
     instead = text.lower() if text.lower() in ("true", "false") else ""
-    today = among(ARGUMENTS, run) == ""
+    today = among(ARGUMENTS, options.run) == ""
     separate = text.replace(",", " ").split()
     if not instead and set(separate) <= {"full_shard", "auto_wrap"}:
         instead = "true" if today else " ".join(separate)
@@ -153,12 +165,12 @@ def fsdp_option_unknown(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC624", "fsdp-option-of-version-1", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
-def fsdp_option_of_version_1(run: Run) -> Iterator[Finding]:
-    words, place = _options(run)
+@rule("ZC624", "fsdp-option-of-version-1", Severity.ERROR, OPTIONS, consumers=TRAINERS, versions=ARGUMENTS)
+def fsdp_option_of_version_1(options: _Options) -> Iterator[Finding]:
+    words, place = options.words, options.place
     strategies = [word for word in words if word.lower() in _OPTIONS[:5]]
     refused = [word for word in strategies if word not in ("full_shard", "shard_grad_op")]
-    if not refused or place is None or argument_version(run) != "2":
+    if not refused or argument_version(options.run) != "2":
         return
     if any(word.lower() not in _OPTIONS for word in words):
         return  # ZC623
@@ -175,17 +187,17 @@ def fsdp_option_of_version_1(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC625", "fsdp-option-text", Severity.NOTE, consumers=TRAINERS, versions=ARGUMENTS)
-def fsdp_option_text(run: Run) -> Iterator[Finding]:
-    words, place = _options(run)
+@rule("ZC625", "fsdp-option-text", Severity.NOTE, OPTIONS, consumers=TRAINERS, versions=ARGUMENTS)
+def fsdp_option_text(options: _Options) -> Iterator[Finding]:
+    words, place = options.words, options.place
     known = {"full_shard", "shard_grad_op", "offload", "auto_wrap"}
-    if not words or place is None or not set(words) <= known or argument_version(run) != "2":
+    if not set(words) <= known or argument_version(options.run) != "2":
         return
     yield Finding(
         place,
         f'`fsdp: "{" ".join(words)}"` is the deprecated way to say it: transformers wants true and `fsdp_config`',
         "write `fsdp: true` and the rest into `fsdp_config`",
-        fix=_as_keys(run, words) if place.path else None,
+        fix=_as_keys(options.run, words) if place.path else None,
     )
 
 
@@ -211,10 +223,16 @@ def _as_keys(run: Run, words: list[str]) -> Fix | None:
     return Fix("write fsdp: true", tuple((file, edit) for edit in edits))
 
 
-@rule("ZC626", "fsdp-config-wrap-policy", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
-def fsdp_config_wrap_policy(run: Run) -> Iterator[Finding]:
-    key = argument_key(run, "auto_wrap_policy")
-    if argument_version(run) is None or key is None or key.value in _POLICIES:
+@rule(
+    "ZC626",
+    "fsdp-config-wrap-policy",
+    Severity.ERROR,
+    argument_key_of("auto_wrap_policy"),
+    consumers=TRAINERS,
+    versions=ARGUMENTS,
+)
+def fsdp_config_wrap_policy(key: Key) -> Iterator[Finding]:
+    if key.value in _POLICIES:
         return
     word = closest(str(key.value).upper(), _POLICIES)
     yield key.finding(

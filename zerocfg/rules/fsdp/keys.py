@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.fixes import edited
-from zerocfg.rules.fsdp.plugin import efficient_loading, fsdp_key, fsdp_setting, fsdp_version, on, releases
-from zerocfg.rules.key import accelerate
+from zerocfg.rules.fsdp.plugin import (
+    efficient_loading,
+    fsdp_key,
+    fsdp_setting,
+    fsdp_version,
+    launcher_key,
+    on,
+    releases,
+)
+from zerocfg.rules.key import Key, accelerate
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry
 
 _ONLY_1 = ("sharding_strategy", "forward_prefetch", "backward_prefetch", "use_orig_params", "sync_module_states")
 
 
-@rule("ZC608", "fsdp-version-not-written", Severity.NOTE, versions="accelerate>=1.6")
+@rule("ZC608", "fsdp-version-not-written", Severity.NOTE, WHOLE_RUN, versions="accelerate>=1.6")
 def fsdp_version_not_written(run: Run) -> Iterator[Finding]:
     section = accelerate(run, "fsdp_config")
     if not section.section or fsdp_version(run) != "1":
@@ -38,7 +46,7 @@ def _nothing_lost(name: str, value: object) -> bool:
     return str(value).upper() in ("FALSE", "NO_PREFETCH", "NONE", "0", "NO")
 
 
-@rule("ZC609", "fsdp1-key-under-fsdp2", Severity.WARNING)
+@rule("ZC609", "fsdp1-key-under-fsdp2", Severity.WARNING, WHOLE_RUN)
 def fsdp1_key_under_fsdp2(run: Run) -> Iterator[Finding]:
     for name in ("forward_prefetch", "backward_prefetch", "use_orig_params", "sync_module_states", "limit_all_gathers"):
         found = fsdp_setting(run, name)
@@ -58,10 +66,9 @@ def fsdp1_key_under_fsdp2(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC610", "fsdp-without-sharding", Severity.WARNING)
-def fsdp_without_sharding(run: Run) -> Iterator[Finding]:
-    key = fsdp_key(run, "sharding_strategy")
-    if key is not None and str(key.value).upper() in ("NO_SHARD", "3") and fsdp_version(run) == "1":
+@rule("ZC610", "fsdp-without-sharding", Severity.WARNING, launcher_key("sharding_strategy", "1"))
+def fsdp_without_sharding(key: Key) -> Iterator[Finding]:
+    if str(key.value).upper() in ("NO_SHARD", "3"):
         yield key.finding(
             "with NO_SHARD every process holds the whole model, gradients and optimizer: nothing is sharded",
             "write FULL_SHARD, or choose MULTI_GPU",
@@ -70,13 +77,18 @@ def fsdp_without_sharding(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC611", "fsdp-offloaded-activations", Severity.ERROR, versions="accelerate>=1.15")
-def fsdp_offloaded_activations(run: Run) -> Iterator[Finding]:
-    version, key = fsdp_version(run), fsdp_key(run, "activation_checkpointing_offload")
-    if version is None or key is None or not on(key.value):
+@rule(
+    "ZC611",
+    "fsdp-offloaded-activations",
+    Severity.ERROR,
+    launcher_key("activation_checkpointing_offload"),
+    versions="accelerate>=1.15",
+)
+def fsdp_offloaded_activations(key: Key) -> Iterator[Finding]:
+    if not on(key.value):
         return
-    checkpointing = fsdp_key(run, "activation_checkpointing")
-    if version == "1":
+    checkpointing = fsdp_key(key.run, "activation_checkpointing")
+    if fsdp_version(key.run) == "1":
         yield key.finding(
             f"`{key.name}` needs FSDP 2, and FSDP 1 is chosen: every process stops",
             "write `fsdp_version: 2`, or remove the key",
@@ -93,10 +105,9 @@ def fsdp_offloaded_activations(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC612", "fsdp-ignored-modules-as-list", Severity.ERROR)
-def fsdp_ignored_modules_as_list(run: Run) -> Iterator[Finding]:
-    key = fsdp_key(run, "ignored_modules")
-    if key is None or fsdp_version(run) is None or not isinstance(key.value, list) or not key.value:
+@rule("ZC612", "fsdp-ignored-modules-as-list", Severity.ERROR, launcher_key("ignored_modules"))
+def fsdp_ignored_modules_as_list(key: Key) -> Iterator[Finding]:
+    if not isinstance(key.value, list) or not key.value:
         return
     names = "|".join(str(part) for part in key.value)
     quoted = "'" + names.replace("'", "''") + "'"
@@ -108,15 +119,20 @@ def fsdp_ignored_modules_as_list(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC613", "fsdp2-ignored-modules-lost", Severity.ERROR, versions="accelerate>=1.8")
-def fsdp2_ignored_modules_lost(run: Run) -> Iterator[Finding]:
-    key = fsdp_key(run, "ignored_modules")
-    efficient = run.effective.environment.get("FSDP_CPU_RAM_EFFICIENT_LOADING")
-    if fsdp_version(run) != "2" or key is None or not isinstance(key.value, str) or not key.value:
+@rule(
+    "ZC613",
+    "fsdp2-ignored-modules-lost",
+    Severity.ERROR,
+    launcher_key("ignored_modules", "2"),
+    versions="accelerate>=1.8",
+)
+def fsdp2_ignored_modules_lost(key: Key) -> Iterator[Finding]:
+    efficient = key.run.effective.environment.get("FSDP_CPU_RAM_EFFICIENT_LOADING")
+    if not isinstance(key.value, str) or not key.value:
         return
     if efficient is None or not on(efficient.value):
         return
-    why, loading = "write fsdp_cpu_ram_efficient_loading: false", efficient_loading(run)
+    why, loading = "write fsdp_cpu_ram_efficient_loading: false", efficient_loading(key.run)
     yield key.finding(
         f"`{key.name}` is lost: with fsdp_cpu_ram_efficient_loading (on by default) these modules are sharded as well",
         why,

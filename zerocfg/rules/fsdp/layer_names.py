@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import under_deepspeed_launcher
-from zerocfg.rules.fsdp.plugin import fsdp_setting
-from zerocfg.rules.key import accelerate
-from zerocfg.run.model import Run
+from zerocfg.rules.fsdp.plugin import counting_key
+from zerocfg.rules.key import Key
+from zerocfg.rules.subjects import in_accelerate
 
 
 def _names(value: object) -> list[str]:
@@ -18,32 +18,35 @@ def _names(value: object) -> list[str]:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else []
 
 
-@rule("ZC618", "layer-of-another-model", Severity.ERROR, needs={"model"})
-def layer_of_another_model(run: Run) -> Iterator[Finding]:
-    found = fsdp_setting(run, "transformer_layer_cls_to_wrap")
-    if found is None or run.model is None or run.model.layer_class is None:
+@rule("ZC618", "layer-of-another-model", Severity.ERROR, counting_key("transformer_layer_cls_to_wrap"), needs={"model"})
+def layer_of_another_model(key: Key) -> Iterator[Finding]:
+    model = key.run.model
+    if model is None or model.layer_class is None:
         return
-    key = found[1]
     names = _names(key.value)
-    wrong = [name for name in names if name in run.model.foreign_classes]
+    wrong = [name for name in names if name in model.foreign_classes]
     if not wrong:
         return
-    own = run.model.layer_class
+    own = model.layer_class
     yield key.finding(
-        f"{run.model.name} ({run.model.model_type}) has no {wrong[0]}: wrapping stops at it",
+        f"{model.name} ({model.model_type}) has no {wrong[0]}: wrapping stops at it",
         f"write {own}, or remove the key",
         fix=key.replace(own, f"write {own}") if len(names) == 1 else None,
         where="value",
     )
 
 
-@rule("ZC641", "expert-layers-misspelled", Severity.ERROR)
-def expert_layers_misspelled(run: Run) -> Iterator[Finding]:
-    key = accelerate(run, "deepspeed_config", "deepspeed_moe_layer_cls_names")
+@rule(
+    "ZC641",
+    "expert-layers-misspelled",
+    Severity.ERROR,
+    in_accelerate("deepspeed_config", "deepspeed_moe_layer_cls_names"),
+)
+def expert_layers_misspelled(key: Key) -> Iterator[Finding]:
     value = key.value
     if not isinstance(value, list) and not (isinstance(value, str) and any(p != p.strip() for p in value.split(","))):
         return
-    if not under_deepspeed_launcher(run):
+    if not under_deepspeed_launcher(key.run):
         return
     names = ",".join(name.strip() for name in _names(value))
     plain = names.replace(",", "").replace("_", "").isalnum()

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import admits, only_below
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, Subject, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import effective_value, under_trainer
-from zerocfg.rules.failures import failures, ignored, reported
 from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.key import Key, accelerate, from_origin, recipe
 from zerocfg.rules.release_scope import among
+from zerocfg.rules.subjects import FailureOfRun, IgnoredOfRun, each_failure, each_ignored, given_by
 from zerocfg.run.model import UNKNOWN, Run
 
 KEEPS = ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2", "2", "5")
@@ -87,6 +87,37 @@ def fsdp_setting(run: Run, name: str) -> tuple[str, Key] | None:
     return None if version is None or found is None else (version, found)
 
 
+def launcher_key(name: str, *versions: str) -> Subject[Key]:
+    """For rules: such a key of the accelerate config, where the job runs under one of these versions of FSDP (any,
+    where none is named)."""
+
+    def find(run: Run) -> Key | None:
+        version = fsdp_version(run)
+        return fsdp_key(run, name) if version is not None and version in (versions or (version,)) else None
+
+    return given_by(find)
+
+
+def argument_key_of(name: str, *versions: str) -> Subject[Key]:
+    """The same of the recipe's `fsdp_config`."""
+
+    def find(run: Run) -> Key | None:
+        version = argument_version(run)
+        return argument_key(run, name) if version is not None and version in (versions or (version,)) else None
+
+    return given_by(find)
+
+
+def counting_key(name: str, *versions: str) -> Subject[Key]:
+    """The same of that which counts (`fsdp_setting`)."""
+
+    def find(run: Run) -> Key | None:
+        version, key = fsdp_setting(run, name) or ("", None)
+        return key if version in (versions or (version,)) else None
+
+    return given_by(find)
+
+
 def releases(run: Run) -> str:
     """``Finding.versions`` of what is found in `fsdp_setting`."""
     return ARGUMENTS if argument_version(run) is not None else ""
@@ -108,19 +139,18 @@ def _is_default(value: object) -> bool:
     return value in (True, 1) or str(value).upper() in ("FULL_SHARD", "1", "TRUE")
 
 
-@rule("ZC601", "fsdp-loading-without-sync", Severity.ERROR)
-def fsdp_loading_without_sync(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC601"):
-        found = reported(run, failure, "write true, or switch fsdp_cpu_ram_efficient_loading off as well")
-        key, written = fsdp_key(run, "sync_module_states"), fsdp_key(run, "version")
-        if key is not None and written is not None and str(written.value) == "2":
-            found.fix = key.delete("remove the key, which FSDP 2 does not need")
-        elif key is not None:
-            found.fix = key.replace("true", "write true", safe=False)
-        yield found
+@rule("ZC601", "fsdp-loading-without-sync", Severity.ERROR, each_failure("ZC601"))
+def fsdp_loading_without_sync(predicted: FailureOfRun) -> Iterator[Finding]:
+    finding = predicted.finding("write true, or switch fsdp_cpu_ram_efficient_loading off as well")
+    key, written = fsdp_key(predicted.run, "sync_module_states"), fsdp_key(predicted.run, "version")
+    if key is not None and written is not None and str(written.value) == "2":
+        finding.fix = key.delete("remove the key, which FSDP 2 does not need")
+    elif key is not None:
+        finding.fix = key.replace("true", "write true", safe=False)
+    yield finding
 
 
-@rule("ZC602", "fsdp-key-of-other-version", Severity.ERROR)
+@rule("ZC602", "fsdp-key-of-other-version", Severity.ERROR, WHOLE_RUN)
 def fsdp_key_of_other_version(run: Run) -> Iterator[Finding]:
     version = fsdp_version(run)
     dead, alive = {
@@ -150,12 +180,10 @@ def _other_word(value: object, version: str | None) -> str | None:
     return str(value) if text in known else None
 
 
-@rule("ZC603", "fsdp2-strategy-name", Severity.ERROR)
-def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
-    found = fsdp_setting(run, "reshard_after_forward")
-    if found is None or found[0] != "2" or str(found[1].value).lower() in _BOOL_WORDS:
+@rule("ZC603", "fsdp2-strategy-name", Severity.ERROR, counting_key("reshard_after_forward", "2"))
+def fsdp2_strategy_name(key: Key) -> Iterator[Finding]:
+    if str(key.value).lower() in _BOOL_WORDS:
         return
-    key = found[1]
     written = str(key.value).upper()
     word = "false" if written in (*KEEPS, "NO_SHARD") else "true"
     yield key.finding(
@@ -163,29 +191,28 @@ def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
         f"write {word}",
         fix=key.replace(word, f"write {word}", safe=written in ("FULL_SHARD", "SHARD_GRAD_OP")),
         where="value",
-        versions=releases(run),
+        versions=releases(key.run),
     )
 
 
 _NAMES = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "megatron_lm_config": "MEGATRON_LM"}
 
 
-@rule("ZC604", "section-of-another-engine", Severity.ERROR)
-def section_of_another_engine(run: Run) -> Iterator[Finding]:
-    for item in ignored(run, "ZC604"):
-        engine = effective_value(run, "engine")
-        used = {"ddp": "plain data parallelism", "single": "one plain process"}.get(str(engine), "")
-        key = from_origin(run, item.place)
-        place = key.at("key")
-        option = from_origin(run, item.used.origin) if item.used is not None else None
-        wrong = "take the option out of the launch line" if option else "correct `distributed_type`"
-        yield key.finding(
-            f"{item.message}: the job runs" + (f" with {used}" if used else " without it"),
-            f"{wrong}, or remove the section",
-            [option] if option else [accelerate(run, "distributed_type")] if run.accelerate else [],
-            None if option else _right_engine(run, str(place.path[0]) if place.path else ""),
-            where="key",
-        )
+@rule("ZC604", "section-of-another-engine", Severity.ERROR, each_ignored("ZC604"))
+def section_of_another_engine(unused: IgnoredOfRun) -> Iterator[Finding]:
+    engine = effective_value(unused.run, "engine")
+    used = {"ddp": "plain data parallelism", "single": "one plain process"}.get(str(engine), "")
+    item, key = unused.item, unused.key
+    place = key.at("key")
+    option = from_origin(unused.run, item.used.origin) if item.used is not None else None
+    wrong = "take the option out of the launch line" if option else "correct `distributed_type`"
+    yield key.finding(
+        f"{item.message}: the job runs" + (f" with {used}" if used else " without it"),
+        f"{wrong}, or remove the section",
+        [option] if option else [accelerate(unused.run, "distributed_type")] if unused.run.accelerate else [],
+        None if option else _right_engine(unused.run, str(place.path[0]) if place.path else ""),
+        where="key",
+    )
 
 
 def _right_engine(run: Run, unused: str) -> Fix | None:
@@ -202,17 +229,16 @@ def _right_engine(run: Run, unused: str) -> Fix | None:
     return kind.replace(_NAMES[unused], f"choose {_NAMES[unused]}", safe=False)
 
 
-@rule("ZC606", "fsdp-local-state", Severity.ERROR)
-def fsdp_local_state(run: Run) -> Iterator[Finding]:
-    found = fsdp_setting(run, "state_dict_type")
-    if found is None or found[0] != "2" or str(found[1].value).upper() != "LOCAL_STATE_DICT":
+@rule("ZC606", "fsdp-local-state", Severity.ERROR, counting_key("state_dict_type", "2"))
+def fsdp_local_state(key: Key) -> Iterator[Finding]:
+    if str(key.value).upper() != "LOCAL_STATE_DICT":
         return
-    whole = whole_states(run, "2")
-    word = "FULL_STATE_DICT" if under_trainer(run) and whole else "SHARDED_STATE_DICT"
-    yield found[1].finding(
+    whole = whole_states(key.run, "2")
+    word = "FULL_STATE_DICT" if under_trainer(key.run) and whole else "SHARDED_STATE_DICT"
+    yield key.finding(
         "FSDP 2 knows no LOCAL_STATE_DICT; every process stops",
         f"write SHARDED_STATE_DICT{' or FULL_STATE_DICT' if whole else ''}",
-        fix=found[1].replace(word, f"write {word}", safe=False),
+        fix=key.replace(word, f"write {word}", safe=False),
         where="value",
-        versions=releases(run),
+        versions=releases(key.run),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, dropped, given, set_argument, value, written
 from zerocfg.rules.effects import TRAINERS, recipe_data
 from zerocfg.rules.fsdp.plugin import (
@@ -31,7 +31,7 @@ _STATES = "state_dict_type"
 _GATHERING = frozenset(("set_state_dict_type", "summon_full_params"))
 
 
-@rule("ZC607", "fsdp-sharded-weights", Severity.WARNING, consumers=TRAINERS)
+@rule("ZC607", "fsdp-sharded-weights", Severity.WARNING, WHOLE_RUN, consumers=TRAINERS)
 def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
     if value(run, "save_only_model") is True:
         return  # ZC627
@@ -84,7 +84,7 @@ def _saves_shards(run: Run) -> bool:
     return argument_version(run) is None and fsdp_version(run) == "2" and _from_file(run)
 
 
-@rule("ZC627", "fsdp-shards-without-states", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC627", "fsdp-shards-without-states", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def fsdp_shards_without_states(run: Run) -> Iterator[Finding]:
     if value(run, "save_only_model") is not True or not _saves_shards(run):
         return
@@ -112,7 +112,7 @@ _TRL_CHECKPOINTS = "trl>=0.22"
 """From then on TRL's arguments checkpoint activations unless they say otherwise."""
 
 
-@rule("ZC628", "fsdp-best-of-models-only", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC628", "fsdp-best-of-models-only", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def fsdp_best_of_models_only(run: Run) -> Iterator[Finding]:
     if value(run, "save_only_model") is not True or value(run, "load_best_model_at_end") is not True:
         return
@@ -138,7 +138,7 @@ _COMPARED = {
 """Keys that the training argument `fsdp` always hands over, with what it hands over when they are not written."""
 
 
-@rule("ZC629", "fsdp-told-twice", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
+@rule("ZC629", "fsdp-told-twice", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp_told_twice(run: Run) -> Iterator[Finding]:
     version, asked = argument_version(run), argument(run, "fsdp")
     if version is None or asked is None or "ACCELERATE_USE_FSDP" not in run.effective.environment:
@@ -170,7 +170,7 @@ def _by_trainer(run: Run) -> tuple[bool, Location | None]:
     return run.consumer == "trl" and run.recipe is not None and among(_TRL_CHECKPOINTS, run) is not None, None
 
 
-@rule("ZC630", "fsdp-checkpointing-twice", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC630", "fsdp-checkpointing-twice", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def fsdp_checkpointing_twice(run: Run) -> Iterator[Finding]:
     key, (twice, place) = _own_checkpointing(run), _by_trainer(run)
     if key is None or not on(key.value) or not twice:
@@ -201,7 +201,7 @@ def _own_checkpointing(run: Run) -> Key | None:
     return fsdp_key(run, name) if fsdp_version(run) is not None else None
 
 
-@rule("ZC631", "fsdp-checkpointing-by-trainer", Severity.WARNING, consumers=TRAINERS)
+@rule("ZC631", "fsdp-checkpointing-by-trainer", Severity.WARNING, WHOLE_RUN, consumers=TRAINERS)
 def fsdp_checkpointing_by_trainer(run: Run) -> Iterator[Finding]:
     by_trainer, place = _by_trainer(run)
     own = _own_checkpointing(run)

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import argument, set_argument
 from zerocfg.rules.effects import TRAINERS
-from zerocfg.rules.fsdp.plugin import ARGUMENTS, argument_key, argument_version, fsdp_key, fsdp_version, releases
+from zerocfg.rules.fsdp.plugin import (
+    ARGUMENTS,
+    argument_key,
+    argument_key_of,
+    argument_version,
+    fsdp_key,
+    fsdp_version,
+    launcher_key,
+    releases,
+)
+from zerocfg.rules.key import Key
 from zerocfg.run.model import Run
 
 _NUMBERS = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2"}
@@ -25,7 +35,7 @@ _ON_PROCESSORS = "accelerate>=1.8"
 """Those whose FSDP 2 trains without an accelerator too: of earlier ones nothing was seen."""
 
 
-@rule("ZC642", "adafactor-with-fsdp2", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC642", "adafactor-with-fsdp2", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
     version = argument_version(run) or fsdp_version(run)
     asked = argument(run, "optim")
@@ -40,10 +50,16 @@ def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC643", "fsdp-offload-as-text", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
-def fsdp_offload_as_text(run: Run) -> Iterator[Finding]:
-    key = argument_key(run, "cpu_offload")
-    if argument_version(run) is None or key is None or not isinstance(key.value, str):
+@rule(
+    "ZC643",
+    "fsdp-offload-as-text",
+    Severity.ERROR,
+    argument_key_of("cpu_offload"),
+    consumers=TRAINERS,
+    versions=ARGUMENTS,
+)
+def fsdp_offload_as_text(key: Key) -> Iterator[Finding]:
+    if not isinstance(key.value, str):
         return
     if key.value.lower() in ("false", "no", "off", "0", "n", "f", "none"):
         yield key.finding(
@@ -54,7 +70,7 @@ def fsdp_offload_as_text(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC644", "fsdp1-strategy-as-boolean", Severity.ERROR)
+@rule("ZC644", "fsdp1-strategy-as-boolean", Severity.ERROR, WHOLE_RUN)
 def fsdp1_strategy_as_boolean(run: Run) -> Iterator[Finding]:
     if argument_version(run) == "1":
         key = argument_key(run, "reshard_after_forward")
@@ -74,11 +90,10 @@ def fsdp1_strategy_as_boolean(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC645", "fsdp-strategy-by-number", Severity.NOTE)
-def fsdp_strategy_by_number(run: Run) -> Iterator[Finding]:
-    key = fsdp_key(run, "sharding_strategy")
-    name = _NUMBERS.get(str(key.value)) if key is not None and not isinstance(key.value, bool) else None
-    if fsdp_version(run) != "1" or key is None or name is None or name == "NO_SHARD":
+@rule("ZC645", "fsdp-strategy-by-number", Severity.NOTE, launcher_key("sharding_strategy", "1"))
+def fsdp_strategy_by_number(key: Key) -> Iterator[Finding]:
+    name = _NUMBERS.get(str(key.value)) if not isinstance(key.value, bool) else None
+    if name is None or name == "NO_SHARD":
         return
     yield key.finding(
         f"`{key.name}: {key.value}` is {name}; the names are safer to read, and to convert",
@@ -88,13 +103,18 @@ def fsdp_strategy_by_number(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC646", "fsdp1-of-the-trainer", Severity.NOTE, consumers=TRAINERS, versions=ARGUMENTS)
-def fsdp1_of_the_trainer(run: Run) -> Iterator[Finding]:
-    key = argument_key(run, "version")
-    if argument_version(run) == "1" and key is not None:
-        plain = not any(argument_key(run, name) for name in _FIRST_ONLY)
-        yield key.finding(
-            "FSDP 1 is on its way out of transformers",
-            "write `version: 2`",
-            fix=key.replace("2", "write 2", safe=False) if plain else None,
-        )
+@rule(
+    "ZC646",
+    "fsdp1-of-the-trainer",
+    Severity.NOTE,
+    argument_key_of("version", "1"),
+    consumers=TRAINERS,
+    versions=ARGUMENTS,
+)
+def fsdp1_of_the_trainer(key: Key) -> Iterator[Finding]:
+    plain = not any(argument_key(key.run, name) for name in _FIRST_ONLY)
+    yield key.finding(
+        "FSDP 1 is on its way out of transformers",
+        "write `version: 2`",
+        fix=key.replace("2", "write 2", safe=False) if plain else None,
+    )

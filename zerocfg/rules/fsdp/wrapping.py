@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.record import replace
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
 from zerocfg.rules.fixes import together
-from zerocfg.rules.fsdp.plugin import fsdp_key, fsdp_setting, fsdp_version, releases
+from zerocfg.rules.fsdp.plugin import counting_key, fsdp_key, fsdp_setting, fsdp_version, releases
 from zerocfg.rules.key import Key, accelerate
 from zerocfg.run.model import Run
 
@@ -37,20 +37,16 @@ def _choose(run: Run, policy: Key | None = None, *, drop: Key | None = None, saf
     return replace(fix, gives=()) if fix is not None else None
 
 
-@rule("ZC605", "fsdp-layer-names-as-list", Severity.ERROR)
-def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
-    found = fsdp_setting(run, "transformer_layer_cls_to_wrap")
-    if found is None:
-        return
-    key = found[1]
-    if isinstance(key.value, list) and key.file is run.accelerate:
+@rule("ZC605", "fsdp-layer-names-as-list", Severity.ERROR, counting_key("transformer_layer_cls_to_wrap"))
+def fsdp_layer_names_as_list(key: Key) -> Iterator[Finding]:
+    if isinstance(key.value, list) and key.file is key.run.accelerate:
         names = ",".join(str(part).strip() for part in key.value)
     elif isinstance(key.value, str) and ", " in key.value:
         names = ",".join(part.strip() for part in key.value.split(","))
     else:
         return
     plain = names.replace(",", "").replace("_", "").isalnum()
-    model, why = run.model, "join the names by commas"
+    model, why = key.run.model, "join the names by commas"
     help_text = f"{why}, without blanks; each has to be a class of the model"
     if model is not None and model.layer_class and not model.foreign_classes.isdisjoint(names.split(",")):
         # ZC618 says that the model has no such class
@@ -65,7 +61,7 @@ def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC614", "fsdp-wraps-nothing", Severity.WARNING)
+@rule("ZC614", "fsdp-wraps-nothing", Severity.WARNING, WHOLE_RUN)
 def fsdp_wraps_nothing(run: Run) -> Iterator[Finding]:
     if fsdp_version(run) is None or run.accelerate is None or wrap_policy(run) != "":
         return
@@ -79,7 +75,7 @@ def fsdp_wraps_nothing(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC615", "fsdp-wrap-size-zero", Severity.ERROR)
+@rule("ZC615", "fsdp-wrap-size-zero", Severity.ERROR, WHOLE_RUN)
 def fsdp_wrap_size_zero(run: Run) -> Iterator[Finding]:
     policy, size = fsdp_setting(run, "auto_wrap_policy"), fsdp_setting(run, "min_num_params")
     if policy is None or str(policy[1].value).upper() != "SIZE_BASED_WRAP":
@@ -98,7 +94,7 @@ def fsdp_wrap_size_zero(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC616", "fsdp2-wrap-by-size", Severity.ERROR, versions="accelerate>=1.7")
+@rule("ZC616", "fsdp2-wrap-by-size", Severity.ERROR, WHOLE_RUN, versions="accelerate>=1.7")
 def fsdp2_wrap_by_size(run: Run) -> Iterator[Finding]:
     policy, size = fsdp_setting(run, "auto_wrap_policy"), fsdp_setting(run, "min_num_params")
     if policy is None or policy[0] != "2" or str(policy[1].value).upper() != "SIZE_BASED_WRAP":
@@ -122,7 +118,7 @@ def fsdp2_wrap_by_size(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC617", "fsdp-wrap-key-not-read", Severity.ERROR)
+@rule("ZC617", "fsdp-wrap-key-not-read", Severity.ERROR, WHOLE_RUN)
 def fsdp_wrap_key_not_read(run: Run) -> Iterator[Finding]:
     policy = wrap_policy(run)
     if fsdp_version(run) is None or policy is None:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from zerocfg.catalog.history import Histories
 from zerocfg.catalog.suggest import closest
 from zerocfg.frontends.registry import front_end
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.key import Key
 from zerocfg.run.model import Run
 
 
-@rule("ZC120", "key-axolotl-drops", Severity.WARNING)
+@rule("ZC120", "key-axolotl-drops", Severity.WARNING, WHOLE_RUN)
 def key_axolotl_drops(run: Run) -> Iterator[Finding]:
     file = run.framework_recipe
     data = file.data() if file is not None else None

@@ -11,7 +11,7 @@ from zerocfg.catalog.versions import bounds
 from zerocfg.frontends.api import Facts
 from zerocfg.frontends.registry import front_end
 from zerocfg.record import record
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.key import Key, from_origin
 from zerocfg.run.model import Origin, Run
 from zerocfg.run.releases import requirement
@@ -31,7 +31,7 @@ class _Argument:
     key: Key
 
 
-@rule("ZC121", "argument-of-no-release", Severity.ERROR)
+@rule("ZC121", "argument-of-no-release", Severity.ERROR, WHOLE_RUN)
 def argument_of_no_release(run: Run) -> Iterator[Finding]:
     framework = front_end(run.consumer)
     facts = framework.facts if framework is not None else None
@@ -65,9 +65,9 @@ def _written(run: Run) -> Iterator[_Argument]:
     """The keys of the recipe and the options of the launch line."""
     file, line = run.framework_recipe, run.launch
     data = file.data() if file is not None else None
-    for name, held in data.items() if isinstance(data, dict) else ():
+    for name, value in data.items() if isinstance(data, dict) else ():
         if isinstance(name, str):
-            yield _Argument(name.replace("-", "_"), Key(run, file, (name,), held))
+            yield _Argument(name.replace("-", "_"), Key(run, file, (name,), value))
     for option in line.script_options if line is not None else ():
         if option.name.startswith("--"):
             place = Origin("flag", option.name, run.launch_file, (), option.span)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
 from zerocfg.rules.effects import deepspeed_data
 from zerocfg.rules.fixes import present, rewritten
 from zerocfg.rules.issues import KeyIssue
@@ -167,7 +167,7 @@ def _old_offload(key: KeyIssue) -> Fix | None:
     return rewritten(key.file, key.path, new, f'{{"device": "{device}"}}', why=f"write {new}")
 
 
-@rule("ZC112", "two-spellings", Severity.ERROR)
+@rule("ZC112", "two-spellings", Severity.ERROR, WHOLE_RUN)
 def two_spellings(run: Run) -> Iterator[Finding]:
     schema = load_schema("deepspeed")
     for top in ("zero_optimization", "tensor_parallel"):

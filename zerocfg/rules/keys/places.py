@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.counterparts import homes
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import deepspeed_data
 from zerocfg.rules.issues import KeyIssue
 from zerocfg.rules.key import accelerate
@@ -94,7 +94,7 @@ def key_of_another_program(key: KeyIssue) -> Iterator[Finding]:
     )
 
 
-@rule("ZC116", "section-beats-top-level", Severity.ERROR)
+@rule("ZC116", "section-beats-top-level", Severity.ERROR, WHOLE_RUN)
 def section_beats_top_level(run: Run) -> Iterator[Finding]:
     for section in SECTIONS:
         for key in accelerate(run, section):

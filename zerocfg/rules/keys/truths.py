@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from zerocfg.catalog.check import refusal
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import OFF_WORDS, show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.key import Key, accelerate
 from zerocfg.run.model import Run
 from zerocfg.source.node import Scalar, dotted, walk
 
 
-@rule("ZC117", "boolean-for-a-number", Severity.ERROR)
+@rule("ZC117", "boolean-for-a-number", Severity.ERROR, WHOLE_RUN)
 def boolean_for_a_number(run: Run) -> Iterator[Finding]:
     file = run.deepspeed
     root = file.document.root if file is not None and file.document is not None else None
@@ -36,7 +36,7 @@ def boolean_for_a_number(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC118", "quoted-false-is-true", Severity.ERROR)
+@rule("ZC118", "quoted-false-is-true", Severity.ERROR, WHOLE_RUN)
 def quoted_false_is_true(run: Run) -> Iterator[Finding]:
     for name in ("debug", "tpu_use_cluster", "fp16"):
         key = accelerate(run, name)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.effects import effective_value
 from zerocfg.rules.failures import failures, reported
@@ -144,7 +144,7 @@ def _meant(key: KeyIssue) -> Fix | None:
     return key.replace(f'"{near}"', f"write {near}", safe=False) if near else None
 
 
-@rule("ZC107", "null-value", Severity.ERROR, histories="keys")
+@rule("ZC107", "null-value", Severity.ERROR, WHOLE_RUN, histories="keys")
 def null_value(run: Run) -> Iterator[Finding]:
     why = "take the default"
     for issue in issues(run, "null"):
@@ -185,7 +185,7 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
     yield from _unsaid(run, "ZC108")
 
 
-@rule("ZC109", "unchecked-type", Severity.WARNING, histories="keys")
+@rule("ZC109", "unchecked-type", Severity.WARNING, WHOLE_RUN, histories="keys")
 def unchecked_type(run: Run) -> Iterator[Finding]:
     stopping = {(id(place.file), place.path) for failure in failures(run, "ZC104") for place in failure.places}
     for key in issues(run, "raw-type"):
@@ -211,7 +211,7 @@ def missing_key(key: KeyIssue) -> Iterator[Finding]:
     )
 
 
-@rule("ZC119", "unmade-run", Severity.ERROR)
+@rule("ZC119", "unmade-run", Severity.ERROR, WHOLE_RUN)
 def unmade_run(run: Run) -> Iterator[Finding]:
     for origin, message, way_out in run.troubles:
         if origin.file is not None:

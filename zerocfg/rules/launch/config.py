@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Severity, at, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, at, rule
 from zerocfg.rules.effects import accelerate_section, describe_origin
-from zerocfg.rules.failures import RULE_FOR_FAILURE, failures, ignored, primary_location, reported
+from zerocfg.rules.failures import RULE_FOR_FAILURE, ignored, primary_location, reported
 from zerocfg.rules.key import accelerate, deepspeed, delete_all, finding_at, from_origin
 from zerocfg.rules.launch.options import listed, machines_of
 from zerocfg.rules.line import is_page, line_fix, line_option, option_at, options_without_value, says
+from zerocfg.rules.subjects import FailureOfRun, IgnoredOfRun, each_failure, each_ignored
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.linking.missing_files import has_similar_files, launches_other_checkout
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
@@ -23,19 +24,19 @@ from zerocfg.run.stages.options import OPTIONS
 from zerocfg.source.node import Scalar
 
 
-@rule("ZC701", "number-of-processes-missing", Severity.ERROR)
-def number_of_processes_missing(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC701"):
-        if run.accelerate is None:
-            continue
-        yield Finding(
-            primary_location(run, failure.places)[0],
-            "no `num_processes`: the launcher stops"
-            + ("" if run.launch else " unless each launch line gives --num_processes"),
-            "write `num_processes: N`, the number of accelerators of all machines together",
-            fix=_counted(run),
-            severity=None if run.launch else Severity.NOTE,
-        )
+@rule("ZC701", "number-of-processes-missing", Severity.ERROR, each_failure("ZC701"))
+def number_of_processes_missing(predicted: FailureOfRun) -> Iterator[Finding]:
+    run = predicted.run
+    if run.accelerate is None:
+        return
+    yield Finding(
+        primary_location(run, predicted.failure.places)[0],
+        "no `num_processes`: the launcher stops"
+        + ("" if run.launch else " unless each launch line gives --num_processes"),
+        "write `num_processes: N`, the number of accelerators of all machines together",
+        fix=_counted(run),
+        severity=None if run.launch else Severity.NOTE,
+    )
 
 
 def _counted(run: Run) -> Fix | None:
@@ -50,27 +51,27 @@ def _counted(run: Run) -> Fix | None:
     return key.set(str(count), f"write num_processes: {count}", safe=False, after="distributed_type")
 
 
-@rule("ZC702", "fields-beside-config-file", Severity.ERROR)
-def fields_beside_config_file(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC702"):
-        if run.accelerate is None:
-            yield reported(run, failure)
-            continue
-        section, top = accelerate(run, "deepspeed_config"), accelerate(run)
-        keys = [section[name] or top[name] for name in failure.about]
-        config = "`deepspeed_config_file`"
-        if "deepspeed_config_file" not in section:
-            config = "the DeepSpeed config of the training arguments"
-        names = ", ".join(f"`{name}`" for name in failure.about)
-        yield keys[0].finding(
-            f"{names} cannot be combined with {config}; accelerate raises even if the values agree",
-            "set it in the DeepSpeed config only",
-            [*keys[1:], *([deepspeed(run).at(label="the DeepSpeed config")] if run.deepspeed else [])],
-            delete_all(keys, "remove it from the accelerate config", safe=False) if all(keys) else None,
-        )
+@rule("ZC702", "fields-beside-config-file", Severity.ERROR, each_failure("ZC702"))
+def fields_beside_config_file(predicted: FailureOfRun) -> Iterator[Finding]:
+    run, names = predicted.run, predicted.failure.about
+    if run.accelerate is None:
+        yield predicted.finding()
+        return
+    section, top = accelerate(run, "deepspeed_config"), accelerate(run)
+    keys = [section[name] or top[name] for name in names]
+    config = "`deepspeed_config_file`"
+    if "deepspeed_config_file" not in section:
+        config = "the DeepSpeed config of the training arguments"
+    shown = ", ".join(f"`{name}`" for name in names)
+    yield keys[0].finding(
+        f"{shown} cannot be combined with {config}; accelerate raises even if the values agree",
+        "set it in the DeepSpeed config only",
+        [*keys[1:], *([deepspeed(run).at(label="the DeepSpeed config")] if run.deepspeed else [])],
+        delete_all(keys, "remove it from the accelerate config", safe=False) if all(keys) else None,
+    )
 
 
-@rule("ZC703", "file-not-found", Severity.WARNING)
+@rule("ZC703", "file-not-found", Severity.WARNING, WHOLE_RUN)
 def file_not_found(run: Run) -> Iterator[Finding]:
     for origin in run.missing:
         path, location = origin.note, at(origin)
@@ -113,7 +114,7 @@ def _looks_local(path: str) -> bool:
     return path[:1] not in ("", "/", "~", "\\") and not any(word in path.lower() for word in _EXAMPLES)
 
 
-@rule("ZC707", "two-deepspeed-files", Severity.ERROR)
+@rule("ZC707", "two-deepspeed-files", Severity.ERROR, WHOLE_RUN)
 def two_deepspeed_files(run: Run) -> Iterator[Finding]:
     named = run.effective.environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE")
     if run.deepspeed is None or named is None:
@@ -129,7 +130,7 @@ def two_deepspeed_files(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC711", "launch-option-refused", Severity.ERROR)
+@rule("ZC711", "launch-option-refused", Severity.ERROR, WHOLE_RUN)
 def launch_option_refused(run: Run) -> Iterator[Finding]:
     if options_without_value(run):
         return  # ZC749: the parser stops there, and no other option is looked at
@@ -170,26 +171,24 @@ _PLACEHOLDER = re.compile(r"\{\w+\}|<[\w -]+>|\.\.\.")
 _CATALOG = ("ZC006", "ZC008", "ZC101", "ZC104", "ZC106", "ZC108", "ZC109", "ZC110")
 
 
-@rule("ZC713", "flag-beats-file", Severity.NOTE)
-def flag_beats_file(run: Run) -> Iterator[Finding]:
-    for item in ignored(run, "ZC713"):
-        key, used = accelerate(run, *map(str, item.place.path)), item.used
-        if used is None or not used.known or str(used.value).lower() == str(key.value).lower():
-            continue
-        yield finding_at(
-            run,
-            [from_origin(run, item.place), from_origin(run, used.origin)],
-            f"`{key.name}: {show(key.value)}` is replaced by {show(used.value)} {describe_origin(used.origin)}",
-        )
+@rule("ZC713", "flag-beats-file", Severity.NOTE, each_ignored("ZC713"))
+def flag_beats_file(unused: IgnoredOfRun) -> Iterator[Finding]:
+    key, used = accelerate(unused.run, *map(str, unused.item.place.path)), unused.item.used
+    if used is None or not used.known or str(used.value).lower() == str(key.value).lower():
+        return
+    yield finding_at(
+        unused.run,
+        [unused.key, from_origin(unused.run, used.origin)],
+        f"`{key.name}: {show(key.value)}` is replaced by {show(used.value)} {describe_origin(used.origin)}",
+    )
 
 
-@rule("ZC714", "distributed-type-missing", Severity.ERROR)
-def distributed_type_missing(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC714"):
-        kinds = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "megatron_lm_config": "MEGATRON_LM"}
-        names = [kind for section, kind in kinds.items() if accelerate_section(run, section)]
-        fix = None
-        if len(names) == 1:
-            after, key = next(iter(accelerate(run).section)), accelerate(run, "distributed_type")
-            fix = key.set(names[0], f"write distributed_type: {names[0]}", safe=False, after=after)
-        yield reported(run, failure, "write `distributed_type: DEEPSPEED` (or FSDP, MULTI_GPU, NO)", fix)
+@rule("ZC714", "distributed-type-missing", Severity.ERROR, each_failure("ZC714"))
+def distributed_type_missing(predicted: FailureOfRun) -> Iterator[Finding]:
+    kinds = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "megatron_lm_config": "MEGATRON_LM"}
+    names = [kind for section, kind in kinds.items() if accelerate_section(predicted.run, section)]
+    fix = None
+    if len(names) == 1:
+        after, key = next(iter(accelerate(predicted.run).section)), accelerate(predicted.run, "distributed_type")
+        fix = key.set(names[0], f"write distributed_type: {names[0]}", safe=False, after=after)
+    yield predicted.finding("write `distributed_type: DEEPSPEED` (or FSDP, MULTI_GPU, NO)", fix)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, recipe_data, under_deepspeed_launcher
 from zerocfg.rules.key import accelerate, finding_at, from_origin
 from zerocfg.rules.launch.options import launcher_option, listed, machines_of
@@ -20,12 +20,13 @@ from zerocfg.rules.line import (
     says,
     started_by,
 )
+from zerocfg.rules.subjects import LineOfRun, line_of
 from zerocfg.run.model import UNKNOWN, Run, Setting
 
 _TRUE = ("y", "yes", "t", "true", "on", "1")
 
 
-@rule("ZC743", "visible-devices-too-few", Severity.ERROR)
+@rule("ZC743", "visible-devices-too-few", Severity.ERROR, WHOLE_RUN)
 def visible_devices_too_few(run: Run) -> Iterator[Finding]:
     devices = exported(run, "CUDA_VISIBLE_DEVICES")
     if devices is None or not devices.replace(",", "").isdecimal():
@@ -67,7 +68,7 @@ def _counts_devices(run: Run) -> bool:
     return run.accelerate is None and all_options_seen(run) and not any(name in run.flags for name in chosen)
 
 
-@rule("ZC744", "port-variable-not-read", Severity.WARNING)
+@rule("ZC744", "port-variable-not-read", Severity.WARNING, WHOLE_RUN)
 def port_variable_not_read(run: Run) -> Iterator[Finding]:
     port = exported(run, "MASTER_PORT")
     launcher = run.launch.launcher if run.launch is not None else None
@@ -90,12 +91,10 @@ def port_variable_not_read(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC745", "variable-replaced-by-launcher", Severity.ERROR)
-def variable_replaced_by_launcher(run: Run) -> Iterator[Finding]:
-    if not started_by(run, "accelerate"):
-        return
-    for name, given in run.environment.items():
-        used = run.effective.environment.get(name)
+@rule("ZC745", "variable-replaced-by-launcher", Severity.ERROR, line_of("accelerate"))
+def variable_replaced_by_launcher(started: LineOfRun) -> Iterator[Finding]:
+    for name, given in started.run.environment.items():
+        used = started.run.effective.environment.get(name)
         ours = name == "CUDA_VISIBLE_DEVICES" or name.startswith(("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_"))
         if used is None or not ours or used.value is UNKNOWN or not isinstance(given.value, str):
             continue
@@ -103,8 +102,8 @@ def variable_replaced_by_launcher(run: Run) -> Iterator[Finding]:
         if len(words) == 1 or words <= set(_TRUE):
             continue
         yield finding_at(
-            run,
-            [from_origin(run, given.origin), from_origin(run, used.origin)],
+            started.run,
+            [from_origin(started.run, given.origin), from_origin(started.run, used.origin)],
             f"`accelerate launch` replaces {name}={given.value} by {used.value} {_said(used)}",
             "say it in the accelerate config or by an option of the launcher",
         )
@@ -116,27 +115,27 @@ def _said(used: Setting) -> str:
     return f"(`{used.origin.note}`)" if used.origin.kind == "flag" else "(its default)"
 
 
-@rule("ZC746", "engine-variables-without-switch", Severity.ERROR)
-def engine_variables_without_switch(run: Run) -> Iterator[Finding]:
-    if not started_by(run, "torchrun", "python", "deepspeed") or run.consumer is None or run.deepspeed is not None:
+@rule("ZC746", "engine-variables-without-switch", Severity.ERROR, line_of("torchrun", "python", "deepspeed"))
+def engine_variables_without_switch(started: LineOfRun) -> Iterator[Finding]:
+    if started.run.consumer is None or started.run.deepspeed is not None:
         return
     options = load_schema("accelerate-launcher").root.keys
     for prefix, engine in (("ACCELERATE_DEEPSPEED_", "deepspeed"), ("FSDP_", "fsdp")):
         (switch,) = options[f"use_{engine}"].variables
-        names = [name for name in run.environment if name.startswith(prefix)]
-        on = run.environment.get(switch)
+        names = [name for name in started.run.environment if name.startswith(prefix)]
+        on = started.run.environment.get(switch)
         if not names or (on is not None and (on.value is UNKNOWN or str(on.value).lower() in _TRUE)):
             continue
-        if prefix == "FSDP_" and ("fsdp" in run.arguments or "fsdp" in recipe_data(run)):
+        if prefix == "FSDP_" and ("fsdp" in started.run.arguments or "fsdp" in recipe_data(started.run)):
             continue
         yield Finding(
-            at_line(run),
+            at_line(started.run),
             f"{names[0]} has no effect without {switch}=true: the job runs without the engine",
             f"export {switch}=true, or start with accelerate launch",
         )
 
 
-@rule("ZC747", "cpu-variable-beside-deepspeed", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC747", "cpu-variable-beside-deepspeed", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def cpu_variable_beside_deepspeed(run: Run) -> Iterator[Finding]:
     if (exported(run, "ACCELERATE_USE_CPU") or "").lower() not in _TRUE:
         return

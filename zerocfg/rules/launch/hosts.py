@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import accelerate_data, under_deepspeed_launcher
-from zerocfg.rules.key import accelerate
+from zerocfg.rules.key import Key, accelerate
 from zerocfg.rules.launch.options import by_torchrun, launcher_option, listed, machines_of, number_fix, under_runner
 from zerocfg.rules.line import line_option, started_by
+from zerocfg.rules.subjects import in_accelerate
 from zerocfg.run.model import Run
 
 _RUNNERS = ("pdsh", "openmpi", "mvapich", "mpich", "impi", "slurm")
 
 
-@rule("ZC728", "unknown-multinode-launcher", Severity.ERROR)
+@rule("ZC728", "unknown-multinode-launcher", Severity.ERROR, WHOLE_RUN)
 def unknown_multinode_launcher(run: Run) -> Iterator[Finding]:
     if started_by(run, "deepspeed"):
         yield from _runner_without_launcher(run)
@@ -47,13 +48,12 @@ def _runner_without_launcher(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC729", "inclusion-filter-dropped", Severity.ERROR)
-def inclusion_filter_dropped(run: Run) -> Iterator[Finding]:
-    section = accelerate(run, "deepspeed_config")
+@rule("ZC729", "inclusion-filter-dropped", Severity.ERROR, in_accelerate("deepspeed_config"))
+def inclusion_filter_dropped(section: Key) -> Iterator[Finding]:
     include, exclude = section["deepspeed_inclusion_filter"], section["deepspeed_exclusion_filter"]
-    if include.value is None or exclude.value is None or not under_deepspeed_launcher(run):
+    if include.value is None or exclude.value is None or not under_deepspeed_launcher(section.run):
         return
-    if machines_of(run) > 1 and under_runner(run):
+    if machines_of(section.run) > 1 and under_runner(section.run):
         yield include.finding(
             f"the inclusion filter {show(include.value)} is dropped because there is an exclusion filter",
             "write one of the two",
@@ -62,12 +62,12 @@ def inclusion_filter_dropped(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC730", "host-list-on-one-machine", Severity.WARNING)
-def host_list_on_one_machine(run: Run) -> Iterator[Finding]:
-    if not under_deepspeed_launcher(run) or machines_of(run) != 1:
+@rule("ZC730", "host-list-on-one-machine", Severity.WARNING, in_accelerate("deepspeed_config"))
+def host_list_on_one_machine(section: Key) -> Iterator[Finding]:
+    if not under_deepspeed_launcher(section.run) or machines_of(section.run) != 1:
         return
     for name in ("deepspeed_hostfile", "deepspeed_inclusion_filter", "deepspeed_exclusion_filter"):
-        key = accelerate(run, "deepspeed_config", name)
+        key = section[name]
         if key.value is not None and key.value != "":
             yield key.finding(
                 f"`{name}: {show(key.value)}` is not read with one machine",
@@ -76,7 +76,7 @@ def host_list_on_one_machine(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC731", "more-devices-than-processes", Severity.WARNING)
+@rule("ZC731", "more-devices-than-processes", Severity.WARNING, WHOLE_RUN)
 def more_devices_than_processes(run: Run) -> Iterator[Finding]:
     ids, machines = launcher_option(run, "gpu_ids"), machines_of(run)
     processes = launcher_option(run, "num_processes")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.counterparts import settings
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, effective_value
 from zerocfg.rules.failures import ignored
 from zerocfg.rules.key import accelerate, deepspeed, from_origin
@@ -22,7 +22,7 @@ from zerocfg.rules.line import (
     says,
     started_by,
 )
-from zerocfg.rules.subjects import LAUNCH_LINE, LineOfRun
+from zerocfg.rules.subjects import LAUNCH_LINE, LineOfRun, line_of
 from zerocfg.run.model import Run
 from zerocfg.run.stages.options import OPTIONS
 from zerocfg.run.stages.sections import BY_ITSELF_SINCE
@@ -87,29 +87,29 @@ _ENGINES = {
 """Switches of the launcher, and options that have an effect beside them only."""
 
 
-@rule("ZC719", "engine-options-without-engine", Severity.ERROR)
-def engine_options_without_engine(run: Run) -> Iterator[Finding]:
-    if not started_by(run, "accelerate") or not all_options_seen(run) or options_without_value(run):
+@rule("ZC719", "engine-options-without-engine", Severity.ERROR, line_of("accelerate"))
+def engine_options_without_engine(started: LineOfRun) -> Iterator[Finding]:
+    if not all_options_seen(started.run) or options_without_value(started.run):
         return
-    if run.accelerate is None and line_option(run, "config_file"):
+    if started.run.accelerate is None and started.option("config_file"):
         return
-    data = accelerate_data(run)
-    if run.accelerate is not None and "distributed_type" not in data:
+    data = accelerate_data(started.run)
+    if started.run.accelerate is not None and "distributed_type" not in data:
         return
-    chosen = [switch for switch in _ENGINES if line_option(run, switch)]
+    chosen = [switch for switch in _ENGINES if started.option(switch)]
     by_file = f"use_{data.get('distributed_type')}".lower()
     for switch, names in _ENGINES.items():
-        option = next((option for name in names if (option := line_option(run, name))), None)
+        option = next((option for name in names if (option := started.option(name))), None)
         if option is None or switch in chosen or (not chosen and by_file == switch):
             continue
-        if line_option(run, "cpu", "tpu", "tpu_use_cluster"):
+        if started.option("cpu", "tpu", "tpu_use_cluster"):
             continue
-        added = None if chosen or line_option(run, "multi_gpu") else before_script(run, f"--{switch}")
+        added = None if chosen or started.option("multi_gpu") else before_script(started.run, f"--{switch}")
         yield option.finding(
             f"{option.name} has no effect without --{switch}: the job runs without the engine",
             f"add --{switch}",
-            fix=line_fix(run, f"add --{switch}", added, gives=says(switch)),
-            severity=None if run.accelerate is not None else Severity.WARNING,
+            fix=line_fix(started.run, f"add --{switch}", added, gives=says(switch)),
+            severity=None if started.run.accelerate is not None else Severity.WARNING,
         )
 
 
@@ -117,7 +117,7 @@ _IN_FILE = "zero_stage offload_optimizer_device offload_param_device gradient_cl
 """Options that a DeepSpeed file beats."""
 
 
-@rule("ZC720", "option-beaten-by-deepspeed-file", Severity.ERROR)
+@rule("ZC720", "option-beaten-by-deepspeed-file", Severity.ERROR, WHOLE_RUN)
 def option_beaten_by_deepspeed_file(run: Run) -> Iterator[Finding]:
     yield from _beaten_by_accelerate_file(run)
     if not started_by(run, "accelerate") or run.deepspeed is None or run.deepspeed_route != "accelerate":
@@ -163,10 +163,10 @@ def _same(text: str, value: object) -> bool:
         return False
 
 
-@rule("ZC721", "cpu-flag-switches-engine-off", Severity.ERROR)
-def cpu_flag_switches_engine_off(run: Run) -> Iterator[Finding]:
-    option, kind = line_option(run, "cpu"), accelerate(run, "distributed_type")
-    if not started_by(run, "accelerate") or not option or not isinstance(kind.value, str):
+@rule("ZC721", "cpu-flag-switches-engine-off", Severity.ERROR, line_of("accelerate"))
+def cpu_flag_switches_engine_off(started: LineOfRun) -> Iterator[Finding]:
+    option, kind = started.option("cpu"), accelerate(started.run, "distributed_type")
+    if not option or not isinstance(kind.value, str):
         return
     if kind.value not in ("NO", "MULTI_CPU"):
         yield option.finding(
@@ -177,7 +177,7 @@ def cpu_flag_switches_engine_off(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC722", "processes-not-started", Severity.ERROR)
+@rule("ZC722", "processes-not-started", Severity.ERROR, WHOLE_RUN)
 def processes_not_started(run: Run) -> Iterator[Finding]:
     kind, processes = accelerate(run, "distributed_type"), launcher_option(run, "num_processes")
     if kind.value not in ("NO", "MULTI_CPU") or (processes.count or 0) < 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.versions import only_below, only_from
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.key import from_origin
 from zerocfg.rules.launch.torchrun import starts_by_old_module
 from zerocfg.rules.line import all_options_seen, at_line, line_option, started_by
@@ -15,7 +15,7 @@ _DASHED_SINCE = "2.0"
 """The release of torch from which its old launcher writes `--local-rank`."""
 
 
-@rule("ZC754", "local-rank-refused", Severity.ERROR)
+@rule("ZC754", "local-rank-refused", Severity.ERROR, WHOLE_RUN)
 def local_rank_refused(run: Run) -> Iterator[Finding]:
     script = run.script
     if script is None or script.strict_parser is None or not all_options_seen(run):

@@ -6,17 +6,18 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_data
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.key import accelerate
 from zerocfg.rules.launch.options import launcher_option, listed, machines_of, number_fix, under_runner
 from zerocfg.rules.line import all_options_seen, at_line, is_page, line_option, started_by
+from zerocfg.rules.subjects import WRITTEN_LINE, FailureOfRun, WrittenLine, each_failure
 from zerocfg.run.model import Run
 from zerocfg.source.text import Span
 
 
-@rule("ZC704", "processes-not-divisible", Severity.ERROR)
+@rule("ZC704", "processes-not-divisible", Severity.ERROR, WHOLE_RUN)
 def processes_not_divisible(run: Run) -> Iterator[Finding]:
     key, machines = launcher_option(run, "num_processes"), machines_of(run)
     processes = key.count or 0
@@ -33,7 +34,7 @@ def processes_not_divisible(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC705", "address-missing", Severity.ERROR)
+@rule("ZC705", "address-missing", Severity.ERROR, WHOLE_RUN)
 def address_missing(run: Run) -> Iterator[Finding]:
     failed = any(failures(run, "ZC705"))
     machines = launcher_option(run, "num_machines")
@@ -60,7 +61,7 @@ def address_missing(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC709", "hostfile-missing", Severity.ERROR)
+@rule("ZC709", "hostfile-missing", Severity.ERROR, WHOLE_RUN)
 def hostfile_missing(run: Run) -> Iterator[Finding]:
     machines, name = machines_of(run), "deepspeed_multinode_launcher"
     if machines < 2 or run.accelerate is None or not under_runner(run):
@@ -78,7 +79,7 @@ def hostfile_missing(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC710", "fewer-devices-than-processes", Severity.ERROR)
+@rule("ZC710", "fewer-devices-than-processes", Severity.ERROR, WHOLE_RUN)
 def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC710"):
         yield reported(run, failure)
@@ -100,7 +101,7 @@ def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC715", "machine-rank-out-of-range", Severity.ERROR)
+@rule("ZC715", "machine-rank-out-of-range", Severity.ERROR, WHOLE_RUN)
 def machine_rank_out_of_range(run: Run) -> Iterator[Finding]:
     if started_by(run, "torchrun"):
         option, nodes = line_option(run, "node_rank"), line_option(run, "nnodes").count or 0
@@ -122,19 +123,19 @@ def machine_rank_out_of_range(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC716", "sagemaker-cannot-launch", Severity.ERROR)
-def sagemaker_cannot_launch(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC716"):
-        data = run.accelerate.data() if run.accelerate is not None else None
-        environment = show(data.get("compute_environment") if isinstance(data, dict) else None)
-        yield Finding(
-            primary_location(run, failure.places)[0],
-            f"compute_environment is {environment}: accelerate reads the file as a SageMakerConfig object, and its "
-            "launcher 1.15.0 stops at every such file",
-            "write LOCAL_MACHINE, which is right under Slurm and in every cloud but SageMaker"
-            if environment != '"AMAZON_SAGEMAKER"'
-            else "write LOCAL_MACHINE, or launch with an older accelerate or the SageMaker SDK",
-        )
+@rule("ZC716", "sagemaker-cannot-launch", Severity.ERROR, each_failure("ZC716"))
+def sagemaker_cannot_launch(predicted: FailureOfRun) -> Iterator[Finding]:
+    config = predicted.run.accelerate
+    data = config.data() if config is not None else None
+    environment = show(data.get("compute_environment") if isinstance(data, dict) else None)
+    yield Finding(
+        primary_location(predicted.run, predicted.failure.places)[0],
+        f"compute_environment is {environment}: accelerate reads the file as a SageMakerConfig object, and its "
+        "launcher 1.15.0 stops at every such file",
+        "write LOCAL_MACHINE, which is right under Slurm and in every cloud but SageMaker"
+        if environment != '"AMAZON_SAGEMAKER"'
+        else "write LOCAL_MACHINE, or launch with an older accelerate or the SageMaker SDK",
+    )
 
 
 _NODES = re.compile(r"^#SBATCH[ \t]+(?:--nodes[ \t=]|-N)[ \t]*(\S+)", re.MULTILINE)
@@ -143,11 +144,12 @@ _STEP = re.compile(r"(?:^|[ \t])srun\b(.*)", re.DOTALL)
 _LIMITED = re.compile(r"(?:^|\s)(?:-[NnwrO]|--(?:nodes|ntasks|nodelist|relative|overlap)\b)")
 
 
-@rule("ZC751", "slurm-nodes-not-joined", Severity.ERROR)
-def slurm_nodes_not_joined(run: Run) -> Iterator[Finding]:
-    if run.launch is None or run.launch_file is None or is_page(run.launch_file):
+@rule("ZC751", "slurm-nodes-not-joined", Severity.ERROR, WRITTEN_LINE)
+def slurm_nodes_not_joined(started: WrittenLine) -> Iterator[Finding]:
+    line, file = started.line, started.file
+    if is_page(file):
         return
-    text, line = run.launch_file.source.text, run.launch
+    text = file.source.text
     asked = list(_NODES.finditer(text, 0, line.span.start))
     script = line.script.span.start if line.script is not None else line.span.end
     step = _STEP.search(text[line.span.start : max(script, line.span.start)])
@@ -156,7 +158,7 @@ def slurm_nodes_not_joined(run: Run) -> Iterator[Finding]:
     nodes = asked[-1][1]
     if not nodes.isdecimal() or len(nodes) > 5 or int(nodes) < 2 or _SINGLE_TASK.search(text):
         return
-    joined = _single_machine(run)
+    joined = _single_machine(started.run)
     if joined is None:
         return
     yield Finding(
@@ -165,7 +167,7 @@ def slurm_nodes_not_joined(run: Run) -> Iterator[Finding]:
         f"write num_machines {nodes}, with machine_rank and main_process_ip"
         if line.launcher == "accelerate"
         else f"give --nnodes {nodes}, with --rdzv_backend c10d and --rdzv_endpoint",
-        [Location(run.launch_file, span=Span(asked[-1].start(), asked[-1].end(1)))],
+        [Location(file, span=Span(asked[-1].start(), asked[-1].end(1)))],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.launch.options import by_torchrun, launcher_option, machines_of, number_fix, under_runner
 from zerocfg.rules.line import all_options_seen, at_line, line_option, started_by
 from zerocfg.run.model import Run
@@ -20,7 +20,7 @@ def _meeting(run: Run) -> int:
     return machines if machines > 1 and by_torchrun(run) and not under_runner(run) else 0
 
 
-@rule("ZC725", "port-picked-on-each-machine", Severity.ERROR)
+@rule("ZC725", "port-picked-on-each-machine", Severity.ERROR, WHOLE_RUN)
 def port_picked_on_each_machine(run: Run) -> Iterator[Finding]:
     port, machines = launcher_option(run, "main_process_port"), _meeting(run)
     if machines and port.count == 0:
@@ -31,7 +31,7 @@ def port_picked_on_each_machine(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC726", "address-of-this-machine", Severity.ERROR)
+@rule("ZC726", "address-of-this-machine", Severity.ERROR, WHOLE_RUN)
 def address_of_this_machine(run: Run) -> Iterator[Finding]:
     if started_by(run, "torchrun"):
         yield from _local_endpoint(run)
@@ -62,7 +62,7 @@ def _local_endpoint(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC727", "every-machine-has-rank-0", Severity.WARNING)
+@rule("ZC727", "every-machine-has-rank-0", Severity.WARNING, WHOLE_RUN)
 def every_machine_has_rank_0(run: Run) -> Iterator[Finding]:
     if started_by(run, "torchrun"):
         yield from _node_rank_missing(run)

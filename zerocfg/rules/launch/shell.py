@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from zerocfg.frontends.registry import front_end
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.line import at_line, from_option, is_page, line_fix
+from zerocfg.rules.subjects import WRITTEN_LINE, WrittenLine
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.edit import Edit
@@ -21,10 +22,10 @@ _EXPLAINS = re.compile(r"\\[ \t]+#|^[ \t]*#[^\n]*(?:\.\.\.|…)", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t\"]*#", re.MULTILINE)
 
 
-@rule("ZC748", "launch-line-cut-off", Severity.ERROR)
-def launch_line_cut_off(run: Run) -> Iterator[Finding]:
-    line, file = run.launch, run.launch_file
-    if line is None or file is None or not line.cut_off:
+@rule("ZC748", "launch-line-cut-off", Severity.ERROR, WRITTEN_LINE)
+def launch_line_cut_off(started: WrittenLine) -> Iterator[Finding]:
+    line, file = started.line, started.file
+    if not line.cut_off:
         return
     text, first = file.source.text, line.cut_off[0]
     if first.span.start < line.span.end or text[: line.span.end].endswith("^"):
@@ -47,7 +48,7 @@ def launch_line_cut_off(run: Run) -> Iterator[Finding]:
         Location(file, span=options[0].span),
         f"{why}: {names} never reach{'es' * (others < 1)} {script}",
         remedy,
-        [at_line(run)],
+        [at_line(started.run)],
         severity=Severity.WARNING if is_page(file) else None,
     )
 
@@ -66,10 +67,10 @@ _GIVEN = re.compile(
 _OTHER_SHELLS = (".ipynb", ".py", ".mk")
 
 
-@rule("ZC750", "variable-never-set", Severity.WARNING)
-def variable_never_set(run: Run) -> Iterator[Finding]:
-    line, file = run.launch, run.launch_file
-    if line is None or file is None or is_page(file) or file.name.lower().endswith(_OTHER_SHELLS):
+@rule("ZC750", "variable-never-set", Severity.WARNING, WRITTEN_LINE)
+def variable_never_set(started: WrittenLine) -> Iterator[Finding]:
+    line, file = started.line, started.file
+    if is_page(file) or file.name.lower().endswith(_OTHER_SHELLS):
         return
     text = file.source.text
     options = [option for option in (*line.options, *line.script_options) if option.value is not None]
@@ -85,7 +86,7 @@ def variable_never_set(run: Run) -> Iterator[Finding]:
                 continue
             meant = [other for other in assigned if _alike(name, other) and _count(other, text) == 1]
             if len(meant) == 1:
-                yield _never_set(run, option, used[0], meant[0], assigned[meant[0]].span(1))
+                yield _never_set(started.run, option, used[0], meant[0], assigned[meant[0]].span(1))
 
 
 def _is_named(name: str, text: str) -> bool:
@@ -131,11 +132,9 @@ _VARIABLE = re.compile(
 """Variables of libraries and launchers."""
 
 
-@rule("ZC752", "variable-behind-command", Severity.ERROR)
-def variable_behind_command(run: Run) -> Iterator[Finding]:
-    line, file = run.launch, run.launch_file
-    if line is None or file is None:
-        return
+@rule("ZC752", "variable-behind-command", Severity.ERROR, WRITTEN_LINE)
+def variable_behind_command(started: WrittenLine) -> Iterator[Finding]:
+    run, line, file = started.run, started.line, started.file
     if line.as_program is not None:
         yield _as_program(run, file, *line.as_program)
     own = front_end(line.launcher)

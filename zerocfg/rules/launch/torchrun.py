@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from zerocfg.frontends.registry import as_module, front_end, ships_config
 from zerocfg.patterns import pattern
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, started_by
 from zerocfg.run.linking.entry_point import handed_script
 from zerocfg.run.model import UNKNOWN, Run
@@ -28,7 +28,7 @@ def _machines(run: Run) -> int:
     return 0 if any(name.startswith("PET_") for name in run.environment) else machines
 
 
-@rule("ZC737", "torchrun-without-address", Severity.ERROR)
+@rule("ZC737", "torchrun-without-address", Severity.ERROR, WHOLE_RUN)
 def torchrun_without_address(run: Run) -> Iterator[Finding]:
     machines, backend = _machines(run), line_option(run, "rdzv_backend")
     if not machines or line_option(run, "rdzv_endpoint", "standalone", "master_addr"):
@@ -42,7 +42,7 @@ def torchrun_without_address(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC738", "standalone-with-machines", Severity.ERROR)
+@rule("ZC738", "standalone-with-machines", Severity.ERROR, WHOLE_RUN)
 def standalone_with_machines(run: Run) -> Iterator[Finding]:
     machines, option = _machines(run), line_option(run, "standalone")
     if machines and option:
@@ -64,7 +64,7 @@ def standalone_with_machines(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC739", "master-address-not-read", Severity.ERROR)
+@rule("ZC739", "master-address-not-read", Severity.ERROR, WHOLE_RUN)
 def master_address_not_read(run: Run) -> Iterator[Finding]:
     machines, backend = _machines(run), line_option(run, "rdzv_backend").text
     if not machines or backend in (None, "static") or line_option(run, "rdzv_endpoint", "standalone"):
@@ -81,7 +81,7 @@ def master_address_not_read(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC740", "old-torch-launcher", Severity.WARNING)
+@rule("ZC740", "old-torch-launcher", Severity.WARNING, WHOLE_RUN)
 def old_torch_launcher(run: Run) -> Iterator[Finding]:
     found = _old_module(run)
     if found is None or run.launch_file is None:
@@ -105,7 +105,7 @@ def _old_module(run: Run) -> re.Match[str] | None:
     return _LAUNCH.search(run.launch_file.source.text, start, end)
 
 
-@rule("ZC741", "deepspeed-without-launcher", Severity.ERROR)
+@rule("ZC741", "deepspeed-without-launcher", Severity.ERROR, WHOLE_RUN)
 def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
     if run.launch is None or run.launch_file is None or not started_by(run, "python") or not _reads_deepspeed(run):
         return

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import changed_before, deepspeed_data, effective_value, stage_of
 from zerocfg.rules.fixes import together
 from zerocfg.rules.key import Key, accelerate, deepspeed, finding_at, setting
 from zerocfg.rules.offload.devices import number_of, on_host
+from zerocfg.rules.subjects import ZERO_SECTION, in_accelerate
 from zerocfg.run.model import Run
 
 _HALVES = ("bf16", "fp16")
@@ -28,7 +29,7 @@ def half(run: Run) -> bool | None:
     return False if all(value in (False, None) for value in values) else None
 
 
-@rule("ZC901", "whole-gradients-in-fp32", Severity.WARNING)
+@rule("ZC901", "whole-gradients-in-fp32", Severity.WARNING, WHOLE_RUN)
 def whole_gradients_in_fp32(run: Run) -> Iterator[Finding]:
     if not keeps_whole_gradients(run):
         return
@@ -61,7 +62,7 @@ def without_buckets(run: Run) -> bool:
 _ROOM = 3 * 2**30
 
 
-@rule("ZC902", "reduce-buckets-of-many-gib", Severity.WARNING)
+@rule("ZC902", "reduce-buckets-of-many-gib", Severity.WARNING, WHOLE_RUN)
 def reduce_buckets_of_many_gib(run: Run) -> Iterator[Finding]:
     key, stage = setting(run, "zero_optimization.reduce_bucket_size"), stage_of(run)
     bucket = number_of(key.value)
@@ -99,15 +100,21 @@ def _either(section: Key, *names: str) -> Key:
     return next((section[name] for name in names if name in section), section[names[0]])
 
 
-@rule("ZC903", "parameters-never-sharded", Severity.WARNING)
-def parameters_never_sharded(run: Run) -> Iterator[Finding]:
-    zero = deepspeed(run, "zero_optimization")
+@rule("ZC903", "parameters-never-sharded", Severity.WARNING, ZERO_SECTION)
+def parameters_never_sharded(zero: Key) -> Iterator[Finding]:
     key = _either(zero, "stage3_param_persistence_threshold", "param_persistence_threshold")
     limit = _either(zero, "stage3_model_persistence_threshold", "model_persistence_threshold")
-    threshold, largest = number_of(key.value), run.model.largest_parameter if run.model else None
-    if threshold is None or limit.value is not None or stage_of(run) != 3 or threshold < (largest or 1_000_000_000):
+    threshold, largest = number_of(key.value), zero.run.model.largest_parameter if zero.run.model else None
+    if (
+        threshold is None
+        or limit.value is not None
+        or stage_of(zero.run) != 3
+        or threshold < (largest or 1_000_000_000)
+    ):
         return
-    which = f"the largest parameter of {run.model.name} ({largest:,} elements)" if run.model and largest else None
+    which = (
+        f"the largest parameter of {zero.run.model.name} ({largest:,} elements)" if zero.run.model and largest else None
+    )
     yield key.finding(
         f"`{key.name}` {show(key.value)} is "
         + (f"not below {which}" if which else "more than the elements of nearly any parameter")
@@ -117,7 +124,7 @@ def parameters_never_sharded(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC904", "sharding-over-one-process", Severity.NOTE)
+@rule("ZC904", "sharding-over-one-process", Severity.NOTE, WHOLE_RUN)
 def sharding_over_one_process(run: Run) -> Iterator[Finding]:
     count, stage = setting(run, "num_processes"), setting(run, "zero_optimization.stage")
     if stage_of(run) != 3 or count.value != 1 or count.origin.kind not in ("file", "flag"):
@@ -138,14 +145,18 @@ def sharding_over_one_process(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC905", "fp32-at-stage-3", Severity.NOTE)
-def fp32_at_stage_3(run: Run) -> Iterator[Finding]:
-    key = accelerate(run, "mixed_precision")
-    if key.value not in ("no", False) or run.deepspeed is not None or stage_of(run) != 3 or half(run) is not False:
+@rule("ZC905", "fp32-at-stage-3", Severity.NOTE, in_accelerate("mixed_precision"))
+def fp32_at_stage_3(key: Key) -> Iterator[Finding]:
+    if (
+        key.value not in ("no", False)
+        or key.run.deepspeed is not None
+        or stage_of(key.run) != 3
+        or half(key.run) is not False
+    ):
         return
-    if effective_value(run, "engine") != "deepspeed":
+    if effective_value(key.run, "engine") != "deepspeed":
         return
-    asked = run.effective.get("mixed_precision")
+    asked = key.run.effective.get("mixed_precision")
     if asked is None or asked.origin.kind in ("file", "computed"):
         yield key.finding(
             "ZeRO stage 3 in fp32: 20 bytes a parameter over all ranks and buckets of twice the size, where bf16 takes "

@@ -7,14 +7,39 @@ These rules speak about the runs of a zerocfg.yaml that names its hardware. Memo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zerocfg.catalog.versions import admits
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.record import record
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import may_be_on
 from zerocfg.rules.effects import effective_value, fits_at, stage_of
 from zerocfg.rules.key import Key, accelerate, deepspeed, delete_all, finding_at, setting
 from zerocfg.rules.offload.devices import PARTS, device_key, offload, on_host
+from zerocfg.rules.subjects import given_by, in_zero
 from zerocfg.run.model import Run
+
+if TYPE_CHECKING:
+    from zerocfg.run.facts import HardwareSummary, MemorySummary, ModelSummary
+
+
+@record(frozen=True, slots=True)
+class SizedRun:
+    """A run whose hardware and model are known, and what is predicted of its memory."""
+
+    run: Run
+    hardware: HardwareSummary
+    model: ModelSummary
+    memory: MemorySummary
+
+
+def _sized(run: Run) -> SizedRun | None:
+    if run.hardware is None or run.model is None or run.memory is None:
+        return None
+    return SizedRun(run, run.hardware, run.model, run.memory)
+
+
+SIZED_RUN = given_by(_sized, "run")
 
 
 def whole_model_trained(run: Run) -> bool:
@@ -30,7 +55,7 @@ def stage_key(run: Run) -> Key:
     return setting(run, "zero_optimization.stage")
 
 
-@rule("ZC920", "processes-and-accelerators", Severity.ERROR, needs={"hardware"})
+@rule("ZC920", "processes-and-accelerators", Severity.ERROR, WHOLE_RUN, needs={"hardware"})
 def processes_and_accelerators(run: Run) -> Iterator[Finding]:
     if run.hardware is None:
         return
@@ -49,7 +74,7 @@ def processes_and_accelerators(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC921", "bf16-not-in-hardware", Severity.ERROR, needs={"hardware"})
+@rule("ZC921", "bf16-not-in-hardware", Severity.ERROR, WHOLE_RUN, needs={"hardware"})
 def bf16_not_in_hardware(run: Run) -> Iterator[Finding]:
     if run.hardware is None or run.hardware.bf16 is not False:
         return
@@ -59,21 +84,19 @@ def bf16_not_in_hardware(run: Run) -> Iterator[Finding]:
             return
 
 
-@rule("ZC922", "states-do-not-fit", Severity.ERROR, needs={"hardware", "model"})
-def states_do_not_fit(run: Run) -> Iterator[Finding]:
-    hardware, memory, stage = run.hardware, run.memory, stage_of(run)
-    if hardware is None or run.model is None or hardware.memory_gib is None:
+@rule("ZC922", "states-do-not-fit", Severity.ERROR, SIZED_RUN, needs={"hardware", "model"})
+def states_do_not_fit(sized: SizedRun) -> Iterator[Finding]:
+    hardware, memory, stage = sized.hardware, sized.memory, stage_of(sized.run)
+    if hardware.memory_gib is None or memory.resting_gib is None:
         return
-    if memory is None or memory.resting_gib is None:
+    if memory.resting_gib <= hardware.memory_gib or not whole_model_trained(sized.run) or stage is None:
         return
-    if memory.resting_gib <= hardware.memory_gib or not whole_model_trained(run) or stage is None:
-        return
-    enough = enough_stage(run, stage)
-    yield stage_key(run).finding(
-        f"the states of {run.model.name} take {memory.resting_gib:.1f} GiB of each accelerator at stage {stage}, "
+    enough = enough_stage(sized.run, stage)
+    yield stage_key(sized.run).finding(
+        f"the states of {sized.model.name} take {memory.resting_gib:.1f} GiB of each accelerator at stage {stage}, "
         f"and {hardware.name} has {hardware.memory_gib:.1f} GiB",
         f"the states fit at stage {enough}" if enough else "use more accelerators, or offload",
-        fix=to_stage(run, enough),
+        fix=to_stage(sized.run, enough),
     )
 
 
@@ -92,22 +115,20 @@ def to_stage(run: Run, stage: int | None) -> Fix | None:
     return None if stage is None else stage_key(run).replace(str(stage), f"stage {stage}", safe=False)
 
 
-@rule("ZC923", "host-memory-exceeded", Severity.ERROR, needs={"hardware", "model"})
-def host_memory_exceeded(run: Run) -> Iterator[Finding]:
-    hardware, memory = run.hardware, run.memory
-    if hardware is None or run.model is None or hardware.host_gib is None:
-        return
-    if memory is None or memory.host_states_gib is None:
+@rule("ZC923", "host-memory-exceeded", Severity.ERROR, SIZED_RUN, needs={"hardware", "model"})
+def host_memory_exceeded(sized: SizedRun) -> Iterator[Finding]:
+    hardware, memory = sized.hardware, sized.memory
+    if hardware.host_gib is None or memory.host_states_gib is None:
         return
     need, rounding = memory.host_states_gib, memory.pinned_rounding_gib
-    if need <= hardware.host_gib or not whole_model_trained(run):
+    if need <= hardware.host_gib or not whole_model_trained(sized.run):
         return
     only_rounding = need - rounding <= hardware.host_gib
-    keys = [key for key in (device_key(run, part) for part in PARTS) if key.value in ("cpu", "nvme")]
+    keys = [key for key in (device_key(sized.run, part) for part in PARTS) if key.value in ("cpu", "nvme")]
     yield finding_at(
-        run,
+        sized.run,
         keys,
-        f"offloading {run.model.name} takes {need:.0f} GiB of the host's memory"
+        f"offloading {sized.model.name} takes {need:.0f} GiB of the host's memory"
         + (f" ({rounding:.0f} of them because torch rounds pinned blocks up)" if rounding >= 1 else "")
         + f", and a node of {hardware.name} has {hardware.host_gib:.0f} GiB",
         "pin no memory, or let DeepSpeed pin it (`DS_PIN_MEMORY_BACKEND=native`), which does not round"
@@ -117,7 +138,7 @@ def host_memory_exceeded(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC924", "locked-memory-exceeded", Severity.NOTE, needs={"hardware", "model"})
+@rule("ZC924", "locked-memory-exceeded", Severity.NOTE, WHOLE_RUN, needs={"hardware", "model"})
 def locked_memory_exceeded(run: Run) -> Iterator[Finding]:
     hardware, model = run.hardware, run.model
     if hardware is None or model is None or not model.parameters or hardware.memlock is None:
@@ -142,36 +163,34 @@ def locked_memory_exceeded(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC925", "offload-not-needed", Severity.NOTE, needs={"hardware", "model"})
-def offload_not_needed(run: Run) -> Iterator[Finding]:
-    hardware, stage = run.hardware, stage_of(run)
-    parts = [part for part in PARTS if on_host(run, part)]
-    if hardware is None or run.model is None or not hardware.memory_gib or stage is None or not parts:
+@rule("ZC925", "offload-not-needed", Severity.NOTE, SIZED_RUN, needs={"hardware", "model"})
+def offload_not_needed(sized: SizedRun) -> Iterator[Finding]:
+    hardware, stage = sized.hardware, stage_of(sized.run)
+    parts = [part for part in PARTS if on_host(sized.run, part)]
+    if not hardware.memory_gib or stage is None or not parts:
         return
-    if stage == 0 or run.memory is None or not fits_at(run, stage):
+    if stage == 0 or not fits_at(sized.run, stage):
         return
-    states = run.memory.states_gib[stage]
+    states = sized.memory.states_gib[stage]
     if stage < 3 and "offload_optimizer" not in parts:
         return
-    sections = [offload(run, part) for part in parts]
-    yield device_key(run, parts[0]).finding(
-        f"the states of {run.model.name} are offloaded, and at stage {stage} they would take {states:.1f} of "
+    sections = [offload(sized.run, part) for part in parts]
+    yield device_key(sized.run, parts[0]).finding(
+        f"the states of {sized.model.name} are offloaded, and at stage {stage} they would take {states:.1f} of "
         f"{hardware.memory_gib:.0f} GiB of each accelerator on {hardware.name}",
         "do not offload: the step waits for the host",
         fix=delete_all(sections, "offload nothing", safe=False) if all(sections) else None,
     )
 
 
-@rule("ZC926", "super-offload-without-nvidia", Severity.ERROR, needs={"hardware"})
-def super_offload_without_nvidia(run: Run) -> Iterator[Finding]:
-    section = offload(run, "offload_optimizer")
-    key = section["super_offload"]
-    if run.hardware is None or run.hardware.vendor in (None, "nvidia") or key.value is not True:
+@rule("ZC926", "super-offload-without-nvidia", Severity.ERROR, in_zero("offload_optimizer"), needs={"hardware"})
+def super_offload_without_nvidia(section: Key) -> Iterator[Finding]:
+    key, hardware = section["super_offload"], section.run.hardware
+    if hardware is None or hardware.vendor in (None, "nvidia") or key.value is not True:
         return
-    if stage_of(run) == 3 and on_host(run, section.name):
+    if stage_of(section.run) == 3 and on_host(section.run, section.name):
         yield key.finding(
-            f"`super_offload` works on NVIDIA accelerators only; on {run.hardware.name} the engine stops when it is "
-            "built",
+            f"`super_offload` works on NVIDIA accelerators only; on {hardware.name} the engine stops when it is built",
             "remove it",
             fix=delete_all([key, section["cpuadam_cores_perc"]], "offload as usual", safe=False),
         )

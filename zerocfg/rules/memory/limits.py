@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import effective_value, stage_of
 from zerocfg.rules.key import deepspeed, finding_at, setting
-from zerocfg.rules.memory.capacity import enough_stage, stage_key, to_stage, whole_model_trained
+from zerocfg.rules.memory.capacity import SIZED_RUN, SizedRun, enough_stage, stage_key, to_stage, whole_model_trained
 from zerocfg.rules.offload.devices import PARTS, device, offload, on_host
 from zerocfg.run.model import Run
 
@@ -30,26 +30,28 @@ def _states_fit(memory: MemorySummary, room: float) -> bool:
     return memory.resting_gib is not None and memory.resting_gib <= room
 
 
-@rule("ZC927", "optimizer-step-does-not-fit", Severity.ERROR, needs={"hardware", "model"})
-def optimizer_step_does_not_fit(run: Run) -> Iterator[Finding]:
-    hardware, memory, stage = run.hardware, run.memory, stage_of(run)
-    if hardware is None or hardware.memory_gib is None or memory is None or run.model is None or stage is None:
+@rule("ZC927", "optimizer-step-does-not-fit", Severity.ERROR, SIZED_RUN, needs={"hardware", "model"})
+def optimizer_step_does_not_fit(sized: SizedRun) -> Iterator[Finding]:
+    hardware, memory, stage = sized.hardware, sized.memory, stage_of(sized.run)
+    if hardware.memory_gib is None or stage is None:
         return
-    if memory.step_gib is None or memory.step_gib <= hardware.memory_gib or not whole_model_trained(run):
+    if memory.step_gib is None or memory.step_gib <= hardware.memory_gib or not whole_model_trained(sized.run):
         return
     if not _states_fit(memory, hardware.memory_gib):
         return
-    group, other = _smaller_group(run, hardware, memory), enough_stage(run, stage)
+    group, other = _smaller_group(sized.run, hardware, memory), enough_stage(sized.run, stage)
     if group:
         help_text = f"write `sub_group_size` {group}: the step then goes in smaller pieces"
-        fix = deepspeed(run, "zero_optimization", "sub_group_size").set(str(group), "smaller sub groups", safe=False)
+        fix = deepspeed(sized.run, "zero_optimization", "sub_group_size").set(
+            str(group), "smaller sub groups", safe=False
+        )
     else:
         help_text = f"stage {other} fits" if other else "use more accelerators, or offload the optimizer"
-        fix = to_stage(run, other)
+        fix = to_stage(sized.run, other)
     yield finding_at(
-        run,
-        [setting(run, "zero_optimization.sub_group_size")] * bool(group) + [stage_key(run)],
-        f"the optimizer step of {run.model.name} takes {_sized(memory.step_gib)} GiB of each accelerator at stage "
+        sized.run,
+        [setting(sized.run, "zero_optimization.sub_group_size")] * bool(group) + [stage_key(sized.run)],
+        f"the optimizer step of {sized.model.name} takes {_sized(memory.step_gib)} GiB of each accelerator at stage "
         f"{stage}, {_sized(memory.step_gib - (memory.resting_gib or 0))} of them only for the step itself, and "
         f"{hardware.name} has {_sized(hardware.memory_gib)} GiB",
         help_text,
@@ -66,34 +68,34 @@ def _smaller_group(run: Run, hardware: HardwareSummary, memory: MemorySummary) -
     assert hardware.memory_gib is not None and memory.step_gib is not None and memory.resting_gib is not None
     # A group ends after the parameter that crosses the limit.
     over = -(-(run.model.largest_parameter or 0) // hardware.accelerators) if run.model else 0
-    held = min(size + over, trained // hardware.accelerators)
+    elements = min(size + over, trained // hardware.accelerators)
     left = 0.9 * hardware.memory_gib - memory.resting_gib
-    wanted = int(held * left / (memory.step_gib - memory.resting_gib)) - over
+    wanted = int(elements * left / (memory.step_gib - memory.resting_gib)) - over
     if wanted < 10_000:
         return None
     digits = len(str(wanted)) - 1
     return int(str(wanted)[0]) * int(10**digits)
 
 
-@rule("ZC928", "run-does-not-fit", Severity.ERROR, needs={"hardware", "model"})
-def run_does_not_fit(run: Run) -> Iterator[Finding]:
-    hardware, memory, stage = run.hardware, run.memory, stage_of(run)
-    if hardware is None or hardware.memory_gib is None or memory is None or memory.peak_gib is None:
+@rule("ZC928", "run-does-not-fit", Severity.ERROR, SIZED_RUN, needs={"hardware", "model"})
+def run_does_not_fit(sized: SizedRun) -> Iterator[Finding]:
+    hardware, memory, stage = sized.hardware, sized.memory, stage_of(sized.run)
+    if hardware.memory_gib is None or memory.peak_gib is None:
         return
     low, high = memory.peak_gib
-    if run.model is None or low <= hardware.memory_gib or not whole_model_trained(run):
+    if low <= hardware.memory_gib or not whole_model_trained(sized.run):
         return
     if memory.resting_gib is not None and not _states_fit(memory, hardware.memory_gib):
         return
     if memory.step_gib is not None and memory.step_gib > hardware.memory_gib:
         return  # told by ZC927
     yield finding_at(
-        run,
-        (stage_key(run), setting(run, "train_micro_batch_size_per_gpu")),
-        f"{run.model.name} with {memory.micro_batch} x {memory.sequence_length} tokens takes about {low:.0f} to "
+        sized.run,
+        (stage_key(sized.run), setting(sized.run, "train_micro_batch_size_per_gpu")),
+        f"{sized.model.name} with {memory.micro_batch} x {memory.sequence_length} tokens takes about {low:.0f} to "
         f"{high:.0f} GiB of each accelerator{f' at stage {stage}' if stage else ''}, and {hardware.name} has "
         f"{hardware.memory_gib:.1f} GiB",
-        _remedy(run, hardware.memory_gib, memory),
+        _remedy(sized.run, hardware.memory_gib, memory),
     )
 
 
@@ -106,17 +108,17 @@ def _remedy(run: Run, room: float, memory: MemorySummary) -> str:
     return "`zerocfg plan` lists what would make it fit"
 
 
-@rule("ZC929", "nvme-drive-too-small", Severity.WARNING, needs={"hardware", "model"})
-def nvme_drive_too_small(run: Run) -> Iterator[Finding]:
-    hardware, memory = run.hardware, run.memory
-    if hardware is None or memory is None or run.model is None or not memory.nvme_gib or not whole_model_trained(run):
+@rule("ZC929", "nvme-drive-too-small", Severity.WARNING, SIZED_RUN, needs={"hardware", "model"})
+def nvme_drive_too_small(sized: SizedRun) -> Iterator[Finding]:
+    hardware, memory = sized.hardware, sized.memory
+    if not memory.nvme_gib or not whole_model_trained(sized.run):
         return
-    parts = [part for part in PARTS if device(run, part) == "nvme"]
-    mounts = {_mount(offload(run, part, "nvme_path").value, hardware.nvme_free_gib) for part in parts}
+    parts = [part for part in PARTS if device(sized.run, part) == "nvme"]
+    mounts = {_mount(offload(sized.run, part, "nvme_path").value, hardware.nvme_free_gib) for part in parts}
     mount = mounts.pop() if len(mounts) == 1 else None
     if mount is None or memory.nvme_gib <= hardware.nvme_free_gib[mount]:
         return
-    key = offload(run, parts[0], "nvme_path")
+    key = offload(sized.run, parts[0], "nvme_path")
     yield key.finding(
         f"the ranks of a node write {memory.nvme_gib:.0f} GiB, and {mount} of {hardware.name} has "
         f"{hardware.nvme_free_gib[mount]:.0f} GiB free",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import fits_at, gathers, stage_of, under_trainer
 from zerocfg.rules.key import from_origin, recipe, setting
 from zerocfg.run.model import Run
 
 
-@rule("ZC906", "parameters-gathered-for-small-batches", Severity.NOTE, needs={"model", "hardware"})
+@rule("ZC906", "parameters-gathered-for-small-batches", Severity.NOTE, WHOLE_RUN, needs={"model", "hardware"})
 def parameters_gathered_for_small_batches(run: Run) -> Iterator[Finding]:
     hardware, memory = run.hardware, run.memory
     steps = run.effective.get("gradient_accumulation_steps")
@@ -29,7 +29,7 @@ def parameters_gathered_for_small_batches(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC907", "all-logits-at-once", Severity.NOTE, needs={"model"})
+@rule("ZC907", "all-logits-at-once", Severity.NOTE, WHOLE_RUN, needs={"model"})
 def all_logits_at_once(run: Run) -> Iterator[Finding]:
     memory, model = run.memory, run.model
     if memory is None or model is None or not memory.logits_gib or run.consumer == "trl":

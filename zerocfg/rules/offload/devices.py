@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import OFF_WORDS
 from zerocfg.catalog.versions import admits, only_below
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, Subject, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, effective_value, stage_of, under_deepspeed_launcher
-from zerocfg.rules.failures import failures, reported
-from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
+from zerocfg.rules.key import Key, accelerate, deepspeed, setting
+from zerocfg.rules.subjects import FailureOfRun, each_failure, given_by, in_zero
 from zerocfg.run.model import Run
 from zerocfg.run.stages.engine import number
 
@@ -46,13 +46,18 @@ def device_key(run: Run, part: str) -> Key:
     return setting(run, f"zero_optimization.{part}.device")
 
 
+def device_of(part: str) -> Subject[Key]:
+    """The same for rules."""
+    return given_by(lambda run: device_key(run, part) or None, "run")
+
+
 def _removed(run: Run, part: str, why: str, *, safe: bool) -> Fix | None:
     """A fix that takes the offloading of a part out of the file that asks for it."""
     key = offload(run, part)
     return (key if key else accelerate(run, "deepspeed_config", f"{part}_device")).delete(why, safe=safe)
 
 
-@rule("ZC501", "offload-not-pinned", Severity.WARNING)
+@rule("ZC501", "offload-not-pinned", Severity.WARNING, WHOLE_RUN)
 def offload_not_pinned(run: Run) -> Iterator[Finding]:
     if run.hardware is not None and run.hardware.memlock is not None:
         return  # a limit is known: the author may well have chosen
@@ -101,32 +106,33 @@ def _never_pinned(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC502", "parameters-offloaded-below-stage-3", Severity.ERROR)
-def parameters_offloaded_below_stage_3(run: Run) -> Iterator[Finding]:
-    stage, part = stage_of(run), "offload_param"
-    if stage in (0, 1, 2) and on_host(run, part):
-        yield device_key(run, part).finding(
+@rule("ZC502", "parameters-offloaded-below-stage-3", Severity.ERROR, device_of("offload_param"))
+def parameters_offloaded_below_stage_3(key: Key) -> Iterator[Finding]:
+    stage, part = stage_of(key.run), "offload_param"
+    if stage in (0, 1, 2) and key.value in ("cpu", "nvme"):
+        yield key.finding(
             f"parameters are not offloaded at stage {stage}: DeepSpeed silently ignores `{part}` to "
-            f"{device(run, part)} below stage 3",
+            f"{key.value} below stage 3",
             "use stage 3, or remove it",
-            fix=_removed(run, part, "remove what has no effect", safe=True),
+            fix=_removed(key.run, part, "remove what has no effect", safe=True),
         )
 
 
-@rule("ZC503", "optimizer-offloaded-without-zero", Severity.ERROR)
-def optimizer_offloaded_without_zero(run: Run) -> Iterator[Finding]:
-    part = "offload_optimizer"
-    if stage_of(run) == 0 and on_host(run, part):
-        yield device_key(run, part).finding(
+@rule("ZC503", "optimizer-offloaded-without-zero", Severity.ERROR, device_of("offload_optimizer"))
+def optimizer_offloaded_without_zero(key: Key) -> Iterator[Finding]:
+    if stage_of(key.run) == 0 and key.value in ("cpu", "nvme"):
+        yield key.finding(
             "the optimizer is not offloaded at stage 0, yet replaced by DeepSpeedCPUAdam",
             "use stage 1, 2 or 3, or remove it",
-            fix=_removed(run, part, "do not offload", safe=False),
+            fix=_removed(key.run, "offload_optimizer", "do not offload", safe=False),
         )
 
 
-@rule("ZC509", "ratio-below-stage-3", Severity.ERROR, versions="deepspeed>=0.15.0")
-def ratio_below_stage_3(run: Run) -> Iterator[Finding]:
-    stage, key = stage_of(run), offload(run, "offload_optimizer", "ratio")
+@rule(
+    "ZC509", "ratio-below-stage-3", Severity.ERROR, in_zero("offload_optimizer", "ratio"), versions="deepspeed>=0.15.0"
+)
+def ratio_below_stage_3(key: Key) -> Iterator[Finding]:
+    stage = stage_of(key.run)
     if stage in (0, 1, 2) and isinstance(key.value, (int, float)) and key.value < 1:
         yield key.finding(
             f"`ratio` {key.value} needs stage 3; DeepSpeed refuses it at stage {number(stage)}",
@@ -141,7 +147,7 @@ _REPLACED = frozenset(
 )
 
 
-@rule("ZC510", "optimizer-replaced-by-cpu-adam", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC510", "optimizer-replaced-by-cpu-adam", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def optimizer_replaced_by_cpu_adam(run: Run) -> Iterator[Finding]:
     asked = argument(run, "optim")
     if asked is None or not isinstance(asked.held, str) or asked.held not in _REPLACED:
@@ -160,8 +166,7 @@ def optimizer_replaced_by_cpu_adam(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC511", "offload-null", Severity.ERROR)
-def offload_null(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC511"):
-        key = from_origin(run, failure.places[0])
-        yield reported(run, failure, "leave the section out", key.delete("leave the section out"))
+@rule("ZC511", "offload-null", Severity.ERROR, each_failure("ZC511"))
+def offload_null(predicted: FailureOfRun) -> Iterator[Finding]:
+    why = "leave the section out"
+    yield predicted.finding(why, predicted.keys[0].delete(why))

@@ -6,19 +6,18 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import OFF_WORDS
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import may_be_on
 from zerocfg.rules.effects import WITH_ACCELERATE, changed_before, stage_of, under_trainer
 from zerocfg.rules.key import Key, accelerate, delete_all, setting
 from zerocfg.rules.offload.devices import PARTS, device, device_key, offload, on_host
-from zerocfg.rules.subjects import DEEPSPEED_CONFIG
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, ZERO_SECTION, in_zero
 from zerocfg.run.model import Run
 
 
-@rule("ZC516", "super-offload-below-stage-3", Severity.ERROR)
-def super_offload_below_stage_3(run: Run) -> Iterator[Finding]:
-    section, stage = offload(run, "offload_optimizer"), stage_of(run)
-    key = section["super_offload"]
+@rule("ZC516", "super-offload-below-stage-3", Severity.ERROR, in_zero("offload_optimizer"))
+def super_offload_below_stage_3(section: Key) -> Iterator[Finding]:
+    key, stage = section["super_offload"], stage_of(section.run)
     if key.value is True and stage in (1, 2):
         yield key.finding(
             f"`super_offload` exists at stage 3 only; stage {stage} silently offloads without it",
@@ -27,9 +26,8 @@ def super_offload_below_stage_3(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC517", "cores-without-super-offload", Severity.NOTE)
-def cores_without_super_offload(run: Run) -> Iterator[Finding]:
-    section = offload(run, "offload_optimizer")
+@rule("ZC517", "cores-without-super-offload", Severity.NOTE, in_zero("offload_optimizer"))
+def cores_without_super_offload(section: Key) -> Iterator[Finding]:
     key = section["cpuadam_cores_perc"]
     if key and section.get("super_offload", False) is False:
         yield key.finding(
@@ -45,10 +43,10 @@ _SWAPPING = {
 }
 
 
-@rule("ZC518", "swap-settings-without-nvme", Severity.NOTE)
-def swap_settings_without_nvme(run: Run) -> Iterator[Finding]:
+@rule("ZC518", "swap-settings-without-nvme", Severity.NOTE, ZERO_SECTION)
+def swap_settings_without_nvme(zero: Key) -> Iterator[Finding]:
     for part in PARTS:
-        section = offload(run, part)
+        section = zero[part]
         idle = [section[name] for name in _SWAPPING[part] if name in section]
         if section.get("device") == "cpu" and idle:
             yield idle[0].finding(
@@ -60,11 +58,10 @@ def swap_settings_without_nvme(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC519", "parameters-pinned-anyway", Severity.NOTE)
-def parameters_pinned_anyway(run: Run) -> Iterator[Finding]:
-    section = offload(run, "offload_param")
+@rule("ZC519", "parameters-pinned-anyway", Severity.NOTE, in_zero("offload_param"))
+def parameters_pinned_anyway(section: Key) -> Iterator[Finding]:
     key = section["pin_memory"]
-    if section.get("device") != "cpu" or stage_of(run) != 3:
+    if section.get("device") != "cpu" or stage_of(section.run) != 3:
         return
     if key.value is False or (isinstance(key.value, str) and key.value.lower() in OFF_WORDS):
         yield key.finding(
@@ -94,12 +91,12 @@ def offload_under_two_names(config: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC521", "offload-section-without-device", Severity.ERROR)
-def offload_section_without_device(run: Run) -> Iterator[Finding]:
-    stage = stage_of(run)
+@rule("ZC521", "offload-section-without-device", Severity.ERROR, ZERO_SECTION)
+def offload_section_without_device(zero: Key) -> Iterator[Finding]:
+    stage = stage_of(zero.run)
     for part in PARTS:
-        section = offload(run, part)
-        if not section.section or "device" in section or on_host(run, part):
+        section = zero[part]
+        if not section.section or "device" in section or on_host(zero.run, part):
             continue
         if stage not in ((1, 2, 3) if part == "offload_optimizer" else (3,)):
             continue
@@ -112,7 +109,7 @@ def offload_section_without_device(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC522", "parameters-offloaded-alone", Severity.NOTE)
+@rule("ZC522", "parameters-offloaded-alone", Severity.NOTE, WHOLE_RUN)
 def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
     if (
         stage_of(run) != 3
@@ -121,10 +118,10 @@ def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
         or may_be_on(run, "use_lora")
     ):
         return
-    beside = offload(run, "offload_optimizer")
-    if device(run, "offload_optimizer") not in (None, "none") or beside.section:
+    optimizer = offload(run, "offload_optimizer")
+    if device(run, "offload_optimizer") not in (None, "none") or optimizer.section:
         return  # a section without a device has a rule of its own
-    key, text = beside, '{"device": "cpu"}'
+    key, text = optimizer, '{"device": "cpu"}'
     if not offload(run, "offload_param"):
         key, text = accelerate(run, "deepspeed_config", "offload_optimizer_device"), "cpu"
     yield device_key(run, "offload_param").finding(
@@ -135,7 +132,7 @@ def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC528", "offload-device-auto", Severity.WARNING, consumers=WITH_ACCELERATE)
+@rule("ZC528", "offload-device-auto", Severity.WARNING, WHOLE_RUN, consumers=WITH_ACCELERATE)
 def offload_device_auto(run: Run) -> Iterator[Finding]:
     if changed_before(run) or (under_trainer(run) and only_below(run.declared("transformers"), "4.30")):
         return  # the Trainer before 4.30 started DeepSpeed without accelerate, so that "auto" reached it as it is

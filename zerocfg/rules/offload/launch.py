@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import WITH_ACCELERATE, effective_value, stage_of, under_deepspeed_launcher
 from zerocfg.rules.fixes import rewritten
-from zerocfg.rules.key import deepspeed
+from zerocfg.rules.key import Key
 from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, mentions, started_by
 from zerocfg.rules.offload.devices import device_key, number_of, on_host
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, LineOfRun, line_of
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
 
-@rule("ZC523", "old-offload-key-with-accelerate", Severity.ERROR, consumers=WITH_ACCELERATE)
-def old_offload_key_with_accelerate(run: Run) -> Iterator[Finding]:
-    zero, ds = deepspeed(run, "zero_optimization"), deepspeed(run)
+@rule("ZC523", "old-offload-key-with-accelerate", Severity.ERROR, DEEPSPEED_CONFIG, consumers=WITH_ACCELERATE)
+def old_offload_key_with_accelerate(config: Key) -> Iterator[Finding]:
+    zero = config["zero_optimization"]
     key = zero["cpu_offload"]
     if key.value is not True or zero.get("offload_optimizer") is not None:
         return
-    if "optimizer" in ds or ds.get("zero_force_ds_cpu_optimizer") is False or stage_of(run) not in (1, 2, 3):
+    if (
+        "optimizer" in config
+        or config.get("zero_force_ds_cpu_optimizer") is False
+        or stage_of(config.run) not in (1, 2, 3)
+    ):
         return
-    if effective_value(run, "engine") != "deepspeed":
+    if effective_value(config.run, "engine") != "deepspeed":
         return
     yield key.finding(
         "accelerate does not know `cpu_offload`, so DeepSpeed gets torch's AdamW for an offloaded optimizer and "
@@ -53,17 +58,17 @@ def _set_threads(run: Run, count: str) -> list[Edit] | None:
     return [Edit(Span(start, start), f"OMP_NUM_THREADS={count} ")]
 
 
-@rule("ZC524", "threads-option-not-passed-on", Severity.WARNING, needs={"launch"})
-def threads_option_not_passed_on(run: Run) -> Iterator[Finding]:
-    option = line_option(run, "num_cpu_threads_per_process")
-    if not option.raw or not started_by(run, "accelerate"):
+@rule("ZC524", "threads-option-not-passed-on", Severity.WARNING, line_of("accelerate"), needs={"launch"})
+def threads_option_not_passed_on(started: LineOfRun) -> Iterator[Finding]:
+    option = started.option("num_cpu_threads_per_process")
+    if not option.raw:
         return
-    if not under_deepspeed_launcher(run) or "OMP_NUM_THREADS" in run.environment:
+    if not under_deepspeed_launcher(started.run) or "OMP_NUM_THREADS" in started.run.environment:
         return
     count = option.text
     fix = None
     if count is not None and count.isdecimal():
-        fix = line_fix(run, "pass the number on", option.removed(), _set_threads(run, count), safe=True)
+        fix = line_fix(started.run, "pass the number on", option.removed(), _set_threads(started.run, count), safe=True)
     yield option.finding(
         f"accelerate does not pass `{option.name}` on to DeepSpeed's processes",
         f"write OMP_NUM_THREADS={count or 8} before the command",
@@ -71,7 +76,7 @@ def threads_option_not_passed_on(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC525", "host-step-on-one-thread", Severity.NOTE, needs={"launch"})
+@rule("ZC525", "host-step-on-one-thread", Severity.NOTE, WHOLE_RUN, needs={"launch"})
 def host_step_on_one_thread(run: Run) -> Iterator[Finding]:
     if run.launch_file is None or not started_by(run, "accelerate", "torchrun") or not _steps_on_host(run):
         return

@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
 from zerocfg.rules.effects import stage_of, under_deepspeed_launcher
 from zerocfg.rules.failures import ignored
 from zerocfg.rules.fixes import together
-from zerocfg.rules.key import accelerate, from_origin
-from zerocfg.rules.offload.devices import PARTS, device, device_key, offload
+from zerocfg.rules.key import Key, accelerate, from_origin
+from zerocfg.rules.offload.devices import PARTS, device, device_of, offload
+from zerocfg.rules.subjects import ZERO_SECTION, in_zero
 from zerocfg.run.model import Run
 
 _INSTEAD = "offload to host memory instead"
 _IN_JSON = "put the offload section into a DeepSpeed JSON and name it in `deepspeed_config_file`"
 
 
-@rule("ZC504", "nvme-below-stage-3", Severity.ERROR)
-def nvme_below_stage_3(run: Run) -> Iterator[Finding]:
-    stage, part = stage_of(run), "offload_optimizer"
-    if stage in (1, 2) and device(run, part) == "nvme":
-        yield device_key(run, part).finding(
+@rule("ZC504", "nvme-below-stage-3", Severity.ERROR, device_of("offload_optimizer"))
+def nvme_below_stage_3(key: Key) -> Iterator[Finding]:
+    stage = stage_of(key.run)
+    if stage in (1, 2) and key.value == "nvme":
+        yield key.finding(
             f"stage {stage} does not offload to NVMe: the optimizer states silently go to host memory",
             'use stage 3, or write "cpu"',
-            fix=_to_host(run, part, "offload to host memory, as it does today"),
+            fix=_to_host(key.run, "offload_optimizer", "offload to host memory, as it does today"),
         )
 
 
@@ -39,19 +40,19 @@ def _to_host(run: Run, part: str, why: str) -> Fix | None:
     return together(why, fix, path.delete(why), safe=False) if fix is not None and path else fix
 
 
-@rule("ZC505", "nvme-without-path", Severity.ERROR)
-def nvme_without_path(run: Run) -> Iterator[Finding]:
+@rule("ZC505", "nvme-without-path", Severity.ERROR, ZERO_SECTION)
+def nvme_without_path(zero: Key) -> Iterator[Finding]:
     for part in PARTS:
-        section = offload(run, part)
-        if section.get("device") == "nvme" and section.get("nvme_path") is None and stage_of(run) == 3:
+        section = zero[part]
+        if section.get("device") == "nvme" and section.get("nvme_path") is None and stage_of(zero.run) == 3:
             yield section.finding(
                 f"`{part}` to NVMe without `nvme_path`; the engine stops when it is built",
                 'write "nvme_path": a folder on a local NVMe drive',
-                fix=_to_host(run, part, _INSTEAD),
+                fix=_to_host(zero.run, part, _INSTEAD),
             )
 
 
-@rule("ZC506", "nvme-path-in-accelerate-config", Severity.ERROR)
+@rule("ZC506", "nvme-path-in-accelerate-config", Severity.ERROR, WHOLE_RUN)
 def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
     if not under_deepspeed_launcher(run):
         return
@@ -85,10 +86,10 @@ def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC507", "nvme-path-unused", Severity.NOTE)
-def nvme_path_unused(run: Run) -> Iterator[Finding]:
+@rule("ZC507", "nvme-path-unused", Severity.NOTE, ZERO_SECTION)
+def nvme_path_unused(zero: Key) -> Iterator[Finding]:
     for part in PARTS:
-        section = offload(run, part)
+        section = zero[part]
         key, where = section["nvme_path"], section.get("device")
         if key.value not in (None, "none", "", "auto") and where in ("cpu", "none"):
             yield key.finding(
@@ -98,10 +99,9 @@ def nvme_path_unused(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC508", "fast-init-without-nvme", Severity.NOTE)
-def fast_init_without_nvme(run: Run) -> Iterator[Finding]:
-    key = offload(run, "offload_optimizer", "fast_init")
-    if key.value is True and any(device(run, part) != "nvme" for part in PARTS):
+@rule("ZC508", "fast-init-without-nvme", Severity.NOTE, in_zero("offload_optimizer", "fast_init"))
+def fast_init_without_nvme(key: Key) -> Iterator[Finding]:
+    if key.value is True and any(device(key.run, part) != "nvme" for part in PARTS):
         yield key.finding(
             "`fast_init` has no effect unless optimizer states and parameters are both on NVMe",
             "remove it",

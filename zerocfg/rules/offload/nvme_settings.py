@@ -6,19 +6,18 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import effective_value, stage_of
-from zerocfg.rules.key import deepspeed
+from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.offload.devices import PARTS, device, number_of, offload
-from zerocfg.run.model import Run
+from zerocfg.rules.subjects import in_deepspeed, in_zero
 
 
-@rule("ZC526", "aio-without-nvme", Severity.NOTE)
-def aio_without_nvme(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "aio")
-    if not key.section or stage_of(run) is None or "writer" in deepspeed(run, "checkpoint"):
+@rule("ZC526", "aio-without-nvme", Severity.NOTE, in_deepspeed("aio"))
+def aio_without_nvme(key: Key) -> Iterator[Finding]:
+    if not key.section or stage_of(key.run) is None or "writer" in deepspeed(key.run, "checkpoint"):
         return
-    if any(device(run, part) not in (None, "none", "cpu") for part in PARTS):
+    if any(device(key.run, part) not in (None, "none", "cpu") for part in PARTS):
         return
-    if any(offload(run, part, "device").value == "nvme" for part in PARTS):
+    if any(offload(key.run, part, "device").value == "nvme" for part in PARTS):
         return
     yield key.finding(
         "`aio` has no effect: nothing is offloaded to NVMe",
@@ -28,10 +27,9 @@ def aio_without_nvme(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC527", "nvme-buffer-smaller-than-a-parameter", Severity.ERROR, needs={"model"})
-def nvme_buffer_smaller_than_a_parameter(run: Run) -> Iterator[Finding]:
-    section = offload(run, "offload_param")
-    key = section["buffer_size"]
+@rule("ZC527", "nvme-buffer-smaller-than-a-parameter", Severity.ERROR, in_zero("offload_param"), needs={"model"})
+def nvme_buffer_smaller_than_a_parameter(section: Key) -> Iterator[Finding]:
+    key, run = section["buffer_size"], section.run
     largest = run.model.largest_parameter if run.model else None
     ranks = number_of(effective_value(run, "num_processes"))
     size = number_of(section.get("buffer_size", 100_000_000))

@@ -8,8 +8,9 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import TRAINERS, effective_value, stage_of
-from zerocfg.rules.key import deepspeed
-from zerocfg.rules.offload.devices import device_key, number_of, offload, on_host
+from zerocfg.rules.key import Key, deepspeed
+from zerocfg.rules.offload.devices import device_key, number_of, on_host
+from zerocfg.rules.subjects import in_deepspeed, in_zero
 from zerocfg.run.model import Run
 
 
@@ -19,30 +20,30 @@ def optimizer_type(run: Run) -> str | None:
     return name.lower() if isinstance(name, str) else None
 
 
-@rule("ZC512", "torch-adam-on-the-host", Severity.WARNING)
-def torch_adam_on_the_host(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "optimizer", "params", "torch_adam")
-    if key.value is not True or optimizer_type(run) not in ("adam", "adamw") or stage_of(run) not in (1, 2, 3):
+@rule("ZC512", "torch-adam-on-the-host", Severity.WARNING, in_deepspeed("optimizer", "params", "torch_adam"))
+def torch_adam_on_the_host(key: Key) -> Iterator[Finding]:
+    if key.value is not True or optimizer_type(key.run) not in ("adam", "adamw") or stage_of(key.run) not in (1, 2, 3):
         return
-    if on_host(run, "offload_optimizer"):
+    if on_host(key.run, "offload_optimizer"):
         yield key.finding(
             "the optimizer is offloaded, but `torch_adam` makes torch's AdamW of it instead of DeepSpeedCPUAdam: "
             "a slow step on the processors",
             "remove `torch_adam`",
-            [device_key(run, "offload_optimizer")],
+            [device_key(key.run, "offload_optimizer")],
             fix=key.delete("let DeepSpeedCPUAdam step", safe=False),
         )
 
 
-@rule("ZC513", "cpu-adam-switched-off", Severity.WARNING, consumers=TRAINERS)
-def cpu_adam_switched_off(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "zero_force_ds_cpu_optimizer")
-    if key.value is not False or "optimizer" in deepspeed(run):
+@rule(
+    "ZC513", "cpu-adam-switched-off", Severity.WARNING, in_deepspeed("zero_force_ds_cpu_optimizer"), consumers=TRAINERS
+)
+def cpu_adam_switched_off(key: Key) -> Iterator[Finding]:
+    if key.value is not False or "optimizer" in deepspeed(key.run):
         return
-    asked = argument(run, "optim")
-    if asked is None or asked.held != "adamw_torch" or not on_host(run, "offload_optimizer"):
+    asked = argument(key.run, "optim")
+    if asked is None or asked.held != "adamw_torch" or not on_host(key.run, "offload_optimizer"):
         return
-    if stage_of(run) in (1, 2, 3) and effective_value(run, "engine") == "deepspeed":
+    if stage_of(key.run) in (1, 2, 3) and effective_value(key.run, "engine") == "deepspeed":
         yield key.finding(
             f"`{key.name}: false` lets torch's AdamW (`optim: {asked.held}`) step on the processors instead of "
             "DeepSpeedCPUAdam",
@@ -52,16 +53,16 @@ def cpu_adam_switched_off(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC514", "ratio-with-another-optimizer", Severity.ERROR)
-def ratio_with_another_optimizer(run: Run) -> Iterator[Finding]:
-    key, optimizer = offload(run, "offload_optimizer", "ratio"), deepspeed(run, "optimizer")
-    ratio, name = number_of(key.value), optimizer_type(run)
+@rule("ZC514", "ratio-with-another-optimizer", Severity.ERROR, in_zero("offload_optimizer", "ratio"))
+def ratio_with_another_optimizer(key: Key) -> Iterator[Finding]:
+    optimizer = deepspeed(key.run, "optimizer")
+    ratio, name = number_of(key.value), optimizer_type(key.run)
     if ratio is None or not 0 <= ratio < 1 or name is None:
         return
     torch_adam = optimizer["params"].get("torch_adam") is True
     if name in ("adam", "adamw") and not torch_adam:
         return
-    if stage_of(run) == 3 and on_host(run, "offload_optimizer"):
+    if stage_of(key.run) == 3 and on_host(key.run, "offload_optimizer"):
         yield key.finding(
             f"`ratio` {show(ratio)} works with DeepSpeedCPUAdam only, and `{optimizer.get('type')}`"
             + (" with `torch_adam`" if torch_adam else "")
@@ -72,9 +73,9 @@ def ratio_with_another_optimizer(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC515", "ratio-of-too-few-groups", Severity.ERROR, needs={"model"})
-def ratio_of_too_few_groups(run: Run) -> Iterator[Finding]:
-    key = offload(run, "offload_optimizer", "ratio")
+@rule("ZC515", "ratio-of-too-few-groups", Severity.ERROR, in_zero("offload_optimizer", "ratio"), needs={"model"})
+def ratio_of_too_few_groups(key: Key) -> Iterator[Finding]:
+    run = key.run
     ratio = number_of(key.value)
     size = number_of(effective_value(run, "zero_optimization.sub_group_size"))
     total = run.model.parameters if run.model else None

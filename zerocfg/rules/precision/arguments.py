@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import given
 from zerocfg.rules.effects import TRAINERS, accelerate_data
 from zerocfg.rules.key import deepspeed, from_origin, recipe, setting
@@ -12,7 +12,7 @@ from zerocfg.rules.precision.dtypes import precision_of
 from zerocfg.run.model import Run
 
 
-@rule("ZC329", "evaluation-precision-trains", Severity.WARNING, consumers=TRAINERS)
+@rule("ZC329", "evaluation-precision-trains", Severity.WARNING, WHOLE_RUN, consumers=TRAINERS)
 def evaluation_precision_trains(run: Run) -> Iterator[Finding]:
     for kind in ("bf16", "fp16"):
         asked, plain, enabled = given(run, f"{kind}_full_eval"), given(run, kind), deepspeed(run, kind, "enabled")
@@ -31,7 +31,7 @@ def evaluation_precision_trains(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC330", "fp16-of-bf16-model", Severity.WARNING, needs={"model"})
+@rule("ZC330", "fp16-of-bf16-model", Severity.WARNING, WHOLE_RUN, needs={"model"})
 def fp16_of_bf16_model(run: Run) -> Iterator[Finding]:
     if run.model is None or run.model.dtype not in ("bfloat16", "bf16") or precision_of(run) != "fp16":
         return

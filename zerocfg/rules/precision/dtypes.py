@@ -8,6 +8,7 @@ from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import effective_value, stage_of
 from zerocfg.rules.key import Key, deepspeed
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, in_deepspeed
 from zerocfg.run.model import Run
 
 _NAMES = {
@@ -16,6 +17,8 @@ _NAMES = {
     "bf16": ("bf16", "bfloat16", "torch.bfloat16"),
     "int8": ("int8", "torch.int8"),
 }
+_ACCUMULATION = ("data_types", "grad_accum_dtype")
+ACCUMULATION = in_deepspeed(*_ACCUMULATION)
 _OF_THE_MODEL = "accumulate in the dtype of the model"
 
 
@@ -36,14 +39,13 @@ def dtype_of(key: Key) -> str | None:
 
 def accumulation(run: Run) -> Key:
     """The dtype that gradients are to be accumulated in."""
-    return deepspeed(run, "data_types", "grad_accum_dtype")
+    return deepspeed(run, *_ACCUMULATION)
 
 
-@rule("ZC309", "accumulation-dtype-at-stage-0", Severity.ERROR)
-def accumulation_dtype_at_stage_0(run: Run) -> Iterator[Finding]:
-    key, mode = accumulation(run), precision_of(run)
-    wanted = dtype_of(key)
-    if wanted is None or mode is None or wanted == mode or stage_of(run) != 0:
+@rule("ZC309", "accumulation-dtype-at-stage-0", Severity.ERROR, ACCUMULATION)
+def accumulation_dtype_at_stage_0(key: Key) -> Iterator[Finding]:
+    mode, wanted = precision_of(key.run), dtype_of(key)
+    if wanted is None or mode is None or wanted == mode or stage_of(key.run) != 0:
         return
     yield key.finding(
         f"gradients are to be accumulated in {wanted} but the model is {mode} and ZeRO is off; DeepSpeed stops at "
@@ -54,25 +56,26 @@ def accumulation_dtype_at_stage_0(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC310", "integers-for-gradients", Severity.ERROR)
-def integers_for_gradients(run: Run) -> Iterator[Finding]:
-    key, stage = accumulation(run), stage_of(run)
+@rule("ZC310", "integers-for-gradients", Severity.ERROR, DEEPSPEED_CONFIG)
+def integers_for_gradients(config: Key) -> Iterator[Finding]:
+    types, stage = config["data_types"], stage_of(config.run)
+    key = types["grad_accum_dtype"]
     if dtype_of(key) == "int8" and stage in (1, 3):
-        stops = stage == 1 and not only_below(run.declared("deepspeed"), "0.19.8")
+        stops = stage == 1 and not only_below(config.run.declared("deepspeed"), "0.19.8")
         end = "stops at the first step" if stops else "trains on gradients that are all 0"
         yield key.finding(
             f"gradients are to be accumulated in int8; DeepSpeed accepts that and {end}",
             "write fp32 or bf16, or leave the key out",
             fix=key.delete(_OF_THE_MODEL, safe=False),
         )
-    key = deepspeed(run, "data_types", "buffer_dtype")
+    key = types["buffer_dtype"]
     if dtype_of(key) == "int8":
         yield key.finding(
             "the model's buffers become int8, cut to whole numbers",
             "leave the key out: buffers keep the dtype that they were loaded in",
             fix=key.delete("leave the buffers as they are", safe=False),
         )
-    cast = deepspeed(run, "torch_autocast")
+    cast = config["torch_autocast"]
     key = cast["dtype"]
     if cast.get("enabled") is True and dtype_of(key) == "int8":
         yield key.finding(
@@ -82,12 +85,11 @@ def integers_for_gradients(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC311", "accumulation-narrower-than-model", Severity.WARNING)
-def accumulation_narrower_than_model(run: Run) -> Iterator[Finding]:
-    key, mode = accumulation(run), precision_of(run)
-    wanted = dtype_of(key)
+@rule("ZC311", "accumulation-narrower-than-model", Severity.WARNING, ACCUMULATION)
+def accumulation_narrower_than_model(key: Key) -> Iterator[Finding]:
+    mode, wanted = precision_of(key.run), dtype_of(key)
     narrower = {("bf16", "fp32"), ("fp16", "fp32"), ("bf16", "fp16"), ("fp16", "bf16")}
-    if (wanted, mode) in narrower and stage_of(run) in (1, 3):
+    if (wanted, mode) in narrower and stage_of(key.run) in (1, 3):
         yield key.finding(
             f"the model computes in {mode} but its gradients are kept in {wanted}, which holds less; they are rounded "
             "silently",
@@ -96,10 +98,9 @@ def accumulation_narrower_than_model(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC313", "parameter-dtype-of-another-mode", Severity.ERROR)
-def parameter_dtype_of_another_mode(run: Run) -> Iterator[Finding]:
-    key, mode = deepspeed(run, "data_types", "param_dtype"), precision_of(run)
-    wanted = dtype_of(key)
+@rule("ZC313", "parameter-dtype-of-another-mode", Severity.ERROR, in_deepspeed("data_types", "param_dtype"))
+def parameter_dtype_of_another_mode(key: Key) -> Iterator[Finding]:
+    mode, wanted = precision_of(key.run), dtype_of(key)
     if wanted is None or mode is None or wanted == mode:
         return
     other = f"switch {wanted} on in its section, or " if wanted in ("bf16", "fp16") else ""
@@ -111,9 +112,9 @@ def parameter_dtype_of_another_mode(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC314", "gradients-sent-in-fp16", Severity.WARNING)
-def gradients_sent_in_fp16(run: Run) -> Iterator[Finding]:
-    key, mode = deepspeed(run, "communication_data_type"), precision_of(run)
+@rule("ZC314", "gradients-sent-in-fp16", Severity.WARNING, in_deepspeed("communication_data_type"))
+def gradients_sent_in_fp16(key: Key) -> Iterator[Finding]:
+    mode = precision_of(key.run)
     if mode in ("bf16", "fp32") and isinstance(key.value, str) and key.value.lower() == "fp16":
         yield key.finding(
             f"the model computes in {mode} but sends its gradients in fp16, without a loss scale: small ones become 0, "

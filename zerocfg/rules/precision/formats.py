@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.sizes import disagreement, mismatches
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE, describe_origin, effective_value, under_trainer
-from zerocfg.rules.failures import failures, reported
-from zerocfg.rules.key import deepspeed, finding_at, from_origin, recipe, setting
+from zerocfg.rules.failures import failures
+from zerocfg.rules.key import Key, deepspeed, finding_at, from_origin, recipe, setting
 from zerocfg.rules.line import all_arguments_seen, started_by
 from zerocfg.rules.release_scope import uses_plugin
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, FailureOfRun, each_failure
 from zerocfg.run.model import UNKNOWN, Origin, Run
 
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
@@ -19,24 +20,22 @@ _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].
 _PRECISION = "mixed_precision"
 
 
-@rule("ZC301", "fp16-and-bf16", Severity.ERROR)
-def fp16_and_bf16(run: Run) -> Iterator[Finding]:
-    conflict = any(failures(run, "ZC303"))
-    for failure in failures(run, "ZC301"):
-        if conflict and failure.kind.startswith("ds-"):
-            continue  # accelerate stops before DeepSpeed reads its config
-        who = "DeepSpeed" if failure.kind.startswith("ds-") else "the Trainer"
-        keys = [from_origin(run, place) for place in failure.places]
-        yield finding_at(
-            run,
-            keys,
-            f"fp16 and bf16 are both on; {who} stops at it",
-            "keep one of them",
-            keys[0].replace("false", "keep bf16", safe=False),
-        )
+@rule("ZC301", "fp16-and-bf16", Severity.ERROR, each_failure("ZC301"))
+def fp16_and_bf16(predicted: FailureOfRun) -> Iterator[Finding]:
+    by_deepspeed, keys = predicted.failure.kind.startswith("ds-"), predicted.keys
+    if by_deepspeed and any(failures(predicted.run, "ZC303")):
+        return  # accelerate stops before DeepSpeed reads its config
+    who = "DeepSpeed" if by_deepspeed else "the Trainer"
+    yield finding_at(
+        predicted.run,
+        keys,
+        f"fp16 and bf16 are both on; {who} stops at it",
+        "keep one of them",
+        keys[0].replace("false", "keep bf16", safe=False),
+    )
 
 
-@rule("ZC302", "precision-disagrees-with-trainer", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC302", "precision-disagrees-with-trainer", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
     if any(failures(run, "ZC303")):
         return  # Trainer() stops at that before train() compares
@@ -66,24 +65,31 @@ def _switch_on(run: Run, kind: str, argument: Origin) -> Fix | None:
     return None
 
 
-@rule("ZC303", "precision-conflict", Severity.ERROR)
-def precision_conflict(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC303") if uses_plugin(run) else ():
-        asked, enabled = failure.about
-        by = describe_origin(failure.places[1])
-        keys = [from_origin(run, place) for place in failure.places]
-        yield finding_at(
-            run,
-            keys,
-            f"`{enabled}` is on here but {asked} is asked for {by}; accelerate stops at the difference",
-            "say one of the two in both places",
-            keys[0].replace("false", f"train in {asked}", safe=False),
-        )
+@rule("ZC303", "precision-conflict", Severity.ERROR, each_failure("ZC303"))
+def precision_conflict(predicted: FailureOfRun) -> Iterator[Finding]:
+    if not uses_plugin(predicted.run):
+        return
+    (asked, enabled), keys = predicted.failure.about, predicted.keys
+    by = describe_origin(keys[1].origin)
+    yield finding_at(
+        predicted.run,
+        keys,
+        f"`{enabled}` is on here but {asked} is asked for {by}; accelerate stops at the difference",
+        "say one of the two in both places",
+        keys[0].replace("false", f"train in {asked}", safe=False),
+    )
 
 
-@rule("ZC304", "precision-auto-without-filler", Severity.ERROR, consumers={"deepspeed"}, versions="deepspeed>=0.17.1")
-def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
-    switches = [deepspeed(run, kind, "enabled") for kind in _NAMES]
+@rule(
+    "ZC304",
+    "precision-auto-without-filler",
+    Severity.ERROR,
+    DEEPSPEED_CONFIG,
+    consumers={"deepspeed"},
+    versions="deepspeed>=0.17.1",
+)
+def precision_auto_without_filler(config: Key) -> Iterator[Finding]:
+    switches = [config[kind]["enabled"] for kind in _NAMES]
     autos = [key for key in switches if key.value == "auto"]
     if not autos or any(key.value is True for key in switches):
         return
@@ -97,7 +103,7 @@ def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC305", "precision-lost", Severity.ERROR, consumers=WITH_ACCELERATE)
+@rule("ZC305", "precision-lost", Severity.ERROR, WHOLE_RUN, consumers=WITH_ACCELERATE)
 def precision_lost(run: Run) -> Iterator[Finding]:
     asked = run.effective.get("mixed_precision")
     if asked is None or str(asked.value) not in _NAMES or effective_value(run, "engine") != "deepspeed":
@@ -127,14 +133,13 @@ def precision_lost(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC307", "msamp-with-zero3", Severity.ERROR, versions="accelerate>=1.0")
-def msamp_with_zero3(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC307"):
-        fix = setting(run, "zero_optimization.stage").replace("2", "use ZeRO stage 2", safe=False)
-        yield reported(run, failure, "use a lower stage or another fp8 backend", fix)
+@rule("ZC307", "msamp-with-zero3", Severity.ERROR, each_failure("ZC307"), versions="accelerate>=1.0")
+def msamp_with_zero3(predicted: FailureOfRun) -> Iterator[Finding]:
+    fix = setting(predicted.run, "zero_optimization.stage").replace("2", "use ZeRO stage 2", safe=False)
+    yield predicted.finding("use a lower stage or another fp8 backend", fix)
 
 
-@rule("ZC308", "precision-of-launcher-beaten", Severity.WARNING, consumers=WITH_ACCELERATE)
+@rule("ZC308", "precision-of-launcher-beaten", Severity.WARNING, WHOLE_RUN, consumers=WITH_ACCELERATE)
 def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
     used = run.effective.get("mixed_precision")
     if used is None or str(used.value) not in _NAMES:
@@ -165,7 +170,7 @@ def _winner(run: Run, origin: Origin) -> str:
     return "argument of Accelerator wins" if run.consumer == "accelerate" else "training arguments win"
 
 
-@rule("ZC332", "launcher-precision-unseen", Severity.WARNING, consumers={"accelerate"})
+@rule("ZC332", "launcher-precision-unseen", Severity.WARNING, WHOLE_RUN, consumers={"accelerate"})
 def launcher_precision_unseen(run: Run) -> Iterator[Finding]:
     used, script = run.effective.get("mixed_precision"), run.script
     if used is None or script is None or str(used.value) not in _NAMES or used.origin.file is None:

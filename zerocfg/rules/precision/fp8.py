@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.fsdp.plugin import efficient_loading, on
-from zerocfg.rules.key import accelerate
+from zerocfg.rules.key import Key, accelerate
+from zerocfg.rules.subjects import given_by, in_accelerate
 from zerocfg.run.model import Run
 
 _DEAD = {
@@ -23,15 +24,14 @@ def _backend(run: Run) -> str | None:
     return setting.value.upper() if setting is not None and isinstance(setting.value, str) else None
 
 
-def _exported(run: Run) -> bool:
-    return "ACCELERATE_FP8_FORMAT" in run.effective.environment
-
-
-@rule("ZC340", "fp8-names-of-the-questionnaire", Severity.ERROR)
-def fp8_names_of_the_questionnaire(run: Run) -> Iterator[Finding]:
+def _exported(run: Run) -> Key | None:
+    """The section of fp8, where the launcher exports it."""
     section = accelerate(run, "fp8_config")
-    if not section.section or not _exported(run):
-        return
+    return section if section.section and "ACCELERATE_FP8_FORMAT" in run.effective.environment else None
+
+
+@rule("ZC340", "fp8-names-of-the-questionnaire", Severity.ERROR, given_by(_exported))
+def fp8_names_of_the_questionnaire(section: Key) -> Iterator[Finding]:
     for dead, alive in _DEAD.items():
         for prefix in ("", "fp8_"):
             key, new = section[prefix + dead], prefix + alive
@@ -45,7 +45,7 @@ def fp8_names_of_the_questionnaire(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC341", "fp8-torchao-and-efficient-loading", Severity.ERROR)
+@rule("ZC341", "fp8-torchao-and-efficient-loading", Severity.ERROR, WHOLE_RUN)
 def fp8_torchao_and_efficient_loading(run: Run) -> Iterator[Finding]:
     efficient, section = run.effective.environment.get("FSDP_CPU_RAM_EFFICIENT_LOADING"), accelerate(run, "fp8_config")
     if _backend(run) != "AO" or efficient is None or not on(efficient.value):
@@ -62,12 +62,13 @@ def fp8_torchao_and_efficient_loading(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC342", "fp8-backend-not-chosen", Severity.NOTE)
-def fp8_backend_not_chosen(run: Run) -> Iterator[Finding]:
-    section = accelerate(run, "fp8_config")
-    if not section.section or not _exported(run):
-        return
-    if "backend" in section or "fp8_backend" in section or "ACCELERATE_FP8_BACKEND" in run.effective.environment:
+@rule("ZC342", "fp8-backend-not-chosen", Severity.NOTE, given_by(_exported))
+def fp8_backend_not_chosen(section: Key) -> Iterator[Finding]:
+    if (
+        "backend" in section
+        or "fp8_backend" in section
+        or "ACCELERATE_FP8_BACKEND" in section.run.effective.environment
+    ):
         return
     names = {key.name.removeprefix("fp8_") for key in section}
     engine = {"margin", "interval", "format", "amax_history_len", "amax_compute_algo", "override_linear_precision"}
@@ -80,12 +81,12 @@ def fp8_backend_not_chosen(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC658", "compile-options-without-backend", Severity.WARNING)
-def compile_options_without_backend(run: Run) -> Iterator[Finding]:
-    section, backend = accelerate(run, "dynamo_config"), run.effective.environment.get("ACCELERATE_DYNAMO_BACKEND")
+@rule("ZC658", "compile-options-without-backend", Severity.WARNING, in_accelerate("dynamo_config"))
+def compile_options_without_backend(section: Key) -> Iterator[Finding]:
+    backend = section.run.effective.environment.get("ACCELERATE_DYNAMO_BACKEND")
     if backend is None or backend.value != "NO":
         return
-    if "backend" in section or "dynamo_backend" in section or "dynamo_backend" in run.flags:
+    if "backend" in section or "dynamo_backend" in section or "dynamo_backend" in section.run.flags:
         return
     key = next((key for key in section if key.value not in (None, False, "default")), None)
     if key is not None:

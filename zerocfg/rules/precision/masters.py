@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, effective_value, stage_of, with_accelerate
-from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.fixes import together
-from zerocfg.rules.key import Key, deepspeed, from_origin
+from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.precision.dtypes import accumulation, dtype_of, precision_of
+from zerocfg.rules.subjects import FailureOfRun, each_failure, in_deepspeed
 from zerocfg.run.model import Run
 
 
@@ -25,21 +25,20 @@ def _masters(run: Run) -> Iterator[tuple[str, Key]]:
             yield mode, key
 
 
-@rule("ZC306", "master-weights-not-possible", Severity.ERROR)
-def master_weights_not_possible(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC306"):
-        fix = from_origin(run, failure.places[0]).delete("keep the states in fp32", safe=False)
-        yield reported(run, failure, fix=fix)
+@rule("ZC306", "master-weights-not-possible", Severity.ERROR, each_failure("ZC306"))
+def master_weights_not_possible(predicted: FailureOfRun) -> Iterator[Finding]:
+    fix = predicted.keys[0].delete("keep the states in fp32", safe=False)
+    yield predicted.finding(fix=fix)
 
 
-@rule("ZC321", "bfloat16-section-ignored", Severity.ERROR)
+@rule("ZC321", "bfloat16-section-ignored", Severity.ERROR, WHOLE_RUN)
 def bfloat16_section_ignored(run: Run) -> Iterator[Finding]:
     old, new = deepspeed(run, "bfloat16"), deepspeed(run, "bf16")
-    beside = isinstance(new.value, dict)
-    if old.get("enabled") is not True or (not beside and not with_accelerate(run)):
+    both = isinstance(new.value, dict)
+    if old.get("enabled") is not True or (not both and not with_accelerate(run)):
         return
     fix = None
-    if beside:
+    if both:
         lost = run.consumer == "deepspeed" and not new["enabled"].on
         message = "the section `bfloat16` is not read beside `bf16`"
         fix = old.delete("remove the section that is not read")
@@ -59,7 +58,7 @@ def bfloat16_section_ignored(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC326", "master-weights-without-offload", Severity.ERROR, versions="deepspeed>=0.18.3")
+@rule("ZC326", "master-weights-without-offload", Severity.ERROR, WHOLE_RUN, versions="deepspeed>=0.18.3")
 def master_weights_without_offload(run: Run) -> Iterator[Finding]:
     device, optimizer = _offload(run), deepspeed(run, "optimizer")
     kind = optimizer.get("type")
@@ -80,13 +79,19 @@ def master_weights_without_offload(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC327", "bf16-states-of-the-trainer-offloaded", Severity.ERROR, consumers=TRAINERS, versions="deepspeed>=0.19.1")
-def bf16_states_of_the_trainer_offloaded(run: Run) -> Iterator[Finding]:
-    bf16 = deepspeed(run, "bf16")
+@rule(
+    "ZC327",
+    "bf16-states-of-the-trainer-offloaded",
+    Severity.ERROR,
+    in_deepspeed("bf16"),
+    consumers=TRAINERS,
+    versions="deepspeed>=0.19.1",
+)
+def bf16_states_of_the_trainer_offloaded(bf16: Key) -> Iterator[Finding]:
     key = bf16["bf16_optimizer_states"]
-    if not key.on or not bf16["bf16_master_weights_and_grads"].on or "optimizer" in deepspeed(run):
+    if not key.on or not bf16["bf16_master_weights_and_grads"].on or "optimizer" in deepspeed(bf16.run):
         return
-    if stage_of(run) in (1, 2, 3) and _offload(run) == "cpu":
+    if stage_of(bf16.run) in (1, 2, 3) and _offload(bf16.run) == "cpu":
         yield key.finding(
             "bf16 optimizer states with offload, but the optimizer is the Trainer's, which gets fp32 states; DeepSpeed "
             "stops at the difference",
@@ -95,7 +100,7 @@ def bf16_states_of_the_trainer_offloaded(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC328", "master-weights-of-another-mode", Severity.ERROR, versions="deepspeed>=0.18.3")
+@rule("ZC328", "master-weights-of-another-mode", Severity.ERROR, WHOLE_RUN, versions="deepspeed>=0.18.3")
 def master_weights_of_another_mode(run: Run) -> Iterator[Finding]:
     mode = precision_of(run)
     for kind, key in _masters(run):
@@ -110,12 +115,12 @@ def master_weights_of_another_mode(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC320", "immediate-update-unused", Severity.NOTE)
-def immediate_update_unused(run: Run) -> Iterator[Finding]:
-    key, mode, stage = deepspeed(run, "bf16", "immediate_grad_update"), precision_of(run), stage_of(run)
-    if not key.on or mode is None or deepspeed(run, "pipeline").section:
+@rule("ZC320", "immediate-update-unused", Severity.NOTE, in_deepspeed("bf16", "immediate_grad_update"))
+def immediate_update_unused(key: Key) -> Iterator[Finding]:
+    mode, stage = precision_of(key.run), stage_of(key.run)
+    if not key.on or mode is None or deepspeed(key.run, "pipeline").section:
         return
-    if stage in (2, 3) or (stage == 1 and mode == "bf16" and dtype_of(accumulation(run)) != "fp32"):
+    if stage in (2, 3) or (stage == 1 and mode == "bf16" and dtype_of(accumulation(key.run)) != "fp32"):
         yield key.finding(
             f"`{key.name}` has no effect at stage {stage}" + ("" if stage != 1 else " without fp32 accumulation"),
             "leave it out",

@@ -8,6 +8,7 @@ from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import stage_of, tuned
 from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.precision.dtypes import precision_of
+from zerocfg.rules.subjects import given_by, in_deepspeed
 from zerocfg.run.model import Run
 
 _DEFAULT_POWER = 16
@@ -22,10 +23,12 @@ def _dynamic(run: Run) -> Key | None:
     return fp16 if adapts and fp16.section and precision_of(run) == "fp16" else None
 
 
-@rule("ZC315", "loss-scale-fixed", Severity.WARNING)
-def loss_scale_fixed(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "fp16", "loss_scale")
-    if key.number is not None and key.number > 0 and precision_of(run) == "fp16":
+DYNAMIC = given_by(_dynamic)
+
+
+@rule("ZC315", "loss-scale-fixed", Severity.WARNING, in_deepspeed("fp16", "loss_scale"))
+def loss_scale_fixed(key: Key) -> Iterator[Finding]:
+    if key.number is not None and key.number > 0 and precision_of(key.run) == "fp16":
         yield key.finding(
             f"the loss scale stays at {key.number:g} for the whole training: where gradients overflow, every step is "
             "skipped and nothing lowers it",
@@ -34,14 +37,13 @@ def loss_scale_fixed(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC316", "initial-loss-scale-too-high", Severity.ERROR)
-def initial_loss_scale_too_high(run: Run) -> Iterator[Finding]:
-    fp16 = _dynamic(run)
-    power = fp16["initial_scale_power"].number if fp16 is not None else None
-    if fp16 is None or power is None or power <= 24:
+@rule("ZC316", "initial-loss-scale-too-high", Severity.ERROR, DYNAMIC)
+def initial_loss_scale_too_high(fp16: Key) -> Iterator[Finding]:
+    power = fp16["initial_scale_power"].number
+    if power is None or power <= 24:
         return
     fatal = power >= 64
-    sharded = stage_of(run) in (1, 2, 3)
+    sharded = stage_of(fp16.run) in (1, 2, 3)
     if power >= (64 if sharded else _FLOAT):
         cost = "no number holds that, and training stops in its first step"
     elif sharded:
@@ -56,10 +58,9 @@ def initial_loss_scale_too_high(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC317", "loss-scaling-bound-not-positive", Severity.ERROR, versions="deepspeed>=0.19.3")
-def loss_scaling_bound_not_positive(run: Run) -> Iterator[Finding]:
-    fp16 = _dynamic(run)
-    for key in (fp16["loss_scale_window"], fp16["min_loss_scale"]) if fp16 is not None else ():
+@rule("ZC317", "loss-scaling-bound-not-positive", Severity.ERROR, DYNAMIC, versions="deepspeed>=0.19.3")
+def loss_scaling_bound_not_positive(fp16: Key) -> Iterator[Finding]:
+    for key in (fp16["loss_scale_window"], fp16["min_loss_scale"]):
         if key.number is not None and key.number <= 0:
             yield key.finding(
                 f"`{key.name}` is {key.number:g}, but a dynamic loss scale needs a number above 0; DeepSpeed refuses "
@@ -69,11 +70,8 @@ def loss_scaling_bound_not_positive(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC318", "loss-scale-starts-at-minimum", Severity.WARNING)
-def loss_scale_starts_at_minimum(run: Run) -> Iterator[Finding]:
-    fp16 = _dynamic(run)
-    if fp16 is None:
-        return
+@rule("ZC318", "loss-scale-starts-at-minimum", Severity.WARNING, DYNAMIC)
+def loss_scale_starts_at_minimum(fp16: Key) -> Iterator[Finding]:
     power = fp16["initial_scale_power"].number if "initial_scale_power" in fp16 else _DEFAULT_POWER
     least = fp16["min_loss_scale"].number
     if power is not None and least is not None and 0 <= power < 64 and least >= 2.0**power:
@@ -85,9 +83,9 @@ def loss_scale_starts_at_minimum(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC319", "fp16-setting-without-fp16", Severity.NOTE)
-def fp16_setting_without_fp16(run: Run) -> Iterator[Finding]:
-    fp16, mode = deepspeed(run, "fp16"), precision_of(run)
+@rule("ZC319", "fp16-setting-without-fp16", Severity.NOTE, in_deepspeed("fp16"))
+def fp16_setting_without_fp16(fp16: Key) -> Iterator[Finding]:
+    mode = precision_of(fp16.run)
     if mode not in ("bf16", "fp32") or fp16.get("enabled") == "auto":
         return
     scale, cast = fp16["loss_scale"], fp16["auto_cast"]
@@ -100,11 +98,10 @@ def fp16_setting_without_fp16(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC331", "loss-scale-never-falls", Severity.ERROR)
-def loss_scale_never_falls(run: Run) -> Iterator[Finding]:
-    fp16 = _dynamic(run)
-    key = fp16["hysteresis"] if fp16 is not None else None
-    if key is not None and key.number is not None and key.number < 1:
+@rule("ZC331", "loss-scale-never-falls", Severity.ERROR, DYNAMIC)
+def loss_scale_never_falls(fp16: Key) -> Iterator[Finding]:
+    key = fp16["hysteresis"]
+    if key.number is not None and key.number < 1:
         yield key.finding(
             f"with `hysteresis` {key.number:g} the loss scale never falls: after an overflow every further step is "
             "skipped",
@@ -113,11 +110,10 @@ def loss_scale_never_falls(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC333", "fp16-loss-unscaled", Severity.ERROR, versions="deepspeed>=0.18.3")
-def fp16_loss_unscaled(run: Run) -> Iterator[Finding]:
+@rule("ZC333", "fp16-loss-unscaled", Severity.ERROR, in_deepspeed("fp16"), versions="deepspeed>=0.18.3")
+def fp16_loss_unscaled(fp16: Key) -> Iterator[Finding]:
     """DeepSpeedEngine.scale asks only ZeRO's own optimizers to scale a loss; every optimizer of fp16 divides."""
-    fp16 = deepspeed(run, "fp16")
-    if stage_of(run) != 0 or precision_of(run) != "fp16" or not fp16.section or tuned(run):
+    if stage_of(fp16.run) != 0 or precision_of(fp16.run) != "fp16" or not fp16.section or tuned(fp16.run):
         return
     scale = fp16["loss_scale"].number if "loss_scale" in fp16 else 0
     power = fp16["initial_scale_power"].number if "initial_scale_power" in fp16 else _DEFAULT_POWER

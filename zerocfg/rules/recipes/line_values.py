@@ -11,31 +11,30 @@ from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.argument_reader import parsed_argument
 from zerocfg.rules.line import from_option, line_fix, options_without_value
+from zerocfg.rules.subjects import LAUNCH_LINE, LineOfRun
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.launch.line import LaunchLine, Option, Word
 
 
-@rule("ZC749", "option-without-value", Severity.ERROR)
-def option_without_value(run: Run) -> Iterator[Finding]:
-    line = run.launch
-    if line is None:
-        return
-    for option in options_without_value(run):
-        if (script := _taken_script(run, line, option)) is not None:
-            yield from_option(run, option).finding(
+@rule("ZC749", "option-without-value", Severity.ERROR, LAUNCH_LINE)
+def option_without_value(started: LineOfRun) -> Iterator[Finding]:
+    line = started.line
+    for option in options_without_value(started.run):
+        if (script := _taken_script(started.run, line, option)) is not None:
+            yield from_option(started.run, option).finding(
                 f"{option.name} takes a value, and takes {script} for it: no script is left to start",
                 f"give {option.name} a value, or remove it",
             )
             continue
         follows = option.value.text if option.value is not None else _next_option(line.options, option)
-        yield _missing(run, option, follows)
+        yield _missing(started.run, option, follows)
     for option in line.script_options:
-        key = parsed_argument(run, option) if option.value is None else None
-        if key is not None and _needs_value(run, option.plain, key):
+        key = parsed_argument(started.run, option) if option.value is None else None
+        if key is not None and _needs_value(started.run, option.plain, key):
             follows = next((word.text for word in line.arguments if word.span.start >= option.span.end), "")
             if not follows.strip("\"'").startswith("-") or " " not in follows:
-                yield _missing(run, option, follows)
+                yield _missing(started.run, option, follows)
 
 
 def _taken_script(run: Run, line: LaunchLine, option: Option) -> str | None:
@@ -71,15 +70,15 @@ def _needs_value(run: Run, name: str, key: Key) -> bool:
     return not any(flags)
 
 
-@rule("ZC753", "argument-given-twice", Severity.WARNING)
-def argument_given_twice(run: Run) -> Iterator[Finding]:
-    options = run.launch.script_options if run.launch is not None else ()
+@rule("ZC753", "argument-given-twice", Severity.WARNING, LAUNCH_LINE)
+def argument_given_twice(started: LineOfRun) -> Iterator[Finding]:
+    options = started.line.script_options
     latest = {word.plain: word for word in options}
     for word in options:
-        option, last = from_option(run, word), from_option(run, latest[word.plain])
+        option, last = from_option(started.run, word), from_option(started.run, latest[word.plain])
         if option.text is None or last.text is None or option.text == last.text:
             continue
-        key = parsed_argument(run, word)
+        key = parsed_argument(started.run, word)
         if key is None or key.facts["cli"].get("nargs") == "+":  # a list is more than its first word
             continue
         yield option.finding(
@@ -89,22 +88,20 @@ def argument_given_twice(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC755", "comma-kept-in-a-list", Severity.ERROR)
-def comma_kept_in_a_list(run: Run) -> Iterator[Finding]:
-    line = run.launch
-    if line is None:
-        return
+@rule("ZC755", "comma-kept-in-a-list", Severity.ERROR, LAUNCH_LINE)
+def comma_kept_in_a_list(started: LineOfRun) -> Iterator[Finding]:
+    line = started.line
     for option in line.script_options:
-        key = parsed_argument(run, option) if option.plain == "lora_target_modules" else None
+        key = parsed_argument(started.run, option) if option.plain == "lora_target_modules" else None
         if key is None or key.facts["cli"].get("nargs") not in ("+", "*"):
             continue
         wrong = [word for word in _words(line, option) if word.value is not None and word.value.rstrip().endswith(",")]
         if wrong:
-            yield from_option(run, option).finding(
+            yield from_option(started.run, option).finding(
                 f"{option.name} is a list of words, and `{wrong[0].value}` keeps its comma: PEFT adapts no module for "
                 "it, and stops where no word of the list fits one",
                 "separate the names by blanks alone",
-                fix=line_fix(run, "remove the commas", *(_without_comma(run, word) for word in wrong)),
+                fix=line_fix(started.run, "remove the commas", *(_without_comma(started.run, word) for word in wrong)),
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import Argument, arguments, own_option
 from zerocfg.rules.recipes.slips import certainly_unknown, consequence
 from zerocfg.run.model import Run
@@ -15,7 +15,7 @@ from zerocfg.source.node import Entry, Mapping, Scalar
 from zerocfg.source.text import Span
 
 
-@rule("ZC854", "entries-outdented", Severity.ERROR)
+@rule("ZC854", "entries-outdented", Severity.ERROR, WHOLE_RUN)
 def entries_outdented(run: Run) -> Iterator[Finding]:
     document = run.recipe.document if run.recipe is not None else None
     root = document.root if document is not None else None
@@ -25,7 +25,11 @@ def entries_outdented(run: Run) -> Iterator[Finding]:
     empty = [at for at, entry in enumerate(entries) if _is_empty_mapping(entry)]
     if not empty:
         return
-    unknown = {held.name: held for held in arguments(run) if held.origin.file is run.recipe and _is_unknown(run, held)}
+    unknown = {
+        argument.name: argument
+        for argument in arguments(run)
+        if argument.origin.file is run.recipe and _is_unknown(run, argument)
+    }
     for at in empty:
         lost = list(takewhile(lambda entry: entry.key in unknown, entries[at + 1 :]))
         if not lost:
@@ -49,10 +53,12 @@ def _is_empty_mapping(entry: Entry) -> bool:
     return known and entry.value.value is None and not entry.value.raw
 
 
-def _is_unknown(run: Run, held: Argument) -> bool:
+def _is_unknown(run: Run, argument: Argument) -> bool:
     """Whether the parser knows no argument of this name: not today, and not by the script's own declaration."""
-    known = held.name in load_schema("training-arguments").root.names or held.name in load_schema("trl").root.names
-    return not known and not own_option(run, held.name) and certainly_unknown(run, held)
+    known = (
+        argument.name in load_schema("training-arguments").root.names or argument.name in load_schema("trl").root.names
+    )
+    return not known and not own_option(run, argument.name) and certainly_unknown(run, argument)
 
 
 def _indented(run: Run, lost: list[Entry], holder: str) -> Fix | None:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.versions import admits, library_name, only_below, only_from, release
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.argument_reader import key_of, reader
 from zerocfg.rules.arguments import arguments, own_option, renamed, set_argument
 from zerocfg.rules.effects import admitted, admitting
-from zerocfg.rules.key import Key, deepspeed, from_origin, recipe
+from zerocfg.rules.key import Key, from_origin, recipe
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, in_deepspeed
 from zerocfg.rules.taken import dropped_silently, lets_through, newer
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
@@ -24,7 +25,7 @@ _ALSO_OWN = frozenset(("activation_checkpointing", "parallelism_config", "projec
 repositories two or more for each."""
 
 
-@rule("ZC865", "key-newer-than-project", Severity.ERROR, needs={"versions"})
+@rule("ZC865", "key-newer-than-project", Severity.ERROR, WHOLE_RUN, needs={"versions"})
 def key_newer_than_project(run: Run) -> Iterator[Finding]:
     for library, file in (("deepspeed", run.deepspeed), ("accelerate", run.accelerate)):
         declared = run.declared(library)
@@ -37,13 +38,17 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
             yield from _too_new(run, key.at("key"), dotted(key.path), library, since, older)
     if reader(run) is None:
         return
-    for held in arguments(run):
-        if own_option(run, held.name) or lets_through(run, held) or (held.name in _ALSO_OWN and not parsed(run)):
+    for argument in arguments(run):
+        if (
+            own_option(run, argument.name)
+            or lets_through(run, argument)
+            or (argument.name in _ALSO_OWN and not parsed(run))
+        ):
             continue
-        lack = newer(run, held)
+        lack = newer(run, argument)
         if lack is not None and lack.edge is not None:
-            older = "passes over it in silence" if dropped_silently(run, held) else "refuses it"
-            yield from _too_new(run, held.at(), held.name, lack.library, lack.edge, older)
+            older = "passes over it in silence" if dropped_silently(run, argument) else "refuses it"
+            yield from _too_new(run, argument.at(), argument.name, lack.library, lack.edge, older)
 
 
 def _newer(
@@ -95,35 +100,48 @@ def _too_new(run: Run, location: Location, name: str, library: str, since: str, 
         )
 
 
-@rule("ZC803", "clipping-default-changed", Severity.NOTE, needs={"versions"}, versions="deepspeed>=0.19.3")
-def clipping_default_changed(run: Run) -> Iterator[Finding]:
-    config = deepspeed(run)
-    if config.section and "gradient_clipping" not in config and _on_both_sides(run, "deepspeed", "0.19.3"):
+@rule(
+    "ZC803",
+    "clipping-default-changed",
+    Severity.NOTE,
+    DEEPSPEED_CONFIG,
+    needs={"versions"},
+    versions="deepspeed>=0.19.3",
+)
+def clipping_default_changed(config: Key) -> Iterator[Finding]:
+    if config.section and "gradient_clipping" not in config and _on_both_sides(config.run, "deepspeed", "0.19.3"):
         yield config.finding(
             "no `gradient_clipping`: DeepSpeed clips at 1.0 from 0.19.3 on and not at all before "
-            f"({admitted(run, 'deepspeed')})",
+            f"({admitted(config.run, 'deepspeed')})",
             "write the value that you want",
-            admitting(run, "deepspeed"),
+            admitting(config.run, "deepspeed"),
             config["gradient_clipping"].set("1.0", _TODAY, safe=False),
         )
 
 
-@rule("ZC866", "overflow-check-default-changed", Severity.NOTE, needs={"versions"}, versions="deepspeed>=0.19.3")
-def overflow_check_default_changed(run: Run) -> Iterator[Finding]:
-    bf16, check = deepspeed(run, "bf16"), deepspeed(run, "bf16", "check_grad_overflow")
+@rule(
+    "ZC866",
+    "overflow-check-default-changed",
+    Severity.NOTE,
+    in_deepspeed("bf16"),
+    needs={"versions"},
+    versions="deepspeed>=0.19.3",
+)
+def overflow_check_default_changed(bf16: Key) -> Iterator[Finding]:
+    check = bf16["check_grad_overflow"]
     switch = bf16["enabled"]
-    if switch.on and switch.value != "auto" and not check and _on_both_sides(run, "deepspeed", "0.19.3"):
+    if switch.on and switch.value != "auto" and not check and _on_both_sides(bf16.run, "deepspeed", "0.19.3"):
         yield bf16.finding(
             "no `check_grad_overflow`: DeepSpeed checks bf16 gradients for infinities from 0.19.3 on and not before "
-            f"({admitted(run, 'deepspeed')})",
+            f"({admitted(bf16.run, 'deepspeed')})",
             "write the value that you want",
-            admitting(run, "deepspeed"),
+            admitting(bf16.run, "deepspeed"),
             check.set("true", _TODAY, safe=False),
             where="key",
         )
 
 
-@rule("ZC867", "trackers-default-changed", Severity.NOTE, needs={"versions"}, versions="transformers>=5")
+@rule("ZC867", "trackers-default-changed", Severity.NOTE, WHOLE_RUN, needs={"versions"}, versions="transformers>=5")
 def trackers_default_changed(run: Run) -> Iterator[Finding]:
     if reader(run) is None or run.recipe is None or "report_to" in recipe(run) or "report_to" in run.arguments:
         return
@@ -141,6 +159,7 @@ def trackers_default_changed(run: Run) -> Iterator[Finding]:
     "ZC874",
     "weights-dtype-default-changed",
     Severity.NOTE,
+    WHOLE_RUN,
     consumers={"transformers", "trl"},
     needs={"versions"},
     versions="transformers>=5",
@@ -165,22 +184,22 @@ def _on_both_sides(run: Run, library: str, edge: str) -> bool:
     return admits(run.declared(library), below=edge, at_least=edge)
 
 
-@rule("ZC868", "argument-deprecated", Severity.NOTE, needs={"versions"})
+@rule("ZC868", "argument-deprecated", Severity.NOTE, WHOLE_RUN, needs={"versions"})
 def argument_deprecated(run: Run) -> Iterator[Finding]:
-    present = {held.name for held in arguments(run)}
+    present = {argument.name for argument in arguments(run)}
     inherited = load_schema("training-arguments").root.names
-    for held in arguments(run) if reader(run) is not None else ():
-        name = held.name
+    for argument in arguments(run) if reader(run) is not None else ():
+        name = argument.name
         key, library = key_of(run, name), "transformers" if name in inherited else "trl"
         if key is None or "deprecated" not in key.facts or not only_from(run.declared(library), VERSIONS[library]):
             continue
         new = key.facts.get("renamed_to")
         renames = isinstance(new, str) and new.isidentifier() and new not in present
-        safe = not (held.on_line and run.script is None)
+        safe = not (argument.on_line and run.script is None)
         yield Finding(
-            held.at(),
+            argument.at(),
             f"`{name}` {key.facts['deprecated']} ({admitted(run, library)})",
             f"write {new}" if renames else "",
             admitting(run, library),
-            renamed(run, held, str(new), f"write {new}", safe=safe) if renames else None,
+            renamed(run, argument, str(new), f"write {new}", safe=safe) if renames else None,
         )

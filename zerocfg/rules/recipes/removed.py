@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import library_name
 from zerocfg.record import replace
-from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
 from zerocfg.rules.argument_reader import guessed, reader, reads_recipe
 from zerocfg.rules.arguments import Argument, arguments, dropped, own_option, renamed
 from zerocfg.rules.fixes import rewritten
@@ -18,19 +18,19 @@ from zerocfg.run.model import Run
 _SCHEMAS = {"transformers": "training-arguments", "trl": "trl"}
 
 
-@rule("ZC801", "argument-removed", Severity.WARNING, histories="arguments")
+@rule("ZC801", "argument-removed", Severity.WARNING, WHOLE_RUN, histories="arguments")
 def argument_removed(run: Run) -> Iterator[Finding]:
     known = reader(run) is not None
     read = known or reads_recipe(run)
-    asked = (held for held in arguments(run) if in_call(held) or (known if held.on_line else read))
+    asked = (argument for argument in arguments(run) if in_call(argument) or (known if argument.on_line else read))
     yield from _removed(run, "transformers", asked, _modernized)
 
 
-@rule("ZC840", "trl-argument-removed", Severity.WARNING, histories="arguments")
+@rule("ZC840", "trl-argument-removed", Severity.WARNING, WHOLE_RUN, histories="arguments")
 def trl_argument_removed(run: Run) -> Iterator[Finding]:
     if reader(run) == "trl":
         inherited = load_schema("training-arguments").root.names
-        asked = (held for held in arguments(run) if held.name not in inherited)
+        asked = (argument for argument in arguments(run) if argument.name not in inherited)
         yield from _removed(run, "trl", asked, _modernized_for_trl)
 
 
@@ -48,29 +48,29 @@ def _removed(
     declared = severity is Severity.ERROR
     if not declared and (run.consumer is None or (run.script is None and guessed(run))):
         severity = Severity.NOTE
-    for held in asked:
-        if own_option(run, held.name) or lets_through(run, held):
+    for argument in asked:
+        if own_option(run, argument.name) or lets_through(run, argument):
             continue
-        lack = removed(judged, held)
+        lack = removed(judged, argument)
         if lack is None or lack.library != library:
             continue
-        key = names.get(held.name)
+        key = names.get(argument.name)
         instead = str(key.facts.get("removed", "")) if key is not None else ""
         sentence = f"{said_name} {lack.edge} removed" if lack.edge else f"{said_name} no longer has"
         finding = Finding(
-            held.at(),
-            f"{sentence} the argument `{held.name}`; {what_happens(judged, held, lack)}",
-            _instead(judged, held, instead, library) or "leave it out",
-            fix=modernized(judged, held, instead, declared),
+            argument.at(),
+            f"{sentence} the argument `{argument.name}`; {what_happens(judged, argument, lack)}",
+            _instead(judged, argument, instead, library) or "leave it out",
+            fix=modernized(judged, argument, instead, declared),
             severity=severity,
         )
         yield said_for(judged, finding, lack)
 
 
-def _instead(run: Run, held: Argument, instead: str, library: str) -> str:
+def _instead(run: Run, argument: Argument, instead: str, library: str) -> str:
     """What to write, with the release that it takes where the project admits older ones, which refuse it."""
     new = _new_name(run, instead)
-    lack = newer(run, replace(held, name=new)) if new else None
+    lack = newer(run, replace(argument, name=new)) if new else None
     if lack is None or lack.edge is None or lack.library != library:
         return instead
     return f"{instead}, and require {library}>={lack.edge}: older releases have no `{new}`"
@@ -84,34 +84,34 @@ _TURNED: dict[str, tuple[str, str]] = {
 """Switches that became a word of another argument when they are on."""
 
 
-def _modernized(run: Run, held: Argument, instead: str, safe: bool) -> Fix | None:
+def _modernized(run: Run, argument: Argument, instead: str, safe: bool) -> Fix | None:
     """The argument as today's release wants it; None where that takes more than one line."""
-    safe = safe and not (held.on_line and run.script is None)
-    name, said, new = held.name, held.held, _new_name(run, instead)
+    safe = safe and not (argument.on_line and run.script is None)
+    name, said, new = argument.name, argument.held, _new_name(run, instead)
     names = {other.name for other in arguments(run)}
     if name == "warmup_ratio":
         # a ratio of 1 would become one step
-        ratio = number_in(said) if held.on_line else said
+        ratio = number_in(said) if argument.on_line else said
         fits = isinstance(ratio, float) and 0 <= ratio < 1 and "warmup_steps" not in names
-        return renamed(run, held, "warmup_steps", "write warmup_steps", safe=safe) if fits else None
-    if name in _TURNED and isinstance(said, bool) and not held.on_line:
+        return renamed(run, argument, "warmup_steps", "write warmup_steps", safe=safe) if fits else None
+    if name in _TURNED and isinstance(said, bool) and not argument.on_line:
         other, text = _TURNED[name]
         if not said:
-            return dropped(run, held, "remove the line", safe=safe)
+            return dropped(run, argument, "remove the line", safe=safe)
         if other in names:
             return None
         return rewritten(run.recipe, (name,), other, text, why=f"write {other}: {text}", safe=safe)
     if new and name not in ("sharded_ddp", "torchdynamo"):
-        return renamed(run, held, new, f"write {new}", safe=safe)
-    return _left_out(run, held, instead, safe)
+        return renamed(run, argument, new, f"write {new}", safe=safe)
+    return _left_out(run, argument, instead, safe)
 
 
-def _modernized_for_trl(run: Run, held: Argument, instead: str, safe: bool) -> Fix | None:
+def _modernized_for_trl(run: Run, argument: Argument, instead: str, safe: bool) -> Fix | None:
     """The argument as today's release of TRL wants it."""
     new = _new_name(run, instead)
-    if new and newer(run, replace(held, name=new)) is None:
-        return renamed(run, held, new, f"write {new}", safe=safe)
-    return _left_out(run, held, instead, safe=False)
+    if new and newer(run, replace(argument, name=new)) is None:
+        return renamed(run, argument, new, f"write {new}", safe=safe)
+    return _left_out(run, argument, instead, safe=False)
 
 
 def _new_name(run: Run, instead: str) -> str:
@@ -120,7 +120,7 @@ def _new_name(run: Run, instead: str) -> str:
     return new if new.isidentifier() and all(other.name != new for other in arguments(run)) else ""
 
 
-def _left_out(run: Run, held: Argument, instead: str, safe: bool) -> Fix | None:
+def _left_out(run: Run, argument: Argument, instead: str, safe: bool) -> Fix | None:
     if not instead.endswith("delete the line"):
         return None
-    return dropped(run, held, "remove the option" if held.on_line else "remove the line", safe=safe)
+    return dropped(run, argument, "remove the option" if argument.on_line else "remove the line", safe=safe)

@@ -9,7 +9,7 @@ from zerocfg.catalog.check import refusal
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.argument_reader import methods, reader, trainer_configs
 from zerocfg.rules.arguments import Argument, arguments, own_option, renamed
 from zerocfg.rules.calls import ever_taken, given_in_calls, taken_by
@@ -24,26 +24,26 @@ from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.node import dotted
 
 
-@rule("ZC841", "argument-misspelled", Severity.WARNING, histories="arguments")
+@rule("ZC841", "argument-misspelled", Severity.WARNING, WHOLE_RUN, histories="arguments")
 def argument_misspelled(run: Run) -> Iterator[Finding]:
     yield from _slips_in_calls(run)
     if reader(run) is None:
         return
     known = load_schema("training-arguments").root.names
     others = load_schema("trl").root.names
-    present = {held.name for held in arguments(run)}
+    present = {argument.name for argument in arguments(run)}
     taken = cache(partial(_taken, run))  # the same for all arguments that are as sure
-    for held in arguments(run):
-        name, key = held.name, from_origin(run, held.origin, held.held)
+    for argument in arguments(run):
+        name, key = argument.name, from_origin(run, argument.origin, argument.held)
         if name in known or name in others or own_option(run, name):
             continue
-        if held.on_line and (not _spells(run, name) or lets_through(run, held)):
+        if argument.on_line and (not _spells(run, name) or lets_through(run, argument)):
             continue
         said = said_in(key, "training-arguments") if key.file is run.recipe and key.path else None
         if said is not None and said.places and not said.lost:
-            yield _called_otherwise(key, said.places, consequence(run, held))
+            yield _called_otherwise(key, said.places, consequence(run, argument))
             continue
-        strict = _in_call(run, held) or certainly_unknown(run, held)
+        strict = _in_call(run, argument) or certainly_unknown(run, argument)
         numbers = (name.removesuffix("s"), f"{name}s")  # singular and plural
         if not strict and (len(name) < 9 or any(other in known or other in others for other in numbers)):
             continue
@@ -57,12 +57,12 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
         if former(name):
             continue  # ZC801, ZC840 and ZC865 know which releases have it
         meant = known.get(near) or others.get(near)
-        takes = meant is None or held.on_line or refusal(meant, held.held) is None  # a list is no name
+        takes = meant is None or argument.on_line or refusal(meant, argument.held) is None  # a list is no name
         yield Finding(
-            held.at(),
-            f"there is no argument `{name}`; `{near}` is one, and {consequence(run, held)}",
+            argument.at(),
+            f"there is no argument `{name}`; `{near}` is one, and {consequence(run, argument)}",
             f"remove it: `{near}` is written too" if near in present else f"write {near}",
-            fix=renamed(run, held, near, f"write {near}") if near not in present and takes else None,
+            fix=renamed(run, argument, near, f"write {near}") if near not in present and takes else None,
         )
 
 
@@ -89,24 +89,24 @@ def _furthest(name: str, strict: bool) -> int:
     return 2 if len(name) > (7 if strict else 11) else 1
 
 
-def consequence(run: Run, held: Argument) -> str:
-    if _in_call(run, held):
+def consequence(run: Run, argument: Argument) -> str:
+    if _in_call(run, argument):
         return "the class stops at the other"
-    if dropped_silently(run, held):
+    if dropped_silently(run, argument):
         return f"TrlParser drops the other without a word ({admitted(run, 'trl')})"
-    if lets_through(run, held):
+    if lets_through(run, argument):
         return "the script's parser lets the other through"
     return "the parser stops at the other"
 
 
-def certainly_unknown(run: Run, held: Argument) -> bool:
+def certainly_unknown(run: Run, argument: Argument) -> bool:
     """Whether the parser of the script is known, with all that it takes, and this is none of it."""
     script = run.script
     if script is None or script.options is None or script.lenient or not _all_known(parsed(run)):
         return False
-    if held.on_line:
-        return _spells(run, held.name)
-    return held.origin.file is run.recipe and run.recipe_reader is not None and held.name not in OF_TRL_PARSER
+    if argument.on_line:
+        return _spells(run, argument.name)
+    return argument.origin.file is run.recipe and run.recipe_reader is not None and argument.name not in OF_TRL_PARSER
 
 
 def _all_known(classes: frozenset[str]) -> bool:
@@ -116,11 +116,13 @@ def _all_known(classes: frozenset[str]) -> bool:
     return bool(classes) and all(name.startswith("transformers.") or name in known for name in classes)
 
 
-def _in_call(run: Run, held: Argument) -> bool:
+def _in_call(run: Run, argument: Argument) -> bool:
     """Whether an argument stands in a call of the library's own class, which takes no other."""
     calls = run.script.calls if run.script is not None else ()
-    here = [call for call in calls if is_arguments(call.name) and held.origin.file is call.file]
-    return held.origin.kind == "file" and len(here) == 1 and not here[0].derived and held.name in here[0].arguments
+    here = [call for call in calls if is_arguments(call.name) and argument.origin.file is call.file]
+    return (
+        argument.origin.kind == "file" and len(here) == 1 and not here[0].derived and argument.name in here[0].arguments
+    )
 
 
 def _taken(run: Run, strict: bool) -> list[str]:

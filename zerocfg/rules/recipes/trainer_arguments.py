@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from zerocfg.catalog import fields
 from zerocfg.catalog.admitted import admitted
 from zerocfg.rules.api import Finding, Fix, Severity, rule
-from zerocfg.rules.argument_reader import guessed, reader
-from zerocfg.rules.arguments import given, number, set_argument, value, word, written
+from zerocfg.rules.argument_reader import guessed
+from zerocfg.rules.arguments import KNOWN_ARGUMENTS, ArgumentsOfRun, given, set_argument, word
 from zerocfg.run.model import Run
 
 _NEW, _OLD = "eval_strategy", "evaluation_strategy"
@@ -41,114 +41,112 @@ def _follows_metric(run: Run) -> bool:
     return word(run, "lr_scheduler_type") in ("reduce_lr_on_plateau", "greedy")
 
 
-@rule("ZC804", "best-model-strategies-differ", Severity.ERROR)
-def best_model_strategies_differ(run: Run) -> Iterator[Finding]:
-    if reader(run) is None or value(run, "load_best_model_at_end") is not True:
+@rule("ZC804", "best-model-strategies-differ", Severity.ERROR, KNOWN_ARGUMENTS)
+def best_model_strategies_differ(given: ArgumentsOfRun) -> Iterator[Finding]:
+    if given.value("load_best_model_at_end") is not True:
         return
-    saves, evaluates = word(run, "save_strategy", "steps"), evaluates_by(run)
+    saves, evaluates = given.word("save_strategy", "steps"), evaluates_by(given.run)
     if saves is None or evaluates is None or saves in ("best", evaluates):
         return
-    name = _evaluation_argument(run) or _NEW
-    yield written(run, "load_best_model_at_end", name, "save_strategy").finding(
+    name = _evaluation_argument(given.run) or _NEW
+    yield given.written("load_best_model_at_end", name, "save_strategy").finding(
         f"`load_best_model_at_end` needs an evaluation with each checkpoint, but it evaluates by `{evaluates}` and "
         f"saves by `{saves}`; TrainingArguments stop at it",
         f"write `{name}: {saves}`",
-        _evaluate_by(run, saves, f"evaluate by {saves}, as it is saved")
+        _evaluate_by(given.run, saves, f"evaluate by {saves}, as it is saved")
         if saves != "no"
-        else set_argument(run, "load_best_model_at_end", "false", "keep the last model"),
+        else given.set("load_best_model_at_end", "false", "keep the last model"),
     )
 
 
-@rule("ZC805", "best-model-between-evaluations", Severity.ERROR)
-def best_model_between_evaluations(run: Run) -> Iterator[Finding]:
-    if reader(run) is None or value(run, "load_best_model_at_end") is not True:
+@rule("ZC805", "best-model-between-evaluations", Severity.ERROR, KNOWN_ARGUMENTS)
+def best_model_between_evaluations(given: ArgumentsOfRun) -> Iterator[Finding]:
+    if given.value("load_best_model_at_end") is not True:
         return
-    if word(run, "save_strategy", "steps") != "steps" or evaluates_by(run) != "steps":
+    if given.word("save_strategy", "steps") != "steps" or evaluates_by(given.run) != "steps":
         return
-    saves, logs = number(run, "save_steps", 500), number(run, "logging_steps", 500)
-    evaluates = number(run, "eval_steps", 0)
+    saves, logs = given.number("save_steps", 500), given.number("logging_steps", 500)
+    evaluates = given.number("eval_steps", 0)
     by = "eval_steps"
     if not evaluates:
-        evaluates, by = (logs, "logging_steps") if value(run, "eval_steps") in (None, 0) else (None, by)
+        evaluates, by = (logs, "logging_steps") if given.value("eval_steps") in (None, 0) else (None, by)
     if saves is None or evaluates is None or saves < 1 or evaluates < 1 or saves % evaluates == 0:
         return
     multiple = int(-(-saves // evaluates) * evaluates)
     why = f"save every {multiple} steps"
-    yield written(run, "save_steps", by, "load_best_model_at_end").finding(
+    yield given.written("save_steps", by, "load_best_model_at_end").finding(
         f"saving every {saves:g} steps and evaluating every {evaluates:g} (`{by}`) leaves checkpoints that were not "
         "evaluated; with `load_best_model_at_end` TrainingArguments stop at it",
         why,
-        set_argument(run, "save_steps", str(multiple), why),
+        given.set("save_steps", str(multiple), why),
     )
 
 
-@rule("ZC806", "scheduler-needs-evaluation", Severity.ERROR)
-def scheduler_needs_evaluation(run: Run) -> Iterator[Finding]:
-    if reader(run) is not None and _follows_metric(run) and evaluates_by(run) == "no":
-        yield written(run, "lr_scheduler_type", "eval_strategy").finding(
-            f"`lr_scheduler_type: {word(run, 'lr_scheduler_type')}` follows an evaluated metric, but nothing is "
+@rule("ZC806", "scheduler-needs-evaluation", Severity.ERROR, KNOWN_ARGUMENTS)
+def scheduler_needs_evaluation(given: ArgumentsOfRun) -> Iterator[Finding]:
+    if _follows_metric(given.run) and evaluates_by(given.run) == "no":
+        yield given.written("lr_scheduler_type", "eval_strategy").finding(
+            f"`lr_scheduler_type: {given.word('lr_scheduler_type')}` follows an evaluated metric, but nothing is "
             "evaluated; TrainingArguments stop at it",
             "write eval_strategy, or another schedule",
-            _evaluate_by(run, "epoch", "evaluate after each epoch"),
+            _evaluate_by(given.run, "epoch", "evaluate after each epoch"),
         )
 
 
-@rule("ZC807", "best-model-without-metric", Severity.ERROR)
-def best_model_without_metric(run: Run) -> Iterator[Finding]:
-    if reader(run) is None or word(run, "save_strategy") != "best":
+@rule("ZC807", "best-model-without-metric", Severity.ERROR, KNOWN_ARGUMENTS)
+def best_model_without_metric(given: ArgumentsOfRun) -> Iterator[Finding]:
+    if given.word("save_strategy") != "best":
         return
-    places = written(run, "save_strategy", "eval_strategy")
-    implied = _follows_metric(run) or value(run, "load_best_model_at_end", False) is not False
-    if value(run, "metric_for_best_model") is None and not implied:
+    places = given.written("save_strategy", "eval_strategy")
+    implied = _follows_metric(given.run) or given.value("load_best_model_at_end", False) is not False
+    if given.value("metric_for_best_model") is None and not implied:
         yield places.finding(
             "`save_strategy: best` needs `metric_for_best_model`; the Trainer stops without it",
             "write metric_for_best_model: loss, or the metric that you compute",
-            set_argument(run, "metric_for_best_model", "loss", "the lowest loss is the best", after="save_strategy"),
+            given.set("metric_for_best_model", "loss", "the lowest loss is the best", after="save_strategy"),
         )
-    elif evaluates_by(run) == "no":
+    elif evaluates_by(given.run) == "no":
         yield places.finding(
             "`save_strategy: best` saves after an evaluation, but nothing is evaluated: no checkpoint is ever written",
             "write eval_strategy",
-            _evaluate_by(run, "epoch", "evaluate after each epoch", after="save_strategy"),
+            _evaluate_by(given.run, "epoch", "evaluate after each epoch", after="save_strategy"),
         )
 
 
-@rule("ZC808", "steps-not-whole", Severity.ERROR)
-def steps_not_whole(run: Run) -> Iterator[Finding]:
-    if reader(run) is None:
-        return
+@rule("ZC808", "steps-not-whole", Severity.ERROR, KNOWN_ARGUMENTS)
+def steps_not_whole(given: ArgumentsOfRun) -> Iterator[Finding]:
     for event, default in {"logging": "steps", "eval": "no", "save": "steps"}.items():
         argument, strategy = f"{event}_steps", f"{event}_strategy"
-        steps = number(run, argument)
-        if steps is None or word(run, strategy, default) != "steps":
+        steps = given.number(argument)
+        if steps is None or given.word(strategy, default) != "steps":
             continue
-        places = written(run, argument, strategy, where="value")
+        places = given.written(argument, strategy, where="value")
         if steps > 1 and steps % 1:
             yield places.finding(
                 f"`{argument}: {steps:g}` is neither a number of steps nor a share below 1; TrainingArguments stop",
                 "write a whole number",
-                set_argument(run, argument, str(int(steps)), f"every {int(steps)} steps"),
+                given.set(argument, str(int(steps)), f"every {int(steps)} steps"),
             )
         elif steps == 0 and event == "logging":
             yield places.finding(
                 "`logging_steps: 0` is refused; TrainingArguments stop at it",
                 'write 1, or `logging_strategy: "no"` for no log',
-                set_argument(run, argument, "1", "log every step"),
+                given.set(argument, "1", "log every step"),
             )
 
 
-@rule("ZC809", "steps-without-strategy", Severity.WARNING)
-def steps_without_strategy(run: Run) -> Iterator[Finding]:
-    if reader(run) is None or "deepspeed_config" in run.arguments or "eval_steps" in run.options_elsewhere:
+@rule("ZC809", "steps-without-strategy", Severity.WARNING, KNOWN_ARGUMENTS)
+def steps_without_strategy(given: ArgumentsOfRun) -> Iterator[Finding]:
+    if "deepspeed_config" in given.run.arguments or "eval_steps" in given.run.options_elsewhere:
         return
-    if any(given(run, name) is not None for name in ("eval_strategy", "evaluation_strategy")):
+    if any(given.given(name) is not None for name in ("eval_strategy", "evaluation_strategy")):
         return
-    steps = number(run, "eval_steps")
-    if steps and value(run, "do_eval") is not False:
-        yield written(run, "eval_steps").finding(
+    steps = given.number("eval_steps")
+    if steps and given.value("do_eval") is not False:
+        yield given.written("eval_steps").finding(
             f"`eval_steps: {steps:.15g}` has no effect: `eval_strategy` is not written, "
             "and by default nothing is evaluated",
             "write `eval_strategy: steps`, or remove eval_steps",
-            set_argument(run, "eval_strategy", '"steps"', "evaluate every eval_steps", after="eval_steps"),
-            severity=Severity.NOTE if guessed(run) else None,
+            given.set("eval_strategy", '"steps"', "evaluate every eval_steps", after="eval_steps"),
+            severity=Severity.NOTE if guessed(given.run) else None,
         )

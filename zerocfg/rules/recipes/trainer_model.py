@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.argument_reader import reader
-from zerocfg.rules.arguments import drop_argument, given, set_argument, under_deepspeed, value, word, written
+from zerocfg.rules.arguments import (
+    KNOWN_ARGUMENTS,
+    TRAINING_ARGUMENTS,
+    ArgumentsOfRun,
+    drop_argument,
+    under_deepspeed,
+    value,
+    written,
+)
 from zerocfg.rules.effects import stage_of
 from zerocfg.rules.fixes import together
 from zerocfg.run.model import Loading, Run
@@ -16,26 +24,26 @@ _CHECKPOINTING = ("gradient_checkpointing", "activation_checkpointing")
 """The former name of the switch and its present one."""
 
 
-@rule("ZC814", "compiled-all-the-same", Severity.ERROR)
-def compiled_all_the_same(run: Run) -> Iterator[Finding]:
-    names = [name for name in ("torch_compile_backend", "torch_compile_mode") if word(run, name)]
-    if reader(run) is not None and value(run, "torch_compile") is False and names:
+@rule("ZC814", "compiled-all-the-same", Severity.ERROR, KNOWN_ARGUMENTS)
+def compiled_all_the_same(given: ArgumentsOfRun) -> Iterator[Finding]:
+    names = [name for name in ("torch_compile_backend", "torch_compile_mode") if given.word(name)]
+    if given.value("torch_compile") is False and names:
         gone = "remove " + " and ".join(names)
-        yield written(run, "torch_compile", *names).finding(
+        yield given.written("torch_compile", *names).finding(
             f"`torch_compile: false`, but `{names[0]}` is written, which turns compilation on again",
             gone,
-            together(gone, *(drop_argument(run, name, "") for name in names)),
+            together(gone, *(given.drop(name, "") for name in names)),
         )
 
 
-@rule("ZC815", "checkpointing-two-names", Severity.ERROR, versions="transformers>=5.23")
-def checkpointing_two_names(run: Run) -> Iterator[Finding]:
-    old, new = (value(run, name) for name in _CHECKPOINTING)
-    if reader(run) is None or not isinstance(old, bool) or not isinstance(new, bool) or old is new:
+@rule("ZC815", "checkpointing-two-names", Severity.ERROR, KNOWN_ARGUMENTS, versions="transformers>=5.23")
+def checkpointing_two_names(given: ArgumentsOfRun) -> Iterator[Finding]:
+    old, new = (given.value(name) for name in _CHECKPOINTING)
+    if not isinstance(old, bool) or not isinstance(new, bool) or old is new:
         return
-    fixes = [drop_argument(run, "gradient_checkpointing", "")]
-    fixes += [] if new else [set_argument(run, "activation_checkpointing", "true", "")]
-    yield written(run, *_CHECKPOINTING).finding(
+    fixes = [given.drop("gradient_checkpointing", "")]
+    fixes += [] if new else [given.set("activation_checkpointing", "true", "")]
+    yield given.written(*_CHECKPOINTING).finding(
         f"`gradient_checkpointing: {show(old)}` is not used: `activation_checkpointing: {show(new)}` is the same "
         "setting under its new name, and it counts",
         "keep one of the two",
@@ -43,20 +51,24 @@ def checkpointing_two_names(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC816", "checkpointing-options-unused", Severity.WARNING, consumers={"transformers"})
-def checkpointing_options_unused(run: Run) -> Iterator[Finding]:
-    switch = next((name for name in _CHECKPOINTING if value(run, f"{name}_kwargs")), None)
-    if reader(run) != "transformers" or switch is None or any(given(run, name) is not None for name in _CHECKPOINTING):
+@rule("ZC816", "checkpointing-options-unused", Severity.WARNING, TRAINING_ARGUMENTS, consumers={"transformers"})
+def checkpointing_options_unused(given: ArgumentsOfRun) -> Iterator[Finding]:
+    switch = next((name for name in _CHECKPOINTING if given.value(f"{name}_kwargs")), None)
+    if (
+        given.reader != "transformers"
+        or switch is None
+        or any(given.given(name) is not None for name in _CHECKPOINTING)
+    ):
         return
     options = f"{switch}_kwargs"
-    yield written(run, options).finding(
+    yield given.written(options).finding(
         f"`{options}` has no effect: checkpointing is off unless `{switch}` is true",
         f"write `{switch}: true`, or remove this",
-        set_argument(run, switch, "true", "switch checkpointing on", after=options),
+        given.set(switch, "true", "switch checkpointing on", after=options),
     )
 
 
-@rule("ZC826", "device-map-with-stage-3", Severity.ERROR, consumers={"transformers"})
+@rule("ZC826", "device-map-with-stage-3", Severity.ERROR, WHOLE_RUN, consumers={"transformers"})
 def device_map_with_stage_3(run: Run) -> Iterator[Finding]:
     yield from _device_map_in_call(run)
     placement = value(run, "device_map")
@@ -82,7 +94,7 @@ def _device_map_in_call(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC871", "model-loaded-before-arguments", Severity.WARNING, consumers={"transformers", "trl"})
+@rule("ZC871", "model-loaded-before-arguments", Severity.WARNING, WHOLE_RUN, consumers={"transformers", "trl"})
 def model_loaded_before_arguments(run: Run) -> Iterator[Finding]:
     loading = _loading_for_stage_3(run)
     if loading is None or not loading.first or loading.origin.file is None:

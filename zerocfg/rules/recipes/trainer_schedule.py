@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import argument, passed
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, stage_of
 from zerocfg.rules.key import Key, from_origin
@@ -31,7 +31,14 @@ def _schedule_arguments(run: Run) -> dict[str, object] | None:
     return mapping_of(stated.held) if stated.held is not None else {}
 
 
-@rule("ZC234", "schedule-of-trainer-with-zero", Severity.ERROR, consumers=TRAINERS, versions="transformers>=5.2")
+@rule(
+    "ZC234",
+    "schedule-of-trainer-with-zero",
+    Severity.ERROR,
+    WHOLE_RUN,
+    consumers=TRAINERS,
+    versions="transformers>=5.2",
+)
 def schedule_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
     key, given, config = _schedule(run), _schedule_arguments(run), deepspeed_data(run)
     if key.file is None or not isinstance(key.value, str) or key.value not in _RATE_OF_OPTIMIZER or given is None:
@@ -57,7 +64,7 @@ _ONE_OF = {
 }
 
 
-@rule("ZC235", "schedule-argument-missing", Severity.ERROR, consumers=TRAINERS)
+@rule("ZC235", "schedule-argument-missing", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)
 def schedule_argument_missing(run: Run) -> Iterator[Finding]:
     key, given = _schedule(run), _schedule_arguments(run)
     needed = _ONE_OF.get(key.value) if isinstance(key.value, str) else None

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import (
-    argument,
-    drop_argument,
-    entries,
-    given,
+    KNOWN_ARGUMENTS,
+    TRAINING_ARGUMENTS,
+    ArgumentsOfRun,
     number,
     processes,
-    set_argument,
     under_deepspeed,
     value,
     word,
@@ -48,20 +46,20 @@ SCHEDULE_ARGUMENTS: dict[str, tuple[str, ...]] = {
 """What `lr_scheduler_kwargs` may hold for each schedule; all of them also take last_epoch."""
 
 
-@rule("ZC817", "optim-args-not-text", Severity.ERROR)
-def optim_args_not_text(run: Run) -> Iterator[Finding]:
-    asked = argument(run, "optim_args")
-    if reader(run) is None or asked is None or not asked.held:
+@rule("ZC817", "optim-args-not-text", Severity.ERROR, KNOWN_ARGUMENTS)
+def optim_args_not_text(given: ArgumentsOfRun) -> Iterator[Finding]:
+    asked = given.argument("optim_args")
+    if asked is None or not asked.held:
         return
-    held, text = asked.held, None
-    if isinstance(held, dict) and all(isinstance(item, (str, int, float, bool)) for item in held.values()):
-        text = ",".join(f"{name}={item}" for name, item in held.items())
-    elif isinstance(held, str):
-        if _pairs(held.replace(" ", "")):
+    stated, text = asked.held, None
+    if isinstance(stated, dict) and all(isinstance(item, (str, int, float, bool)) for item in stated.values()):
+        text = ",".join(f"{name}={item}" for name, item in stated.items())
+    elif isinstance(stated, str):
+        if _pairs(stated.replace(" ", "")):
             return
-        text = held.replace(":", "=") if "=" not in held else ""
+        text = stated.replace(":", "=") if "=" not in stated else ""
     known = text is not None and _pairs(text) and '"' not in text and "\\" not in text
-    key = from_origin(run, asked.origin)
+    key = from_origin(given.run, asked.origin)
     yield key.finding(
         "`optim_args` is not a text of the form name=value,name=value; the training stops when it builds the optimizer",
         f"write `optim_args: {text}`" if known else "write name=value pairs with commas between them",
@@ -81,9 +79,9 @@ def _schedule(run: Run) -> str | None:
     return word(run, "lr_scheduler_type", "linear")
 
 
-@rule("ZC819", "schedule-argument-unknown", Severity.ERROR)
-def schedule_argument_unknown(run: Run) -> Iterator[Finding]:
-    schedule, section = _schedule(run), entries(run, "lr_scheduler_kwargs")
+@rule("ZC819", "schedule-argument-unknown", Severity.ERROR, TRAINING_ARGUMENTS)
+def schedule_argument_unknown(given: ArgumentsOfRun) -> Iterator[Finding]:
+    schedule, section = _schedule(given.run), given.entries("lr_scheduler_kwargs")
     accepted = SCHEDULE_ARGUMENTS.get(schedule or "")
     if accepted is None or section is None:
         return
@@ -93,13 +91,13 @@ def schedule_argument_unknown(run: Run) -> Iterator[Finding]:
         near = closest(name, [known for known in accepted if known not in section.held])
         if schedule == "cosine" and name in ("min_lr", "min_lr_rate"):
             advice = "write `lr_scheduler_type: cosine_with_min_lr`"
-            fix = set_argument(run, "lr_scheduler_type", "cosine_with_min_lr", "take the schedule with a lowest rate")
+            fix = given.set("lr_scheduler_type", "cosine_with_min_lr", "take the schedule with a lowest rate")
         elif near:
             advice = f"write {near}"
-            fix = section.edited(run, rename_key, (name,), near, why=advice)
+            fix = section.edited(given.run, rename_key, (name,), near, why=advice)
         else:
             advice = "it takes " + (", ".join(accepted) if accepted else "nothing")
-            fix = section.edited(run, delete_entry, (name,), why="remove the entry")
+            fix = section.edited(given.run, delete_entry, (name,), why="remove the entry")
         yield Finding(
             section.at(name, where="key"),
             f"`lr_scheduler_type: {schedule}` takes no `{name}`; training stops when it starts",
@@ -108,60 +106,60 @@ def schedule_argument_unknown(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC820", "warmup-longer-than-training", Severity.WARNING)
-def warmup_longer_than_training(run: Run) -> Iterator[Finding]:
-    warmup, steps = number(run, "warmup_steps"), number(run, "max_steps")
-    if _schedule(run) in (None, "constant") or warmup is None or steps is None:
+@rule("ZC820", "warmup-longer-than-training", Severity.WARNING, TRAINING_ARGUMENTS)
+def warmup_longer_than_training(given: ArgumentsOfRun) -> Iterator[Finding]:
+    warmup, steps = given.number("warmup_steps"), given.number("max_steps")
+    if _schedule(given.run) in (None, "constant") or warmup is None or steps is None:
         return
     if steps >= 1 and warmup >= 2 and warmup > steps:
         fewer = max(1, int(steps) // 10)
-        yield written(run, "warmup_steps", "max_steps").finding(
+        yield given.written("warmup_steps", "max_steps").finding(
             f"the learning rate warms up for {warmup:g} steps, but training ends after {steps:g}: it never reaches the "
             "value that is written",
             f"warm up for fewer steps than max_steps, for example {fewer}",
-            set_argument(run, "warmup_steps", str(fewer), f"warm up for {fewer} steps"),
+            given.set("warmup_steps", str(fewer), f"warm up for {fewer} steps"),
         )
 
 
-@rule("ZC821", "warmup-with-constant", Severity.ERROR)
-def warmup_with_constant(run: Run) -> Iterator[Finding]:
-    warmup = number(run, "warmup_steps") or 0
-    if _schedule(run) == "constant" and warmup > 0:
-        yield written(run, "warmup_steps", "lr_scheduler_type").finding(
+@rule("ZC821", "warmup-with-constant", Severity.ERROR, TRAINING_ARGUMENTS)
+def warmup_with_constant(given: ArgumentsOfRun) -> Iterator[Finding]:
+    warmup = given.number("warmup_steps") or 0
+    if _schedule(given.run) == "constant" and warmup > 0:
+        yield given.written("warmup_steps", "lr_scheduler_type").finding(
             f"`warmup_steps: {warmup:g}` is not used: `lr_scheduler_type: constant` starts at the full learning rate",
             "write `lr_scheduler_type: constant_with_warmup`, or remove warmup_steps",
-            set_argument(run, "lr_scheduler_type", "constant_with_warmup", "take the schedule with a warmup"),
+            given.set("lr_scheduler_type", "constant_with_warmup", "take the schedule with a warmup"),
         )
 
 
-@rule("ZC822", "epochs-not-used", Severity.NOTE)
-def epochs_not_used(run: Run) -> Iterator[Finding]:
-    steps, epochs, ending = number(run, "max_steps"), number(run, "num_train_epochs"), given(run, "max_steps")
-    if reader(run) is None or steps is None or epochs is None or steps < 1 or epochs <= 0:
+@rule("ZC822", "epochs-not-used", Severity.NOTE, KNOWN_ARGUMENTS)
+def epochs_not_used(given: ArgumentsOfRun) -> Iterator[Finding]:
+    steps, epochs, ending = given.number("max_steps"), given.number("num_train_epochs"), given.given("max_steps")
+    if steps is None or epochs is None or steps < 1 or epochs <= 0:
         return
     # a spec with train_samples works the steps out from the epochs
     if ending is not None and ending.origin.kind != "computed":
-        yield written(run, "num_train_epochs", "max_steps").finding(
+        yield given.written("num_train_epochs", "max_steps").finding(
             f"`num_train_epochs: {epochs:g}` is not used: `max_steps: {steps:g}` ends the training",
             "keep one of the two",
-            drop_argument(run, "max_steps", "let the epochs count"),
+            given.drop("max_steps", "let the epochs count"),
         )
 
 
-@rule("ZC823", "accumulation-in-accelerator-config", Severity.ERROR)
-def accumulation_in_accelerator_config(run: Run) -> Iterator[Finding]:
-    section = entries(run, "accelerator_config")
-    held = section.held.get("gradient_accumulation_kwargs") if section is not None else None
-    steps = held.get("num_steps") if isinstance(held, dict) else None
-    if reader(run) is None or section is None or not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+@rule("ZC823", "accumulation-in-accelerator-config", Severity.ERROR, KNOWN_ARGUMENTS)
+def accumulation_in_accelerator_config(given: ArgumentsOfRun) -> Iterator[Finding]:
+    section = given.entries("accelerator_config")
+    options = section.held.get("gradient_accumulation_kwargs") if section is not None else None
+    steps = options.get("num_steps") if isinstance(options, dict) else None
+    if section is None or not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
         return
-    other = number(run, "gradient_accumulation_steps", 1)
-    if other is None or (other <= 1 and not (under_deepspeed(run) and steps > 1)):
+    other = given.number("gradient_accumulation_steps", 1)
+    if other is None or (other <= 1 and not (under_deepspeed(given.run) and steps > 1)):
         return
     path, advice = ("gradient_accumulation_kwargs", "num_steps"), "write gradient_accumulation_steps alone"
-    fixes = [section.edited(run, delete_entry, path, why="")]
+    fixes = [section.edited(given.run, delete_entry, path, why="")]
     if other <= 1:
-        fixes.append(set_argument(run, "gradient_accumulation_steps", str(steps), ""))
+        fixes.append(given.set("gradient_accumulation_steps", str(steps), ""))
     yield Finding(
         section.at(*path),
         f"`num_steps: {steps}` beside `gradient_accumulation_steps: {other:g}` is refused"
@@ -172,11 +170,11 @@ def accumulation_in_accelerator_config(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC824", "split-batches", Severity.ERROR)
-def split_batches(run: Run) -> Iterator[Finding]:
-    section = entries(run, "accelerator_config")
-    world, size = processes(run), number(run, "per_device_train_batch_size", 8)
-    if reader(run) is None or section is None or section.held.get("split_batches") is not True:
+@rule("ZC824", "split-batches", Severity.ERROR, KNOWN_ARGUMENTS)
+def split_batches(given: ArgumentsOfRun) -> Iterator[Finding]:
+    section = given.entries("accelerator_config")
+    world, size = processes(given.run), given.number("per_device_train_batch_size", 8)
+    if section is None or section.held.get("split_batches") is not True:
         return
     if world is None or world < 2 or size is None:
         return
@@ -186,12 +184,12 @@ def split_batches(run: Run) -> Iterator[Finding]:
         f"`split_batches` divides `per_device_train_batch_size: {size:g}` between {world} processes"
         + (f": each gets {size // world:g}" if divides else ", which does not go; training stops when it starts"),
         "write `split_batches: false`, or a batch for all processes together",
-        fix=section.edited(run, replace_value, ("split_batches",), "false", why="a batch for each process"),
+        fix=section.edited(given.run, replace_value, ("split_batches",), "false", why="a batch for each process"),
         severity=Severity.WARNING if divides else None,
     )
 
 
-@rule("ZC827", "steps-of-checkpoint-win", Severity.WARNING, consumers=TRAINERS)
+@rule("ZC827", "steps-of-checkpoint-win", Severity.WARNING, WHOLE_RUN, consumers=TRAINERS)
 def steps_of_checkpoint_win(run: Run) -> Iterator[Finding]:
     state = run.resumed
     if state is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError, whole_number
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import Argument, arguments, type_of, word_type
 from zerocfg.rules.calls import given_in_calls, key_of_call
@@ -20,27 +20,27 @@ from zerocfg.run.stages.arguments import converted, is_template, parsed
 from zerocfg.source.node import Scalar
 
 
-@rule("ZC802", "argument-type", Severity.ERROR)
+@rule("ZC802", "argument-type", Severity.ERROR, WHOLE_RUN)
 def argument_type(run: Run) -> Iterator[Finding]:
     yield from _texts_in_calls(run)
     if not under_trainer(run):
         return
-    told = set()
+    reported_places = set()
     for failure in failures(run, "ZC802"):
         finding = reported(run, failure, "write a plain number", where="value")
         place = finding.location
         key = recipe(run, *map(str, place.path[:1]))
         if isinstance(key.value, str) and run.recipe_reader != "trl":
             continue  # below
-        told.add(place.path or place.span)
+        reported_places.add(place.path or place.span)
         finding.fix = _plain_number(key)
         yield finding
     if reader(run) is None:
         return
-    for held in arguments(run):
-        place = held.at("value")
-        if (place.path or place.span) not in told:
-            yield from _on_the_line(run, held, place) if held.on_line else _in_the_recipe(run, held, place)
+    for argument in arguments(run):
+        place = argument.at("value")
+        if (place.path or place.span) not in reported_places:
+            yield from _on_the_line(run, argument, place) if argument.on_line else _in_the_recipe(run, argument, place)
 
 
 def _texts_in_calls(run: Run) -> Iterator[Finding]:
@@ -53,27 +53,27 @@ def _texts_in_calls(run: Run) -> Iterator[Finding]:
             )
 
 
-def _on_the_line(run: Run, held: Argument, place: Location) -> Iterator[Finding]:
+def _on_the_line(run: Run, argument: Argument, place: Location) -> Iterator[Finding]:
     """A word of the launch line that argparse does not convert. Not told where the script's parser is not known:
     an option of its own may have this name."""
-    kind, text = type_of(run, held.name), held.held
+    kind, text = type_of(run, argument.name), argument.held
     if kind in _WANTED and isinstance(text, str) and parsed(run) and _refused(kind, text):
         wanted = "yes or no" if kind == "bool" else kind
-        yield Finding(place, f"{held.name}: {text!r} is no {wanted}", f"write {_WANTED[kind]}")
+        yield Finding(place, f"{argument.name}: {text!r} is no {wanted}", f"write {_WANTED[kind]}")
 
 
 _WANTED = {"int": "a plain number", "float": "a plain number", "bool": "true or false"}
 
 
-def _in_the_recipe(run: Run, held: Argument, place: Location) -> Iterator[Finding]:
+def _in_the_recipe(run: Run, argument: Argument, place: Location) -> Iterator[Finding]:
     """A text where a number is wanted: HfArgumentParser hands it over, TrlParser converts those that are numbers. It
     also converts the words for yes and no, and stops at any other where one is wanted."""
-    kind, text = type_of(run, held.name), held.held
-    if kind not in _WANTED or not isinstance(text, str) or in_call(held):
+    kind, text = type_of(run, argument.name), argument.held
+    if kind not in _WANTED or not isinstance(text, str) or in_call(argument):
         return
     if kind == "bool":
         if run.recipe_reader == "trl" and _refused(kind, text):
-            yield Finding(place, f"{held.name}: {text!r} is no yes or no", f"write {_WANTED[kind]}")
+            yield Finding(place, f"{argument.name}: {text!r} is no yes or no", f"write {_WANTED[kind]}")
         return
     node = run.recipe.document.get(place.path) if run.recipe is not None and run.recipe.document is not None else None
     if not isinstance(node, Scalar) or (number_in(text) is not None and not node.quoted):
@@ -81,13 +81,13 @@ def _in_the_recipe(run: Run, held: Argument, place: Location) -> Iterator[Findin
     if run.recipe_reader == "hf":
         yield Finding(
             place,
-            f"{held.name} is the text {text!r}, not a number; HfArgumentParser does not convert it",
+            f"{argument.name} is the text {text!r}, not a number; HfArgumentParser does not convert it",
             "write a plain number",
-            fix=_plain_number(recipe(run, held.name)),
+            fix=_plain_number(recipe(run, argument.name)),
         )
     elif run.consumer is not None and _refused(kind, text):
         # TrlParser converts the others
-        yield Finding(place, f"{held.name}: {text!r} is no {kind}", "write a plain number")
+        yield Finding(place, f"{argument.name}: {text!r} is no {kind}", "write a plain number")
 
 
 def _refused(kind: str, text: str) -> bool:
@@ -114,18 +114,18 @@ def _signed(text: str) -> int | None:
 
 def _plain_number(key: Key) -> Fix | None:
     """A quoted number without its quotes, a list of one number without its brackets."""
-    held = key.value
-    if isinstance(held, list) and len(held) == 1:
-        held = held[0]
-    if isinstance(held, str) and number_in(held) is not None:
-        held = float(held) if set("eE.") & set(held) else _signed(held)
-    if isinstance(held, bool) or not isinstance(held, (int, float)):
+    value = key.value
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, str) and number_in(value) is not None:
+        value = float(value) if set("eE.") & set(value) else _signed(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    text = plain_number(held)
+    text = plain_number(value)
     return key.replace(text, f"write {text}")
 
 
-@rule("ZC825", "false-as-text", Severity.ERROR, consumers={"transformers"})
+@rule("ZC825", "false-as-text", Severity.ERROR, WHOLE_RUN, consumers={"transformers"})
 def false_as_text(run: Run) -> Iterator[Finding]:
     if run.recipe_reader != "hf":
         return

@@ -7,23 +7,21 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.argument_reader import reader
-from zerocfg.rules.arguments import drop_argument, entries, number, set_argument, under_deepspeed, value, written
+from zerocfg.rules.arguments import KNOWN_ARGUMENTS, ArgumentsOfRun, under_deepspeed
 from zerocfg.rules.repairs import plain_number
-from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key
 
 
-@rule("ZC810", "workers-needed", Severity.ERROR)
-def workers_needed(run: Run) -> Iterator[Finding]:
-    if reader(run) is None or number(run, "dataloader_num_workers", 0) != 0:
+@rule("ZC810", "workers-needed", Severity.ERROR, KNOWN_ARGUMENTS)
+def workers_needed(given: ArgumentsOfRun) -> Iterator[Finding]:
+    if given.number("dataloader_num_workers", 0) != 0:
         return
     for name in ("dataloader_prefetch_factor", "dataloader_persistent_workers"):
-        if value(run, name) is True or number(run, name) is not None:
-            yield written(run, name, "dataloader_num_workers").finding(
+        if given.value(name) is True or given.number(name) is not None:
+            yield given.written(name, "dataloader_num_workers").finding(
                 f"`{name}` needs `dataloader_num_workers` above 0, which is 0 here; the training stops at it",
                 "write dataloader_num_workers, or remove this",
-                drop_argument(run, name, f"remove {name}"),
+                given.drop(name, f"remove {name}"),
             )
 
 
@@ -43,29 +41,29 @@ _REAL = ("learning_rate", "adam_epsilon", "neftune_noise_alpha")
 """Arguments that need not be whole: what is meant is the number without its sign."""
 
 
-@rule("ZC812", "argument-out-of-range", Severity.ERROR)
-def argument_out_of_range(run: Run) -> Iterator[Finding]:
-    for name, lowest in _LOWEST.items() if reader(run) is not None else ():
-        size = number(run, name)
+@rule("ZC812", "argument-out-of-range", Severity.ERROR, KNOWN_ARGUMENTS)
+def argument_out_of_range(given: ArgumentsOfRun) -> Iterator[Finding]:
+    for name, lowest in _LOWEST.items():
+        size = given.number(name)
         if size is None or size >= lowest:
             continue
-        if under_deepspeed(run) and name in ("per_device_train_batch_size", "gradient_accumulation_steps"):
+        if under_deepspeed(given.run) and name in ("per_device_train_batch_size", "gradient_accumulation_steps"):
             continue  # DeepSpeed stops at it first, and ZC204 says so
         text = plain_number(abs(float(size)) if name in _REAL else lowest)
-        yield written(run, name, where="value").finding(
+        yield given.written(name, where="value").finding(
             f"`{name}: {size:g}` is below {lowest}; the training stops at it",
             f"write {text}",
-            set_argument(run, name, text, f"write {text}"),
+            given.set(name, text, f"write {text}"),
             versions="transformers>=4.50" if name == "torch_empty_cache_steps" else "",
         )
 
 
-@rule("ZC813", "accelerator-config-key-unknown", Severity.ERROR)
-def accelerator_config_key_unknown(run: Run) -> Iterator[Finding]:
-    schema, section = load_schema("training-arguments"), entries(run, "accelerator_config")
+@rule("ZC813", "accelerator-config-key-unknown", Severity.ERROR, KNOWN_ARGUMENTS)
+def accelerator_config_key_unknown(given: ArgumentsOfRun) -> Iterator[Finding]:
+    schema, section = load_schema("training-arguments"), given.entries("accelerator_config")
     key = schema.root.names.get("accelerator_config")
     known = key.section(schema) if key is not None else None
-    if reader(run) is None or section is None or known is None:
+    if section is None or known is None:
         return
     for name in section.held:
         if name in known.names:
@@ -73,10 +71,10 @@ def accelerator_config_key_unknown(run: Run) -> Iterator[Finding]:
         near = closest(name, [other for other in known.names if other not in section.held])
         if near:
             advice = f"write {near}"
-            fix = section.edited(run, rename_key, (name,), near, why=advice, safe=True)
+            fix = section.edited(given.run, rename_key, (name,), near, why=advice, safe=True)
         else:
             advice = "it takes " + ", ".join(known.names)
-            fix = section.edited(run, delete_entry, (name,), why="remove the key")
+            fix = section.edited(given.run, delete_entry, (name,), why="remove the key")
         yield Finding(
             section.at(name, where="key"),
             f"`accelerator_config` has no `{name}`; TrainingArguments stop at it",

@@ -11,7 +11,7 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release
 from zerocfg.record import record
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import given, set_argument, value, word, written
 from zerocfg.rules.calls import given_in_calls
@@ -31,7 +31,7 @@ _WORDS = (
 )
 
 
-@rule("ZC811", "argument-word-unknown", Severity.ERROR)
+@rule("ZC811", "argument-word-unknown", Severity.ERROR, WHOLE_RUN)
 def argument_word_unknown(run: Run) -> Iterator[Finding]:
     yield from _words_in_calls(run)
     if reader(run) is None:
@@ -51,17 +51,17 @@ def argument_word_unknown(run: Run) -> Iterator[Finding]:
 def _no_text(run: Run, name: str) -> Iterator[Finding]:
     """A switch or a number in the place of the word, which no release takes. What another parser than HfArgumentParser
     and TrlParser makes of one, nobody knows; of a word that YAML reads as a switch ZC006 tells."""
-    held, setting = value(run, name), given(run, name)
-    if run.recipe_reader is None or not isinstance(held, (bool, int, float)):
+    stated, setting = value(run, name), given(run, name)
+    if run.recipe_reader is None or not isinstance(stated, (bool, int, float)):
         return
-    missed = _missed(run, name, show(held))
+    missed = _missed(run, name, show(stated))
     if missed is None or missed.releases or setting is None or setting.origin.kind != "file":
         return
     place = written(run, name, where="value")
-    if not isinstance(held, bool) or _raw(place.location) not in missed.known:
+    if not isinstance(stated, bool) or _raw(place.location) not in missed.known:
         words = ", ".join(repr(known) if known == "no" else known for known in missed.known[:12])
         yield place.finding(
-            f"`{name}` is {show(held)}, which is no word; the training stops at it", f"write one of {words}"
+            f"`{name}` is {show(stated)}, which is no word; the training stops at it", f"write one of {words}"
         )
 
 

@@ -6,54 +6,42 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.catalog.versions import only_from
-from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.argument_reader import methods, reader
-from zerocfg.rules.arguments import (
-    TRAINING_ARGUMENTS,
-    ArgumentsOfRun,
-    drop_argument,
-    given,
-    number,
-    set_argument,
-    value,
-    word,
-    written,
-)
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
+from zerocfg.rules.argument_reader import reader
+from zerocfg.rules.arguments import TRAINING_ARGUMENTS, ArgumentsOfRun, arguments_of
 from zerocfg.rules.effects import recipe_data
 from zerocfg.rules.key import recipe
 from zerocfg.rules.recipes.trl_recipe import DPO_LOSSES
 from zerocfg.run.model import Run
 
 
-@rule("ZC844", "loss-option-missing", Severity.ERROR, versions="trl>=0.29")
-def loss_option_missing(run: Run) -> Iterator[Finding]:
-    if methods(run) != {"DPOConfig"}:
-        return
-    held = value(run, "loss_type", "sigmoid")
-    losses = {str(item) for item in (held if isinstance(held, list) else [held])}
-    if "exo_pair" in losses and number(run, "label_smoothing", 0.0) == 0:
-        yield written(run, "loss_type", "label_smoothing").finding(
+@rule("ZC844", "loss-option-missing", Severity.ERROR, arguments_of("DPOConfig"), versions="trl>=0.29")
+def loss_option_missing(given: ArgumentsOfRun) -> Iterator[Finding]:
+    loss = given.value("loss_type", "sigmoid")
+    losses = {str(item) for item in (loss if isinstance(loss, list) else [loss])}
+    if "exo_pair" in losses and given.number("label_smoothing", 0.0) == 0:
+        yield given.written("loss_type", "label_smoothing").finding(
             "the loss `exo_pair` needs a `label_smoothing` above 0; DPOTrainer stops without it",
             "write `label_smoothing: 1.0e-3`",
-            set_argument(run, "label_smoothing", "1.0e-3", "write the smoothing of the paper", after="loss_type"),
+            given.set("label_smoothing", "1.0e-3", "write the smoothing of the paper", after="loss_type"),
         )
     plain = {"sigmoid", "sigmoid_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"}
-    divergence = word(run, "f_divergence_type", "reverse_kl")
+    divergence = given.word("f_divergence_type", "reverse_kl")
     if divergence not in (None, "reverse_kl") and losses <= set(DPO_LOSSES) and not losses <= plain:
-        yield written(run, "f_divergence_type", "loss_type").finding(
+        yield given.written("f_divergence_type", "loss_type").finding(
             f"`f_divergence_type: {divergence}` does not go with the loss {', '.join(sorted(losses - plain))}; "
             "DPOTrainer stops at it",
             "remove it, or take another loss",
-            drop_argument(run, "f_divergence_type", "remove f_divergence_type"),
+            given.drop("f_divergence_type", "remove f_divergence_type"),
             versions="trl>=1.10",
         )
 
 
-@rule("ZC845", "loss-weights-length", Severity.ERROR, TRAINING_ARGUMENTS, versions="trl>=0.22.2")
+@rule("ZC845", "loss-weights-length", Severity.ERROR, arguments_of("DPOConfig"), versions="trl>=0.22.2")
 def loss_weights_length(given: ArgumentsOfRun) -> Iterator[Finding]:
     losses, weights = given.value("loss_type", ["sigmoid"]), given.value("loss_weights")
     losses = [losses] if isinstance(losses, str) else losses
-    if given.methods != {"DPOConfig"} or not isinstance(losses, list) or not isinstance(weights, list):
+    if not isinstance(losses, list) or not isinstance(weights, list):
         return
     if len(losses) != len(weights):
         yield given.written("loss_weights", "loss_type").finding(
@@ -62,10 +50,10 @@ def loss_weights_length(given: ArgumentsOfRun) -> Iterator[Finding]:
         )
 
 
-@rule("ZC846", "reference-precomputed-and-moving", Severity.ERROR, TRAINING_ARGUMENTS)
+@rule("ZC846", "reference-precomputed-and-moving", Severity.ERROR, arguments_of("DPOConfig"))
 def reference_precomputed_and_moving(given: ArgumentsOfRun) -> Iterator[Finding]:
     names = ("precompute_ref_log_probs", "sync_ref_model")
-    if given.methods == {"DPOConfig"} and all(given.value(name) is True for name in names):
+    if all(given.value(name) is True for name in names):
         yield given.written(*names).finding(
             "`precompute_ref_log_probs` needs a reference model that stays, and `sync_ref_model` moves it; DPOTrainer "
             "stops at it",
@@ -85,10 +73,10 @@ def two_quantizations(given: ArgumentsOfRun) -> Iterator[Finding]:
         )
 
 
-@rule("ZC848", "padding-free-not-cut", Severity.ERROR, TRAINING_ARGUMENTS, versions="trl>=1.0")
+@rule("ZC848", "padding-free-not-cut", Severity.ERROR, arguments_of("SFTConfig"), versions="trl>=1.0")
 def padding_free_not_cut(given: ArgumentsOfRun) -> Iterator[Finding]:
     limit = given.number("max_length", 1024)
-    if given.methods != {"SFTConfig"} or given.value("padding_free") is not True or limit is None:
+    if given.value("padding_free") is not True or limit is None:
         return
     if given.value("packing", False) is False:
         yield given.written("padding_free", "max_length").finding(
@@ -98,9 +86,9 @@ def padding_free_not_cut(given: ArgumentsOfRun) -> Iterator[Finding]:
         )
 
 
-@rule("ZC849", "packing-without-length", Severity.ERROR, TRAINING_ARGUMENTS)
+@rule("ZC849", "packing-without-length", Severity.ERROR, arguments_of("SFTConfig"))
 def packing_without_length(given: ArgumentsOfRun) -> Iterator[Finding]:
-    if given.methods == {"SFTConfig"} and given.value("packing") is True and given.value("max_length", 1024) is None:
+    if given.value("packing") is True and given.value("max_length", 1024) is None:
         yield given.written("max_length", "packing").finding(
             "`packing: true` needs a `max_length`, which is null; SFTTrainer stops at it",
             "write a number of tokens",
@@ -108,14 +96,14 @@ def packing_without_length(given: ArgumentsOfRun) -> Iterator[Finding]:
         )
 
 
-@rule("ZC850", "padding-free-unavailable", Severity.WARNING, versions="trl>=0.29")
-def padding_free_unavailable(run: Run) -> Iterator[Finding]:
-    if methods(run) == {"DPOConfig"} and value(run, "padding_free") is True:
-        certain = only_from(run.declared("trl"), "0.29")
-        yield written(run, "padding_free").finding(
+@rule("ZC850", "padding-free-unavailable", Severity.WARNING, arguments_of("DPOConfig"), versions="trl>=0.29")
+def padding_free_unavailable(given: ArgumentsOfRun) -> Iterator[Finding]:
+    if given.value("padding_free") is True:
+        certain = only_from(given.run.declared("trl"), "0.29")
+        yield given.written("padding_free").finding(
             "`padding_free: true` is not used: DPOTrainer pads its batches all the same since TRL 0.29",
             "write `padding_free: false`",
-            set_argument(run, "padding_free", "false", "say what happens", safe=certain),
+            given.set("padding_free", "false", "say what happens", safe=certain),
         )
 
 
@@ -125,17 +113,17 @@ _LORA = (
 )
 
 
-@rule("ZC851", "lora-without-peft", Severity.ERROR)
-def lora_without_peft(run: Run) -> Iterator[Finding]:
-    if reader(run) != "trl" or given(run, "use_peft") is not None or not _model_config(run):
+@rule("ZC851", "lora-without-peft", Severity.ERROR, TRAINING_ARGUMENTS)
+def lora_without_peft(given: ArgumentsOfRun) -> Iterator[Finding]:
+    if given.reader != "trl" or given.given("use_peft") is not None or not _model_config(given.run):
         return
-    stated = [(name, setting) for name in _LORA if (setting := given(run, name)) is not None]
+    stated = [(name, setting) for name in _LORA if (setting := given.given(name)) is not None]
     names = [name for name, setting in stated if setting.origin.file is not None and setting.value not in (None, False)]
     if names:
-        yield written(run, *names).finding(
+        yield given.written(*names).finding(
             f"`{names[0]}` has no effect: `use_peft` is not written, so TRL trains the whole model",
             "write `use_peft: true`, or remove the LoRA settings",
-            set_argument(run, "use_peft", "true", "train with LoRA"),
+            given.set("use_peft", "true", "train with LoRA"),
         )
 
 
@@ -147,7 +135,7 @@ def _model_config(run: Run) -> bool:
     return run.recipe_reader == "trl" or not data_sets.isdisjoint({*recipe_data(run), *run.arguments})
 
 
-@rule("ZC852", "recipe-env-not-mapping", Severity.ERROR)
+@rule("ZC852", "recipe-env-not-mapping", Severity.ERROR, WHOLE_RUN)
 def recipe_env_not_mapping(run: Run) -> Iterator[Finding]:
     key = recipe(run, "env")
     if reader(run) != "trl" or not key or isinstance(key.value, dict):

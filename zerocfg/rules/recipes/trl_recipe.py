@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import only_from
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.argument_reader import methods
 from zerocfg.rules.arguments import set_argument, value, written
 from zerocfg.run.config import VERSIONS
@@ -14,7 +14,7 @@ from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
 
 
-@rule("ZC842", "config-with-equals-sign", Severity.ERROR)
+@rule("ZC842", "config-with-equals-sign", Severity.ERROR, WHOLE_RUN)
 def config_with_equals_sign(run: Run) -> Iterator[Finding]:
     option, file = run.arguments.get("config"), run.launch_file
     if option is None or file is None or option.origin.span is None or option.origin.file is not file:
@@ -45,20 +45,20 @@ _FORMER = {"ffd": "bfd"}
 """Words of older releases, and what they are called today."""
 
 
-@rule("ZC843", "trl-word-unknown", Severity.ERROR)
+@rule("ZC843", "trl-word-unknown", Severity.ERROR, WHOLE_RUN)
 def trl_word_unknown(run: Run) -> Iterator[Finding]:
     certain = only_from(run.declared("trl"), VERSIONS["trl"])
     configs = methods(run)
     table = _TRL_WORDS.get(next(iter(configs)), {}) if len(configs) == 1 else {}
     for name, known in table.items():
-        held = value(run, name)
-        items = held if isinstance(held, list) else [held]
+        stated = value(run, name)
+        items = stated if isinstance(stated, list) else [stated]
         for at, item in enumerate(items):
             if not isinstance(item, str) or item in known:
                 continue
             near = _FORMER.get(item) or closest(item, known)
             meant = [*map(str, items[:at]), str(near), *map(str, items[at + 1 :])]
-            text = f"[{', '.join(meant)}]" if isinstance(held, list) else str(near)
+            text = f"[{', '.join(meant)}]" if isinstance(stated, list) else str(near)
             yield written(run, name, where="value").finding(
                 f"`{name}` knows no `{item}`; the training stops at it",
                 f"write {near}" if near else "write one of " + ", ".join(known),

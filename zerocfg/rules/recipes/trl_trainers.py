@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.signatures import parameters
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Finding, Location, Severity, at, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, at, rule
 from zerocfg.rules.arguments import given, value
 from zerocfg.rules.effects import effective_value
 from zerocfg.rules.release_scope import among
@@ -18,7 +18,7 @@ _CHECKPOINTING = ("gradient_checkpointing", "activation_checkpointing")
 _CHECKPOINTS_BY_DEFAULT = "trl>=0.22"
 
 
-@rule("ZC872", "adapter-checkpoints-reentrant", Severity.ERROR, consumers={"trl"})
+@rule("ZC872", "adapter-checkpoints-reentrant", Severity.ERROR, WHOLE_RUN, consumers={"trl"})
 def adapter_checkpoints_reentrant(run: Run) -> Iterator[Finding]:
     call = _adapter_trainer(run)
     if call is None or not _under_ddp(run) or not _looks_for_unused_parameters(run):

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.effects import WITH_ACCELERATE, changed_before, under_trainer
-from zerocfg.rules.failures import failures, reported
-from zerocfg.rules.key import delete_all, finding_at, from_origin
+from zerocfg.rules.key import delete_all, finding_at
+from zerocfg.rules.subjects import FailureOfRun, each_failure
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.stages.parser import parser_of
 from zerocfg.source.node import Path, Scalar, dotted, walk
@@ -23,7 +23,7 @@ _BREAKS_LATER = (
     "data_types.buffer_dtype",
 )
 """Keys at whose "auto" the engine stops after the config was parsed."""
-_TOLD = ("zero_optimization.stage", "fp16.enabled", "bf16.enabled")
+_OWN_RULE = ("zero_optimization.stage", "fp16.enabled", "bf16.enabled")
 
 
 def _autos(run: Run) -> Iterator[Path]:
@@ -34,33 +34,32 @@ def _autos(run: Run) -> Iterator[Path]:
                 yield path
 
 
-@rule("ZC406", "auto-that-nobody-fills", Severity.ERROR, consumers=WITH_ACCELERATE)
-def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
-    if under_trainer(run) and only_below(run.declared("transformers"), "4.30"):
+@rule("ZC406", "auto-that-nobody-fills", Severity.ERROR, each_failure("ZC406"), consumers=WITH_ACCELERATE)
+def auto_that_nobody_fills(predicted: FailureOfRun) -> Iterator[Finding]:
+    trainer = under_trainer(predicted.run)
+    if trainer and only_below(predicted.run.declared("transformers"), "4.30"):
         return
-    for failure in failures(run, "ZC406"):
-        (name,) = failure.about
-        who = "neither the Trainer nor accelerate fills" if under_trainer(run) else "accelerate does not fill"
-        places = [from_origin(run, place) for place in failure.places]
-        yield finding_at(
-            run,
-            places,
-            f'`{name}` is "auto", which {who}; prepare() stops at it',
-            "write a value",
-            places[0].delete("leave it to DeepSpeed's default", safe=False) if places else None,
-        )
+    (name,) = predicted.failure.about
+    who = "neither the Trainer nor accelerate fills" if trainer else "accelerate does not fill"
+    keys = predicted.keys
+    yield finding_at(
+        predicted.run,
+        keys,
+        f'`{name}` is "auto", which {who}; prepare() stops at it',
+        "write a value",
+        keys[0].delete("leave it to DeepSpeed's default", safe=False) if keys else None,
+    )
 
 
-@rule("ZC407", "hidden-size-missing", Severity.ERROR, needs={"model"})
-def hidden_size_missing(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC407"):
-        keys = [from_origin(run, place) for place in failure.places if place.kind == "file"]
-        in_one_file = all(key.file is keys[0].file for key in keys)
-        fix = delete_all(keys, "leave them to DeepSpeed's defaults", safe=False) if in_one_file else None
-        yield reported(run, failure, "write numbers of elements, or leave the keys out", fix)
+@rule("ZC407", "hidden-size-missing", Severity.ERROR, each_failure("ZC407"), needs={"model"})
+def hidden_size_missing(predicted: FailureOfRun) -> Iterator[Finding]:
+    keys = [key for key in predicted.keys if key.origin.kind == "file"]
+    in_one_file = all(key.file is keys[0].file for key in keys)
+    fix = delete_all(keys, "leave them to DeepSpeed's defaults", safe=False) if in_one_file else None
+    yield predicted.finding("write numbers of elements, or leave the keys out", fix)
 
 
-@rule("ZC415", "auto-without-filler", Severity.ERROR, consumers={"deepspeed"})
+@rule("ZC415", "auto-without-filler", Severity.ERROR, WHOLE_RUN, consumers={"deepspeed"})
 def auto_without_filler(run: Run) -> Iterator[Finding]:
     if run.deepspeed is None or changed_before(run):
         return
@@ -69,7 +68,7 @@ def auto_without_filler(run: Run) -> Iterator[Finding]:
     parser = parser_of(run)
     for path in _autos(run):
         name = dotted(path)
-        if name in _TOLD or "gather" in name:
+        if name in _OWN_RULE or "gather" in name:
             continue
         if (
             name in _BREAKS_LATER

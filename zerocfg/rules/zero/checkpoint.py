@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, at, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, at, rule
 from zerocfg.rules.arguments import given
 from zerocfg.rules.effects import TRAINERS, effective_value, stage_of, under_trainer, with_accelerate
 from zerocfg.rules.key import Key, deepspeed, from_origin
 from zerocfg.rules.precision.dtypes import precision_of
-from zerocfg.rules.subjects import DEEPSPEED_CONFIG
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, in_deepspeed, in_zero
 from zerocfg.run.model import UNKNOWN, Run
 
 
@@ -41,10 +41,9 @@ def _optimizer_without_step(run: Run) -> str | None:
     return "the Trainer's AdamW" if under_trainer(run) and given(run, "optim") is None else ""
 
 
-@rule("ZC461", "elastic-checkpoint-not-loadable", Severity.ERROR)
-def elastic_checkpoint_not_loadable(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "zero_optimization", "elastic_checkpoint")
-    kind = _optimizer_without_step(run) if key.on and stage_of(run) in (1, 2) else None
+@rule("ZC461", "elastic-checkpoint-not-loadable", Severity.ERROR, in_zero("elastic_checkpoint"))
+def elastic_checkpoint_not_loadable(key: Key) -> Iterator[Finding]:
+    kind = _optimizer_without_step(key.run) if key.on and stage_of(key.run) in (1, 2) else None
     if kind is not None:
         yield key.finding(
             f"an elastic checkpoint cannot be loaded with {kind}; resuming stops"
@@ -56,10 +55,9 @@ def elastic_checkpoint_not_loadable(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC462", "elastic-checkpoint-at-stage-3", Severity.WARNING)
-def elastic_checkpoint_at_stage_3(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "zero_optimization", "elastic_checkpoint")
-    if key.on and stage_of(run) == 3:
+@rule("ZC462", "elastic-checkpoint-at-stage-3", Severity.WARNING, in_zero("elastic_checkpoint"))
+def elastic_checkpoint_at_stage_3(key: Key) -> Iterator[Finding]:
+    if key.on and stage_of(key.run) == 3:
         yield key.finding(
             "ZeRO 3 ignores `elastic_checkpoint`: its checkpoints load only with the same number of processes",
             "convert a checkpoint with ds_to_universal.py when the number of processes changes",
@@ -67,9 +65,9 @@ def elastic_checkpoint_at_stage_3(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC463", "checkpoint-writer-without-launcher", Severity.ERROR)
-def checkpoint_writer_without_launcher(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "checkpoint", "writer")
+@rule("ZC463", "checkpoint-writer-without-launcher", Severity.ERROR, in_deepspeed("checkpoint", "writer"))
+def checkpoint_writer_without_launcher(key: Key) -> Iterator[Finding]:
+    run = key.run
     launcher = run.launch.launcher if run.launch is not None else None
     if not isinstance(key.value, dict) or launcher == "deepspeed" or "CROSS_SIZE" in run.environment:
         return
@@ -86,7 +84,7 @@ def checkpoint_writer_without_launcher(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC464", "save-only-model-not-resumable", Severity.NOTE, consumers=TRAINERS)
+@rule("ZC464", "save-only-model-not-resumable", Severity.NOTE, WHOLE_RUN, consumers=TRAINERS)
 def save_only_model_not_resumable(run: Run) -> Iterator[Finding]:
     setting = given(run, "save_only_model")
     if setting is None or setting.value is not True or effective_value(run, "engine") != "deepspeed":
@@ -102,7 +100,7 @@ def save_only_model_not_resumable(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC465", "node-local-storage-overwritten", Severity.WARNING, consumers=TRAINERS)
+@rule("ZC465", "node-local-storage-overwritten", Severity.WARNING, WHOLE_RUN, consumers=TRAINERS)
 def node_local_storage_overwritten(run: Run) -> Iterator[Finding]:
     setting, key = given(run, "save_on_each_node"), deepspeed(run, "checkpoint", "use_node_local_storage")
     if setting is None or setting.value is not True or key.value is not False:
@@ -118,16 +116,16 @@ def node_local_storage_overwritten(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC467", "adagrad-checkpoint-without-zero", Severity.ERROR)
-def adagrad_checkpoint_without_zero(run: Run) -> Iterator[Finding]:
-    key, precision = deepspeed(run, "optimizer", "type"), precision_of(run)
-    if not isinstance(key.value, str) or key.value.lower() != "adagrad" or stage_of(run) != 0:
+@rule("ZC467", "adagrad-checkpoint-without-zero", Severity.ERROR, in_deepspeed("optimizer", "type"))
+def adagrad_checkpoint_without_zero(key: Key) -> Iterator[Finding]:
+    precision = precision_of(key.run)
+    if not isinstance(key.value, str) or key.value.lower() != "adagrad" or stage_of(key.run) != 0:
         return
-    if precision not in ("bf16", "fp16") or not (run.consumer == "deepspeed" or with_accelerate(run)):
+    if precision not in ("bf16", "fp16") or not (key.run.consumer == "deepspeed" or with_accelerate(key.run)):
         return
     yield key.finding(
         f"Adagrad in {precision} without ZeRO trains, but its states cannot be collected: saving a checkpoint stops "
         "with a KeyError",
         "use ZeRO stage 1, or another optimizer",
-        fix=deepspeed(run, "zero_optimization", "stage").replace("1", "use ZeRO stage 1", safe=False),
+        fix=deepspeed(key.run, "zero_optimization", "stage").replace("1", "use ZeRO stage 1", safe=False),
     )

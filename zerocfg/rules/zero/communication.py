@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.effects import effective_value, stage_of
-from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import deepspeed, setting
 from zerocfg.rules.memory.buffers import half, without_buckets
+from zerocfg.rules.subjects import FailureOfRun, each_failure
 from zerocfg.run.model import Run
 from zerocfg.source.text import Span
 
@@ -19,7 +19,7 @@ _CLAIM = (
 )
 
 
-@rule("ZC408", "scaling-with-reduce-scatter", Severity.ERROR)
+@rule("ZC408", "scaling-with-reduce-scatter", Severity.ERROR, WHOLE_RUN)
 def scaling_with_reduce_scatter(run: Run) -> Iterator[Finding]:
     scatter, stage = deepspeed(run, "zero_optimization", "reduce_scatter"), stage_of(run)
     if stage not in (2, 3) or (scatter and not scatter.on and scatter.value != "auto"):
@@ -38,14 +38,13 @@ def scaling_with_reduce_scatter(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC409", "gradient-sum-refused", Severity.ERROR, versions="deepspeed>=0.19.6")
-def gradient_sum_refused(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC409"):
-        fix = deepspeed(run, "gradient_allreduce_op").replace('"mean"', "average the gradients", safe=False)
-        yield reported(run, failure, 'write "mean" and scale the loss instead', fix)
+@rule("ZC409", "gradient-sum-refused", Severity.ERROR, each_failure("ZC409"), versions="deepspeed>=0.19.6")
+def gradient_sum_refused(predicted: FailureOfRun) -> Iterator[Finding]:
+    fix = deepspeed(predicted.run, "gradient_allreduce_op").replace('"mean"', "average the gradients", safe=False)
+    yield predicted.finding('write "mean" and scale the loss instead', fix)
 
 
-@rule("ZC413", "bucket-counted-in-bytes", Severity.NOTE)
+@rule("ZC413", "bucket-counted-in-bytes", Severity.NOTE, WHOLE_RUN)
 def bucket_counted_in_bytes(run: Run) -> Iterator[Finding]:
     for file in (run.deepspeed, run.accelerate):
         if file is None or "bucket_size" not in file.source.text or {"#", "/"}.isdisjoint(file.source.text):
@@ -71,7 +70,7 @@ def _right(match: re.Match[str]) -> bool:
     return any(0.9 < claimed / (elements * size) < 1.1 for size in (2, 4, 8)) if elements > 0 else False
 
 
-@rule("ZC414", "bucket-larger-than-model", Severity.NOTE, needs={"model"})
+@rule("ZC414", "bucket-larger-than-model", Severity.NOTE, WHOLE_RUN, needs={"model"})
 def bucket_larger_than_model(run: Run) -> Iterator[Finding]:
     key, stage = setting(run, "zero_optimization.reduce_bucket_size"), stage_of(run)
     parameters = run.model.parameters if run.model else None

@@ -8,7 +8,8 @@ from math import gcd
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import argument, may_be_on
 from zerocfg.rules.effects import TRAINERS, effective_value
-from zerocfg.rules.key import deepspeed
+from zerocfg.rules.key import Key
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, in_deepspeed
 from zerocfg.run.model import Run
 from zerocfg.run.stages.arguments import parsed
 from zerocfg.run.stages.engine import number
@@ -24,10 +25,9 @@ def _compiles(run: Run) -> bool | None:
     return any(may_be_on(run, name) for name in names)
 
 
-@rule("ZC440", "deepcompile-never-compiled", Severity.ERROR, consumers=TRAINERS)
-def deepcompile_never_compiled(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "compile", "deepcompile")
-    if key.on and _compiles(run) is False:
+@rule("ZC440", "deepcompile-never-compiled", Severity.ERROR, in_deepspeed("compile", "deepcompile"), consumers=TRAINERS)
+def deepcompile_never_compiled(key: Key) -> Iterator[Finding]:
+    if key.on and _compiles(key.run) is False:
         yield key.finding(
             "`deepcompile` has no effect: the Trainer compiles only with `torch_compile: true`",
             "write `torch_compile: true` in the training arguments, or remove it",
@@ -35,9 +35,9 @@ def deepcompile_never_compiled(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC441", "deepcompile-backend", Severity.ERROR, consumers=TRAINERS)
-def deepcompile_backend(run: Run) -> Iterator[Finding]:
-    key, asked = deepspeed(run, "compile", "deepcompile"), argument(run, "torch_compile_backend")
+@rule("ZC441", "deepcompile-backend", Severity.ERROR, in_deepspeed("compile", "deepcompile"), consumers=TRAINERS)
+def deepcompile_backend(key: Key) -> Iterator[Finding]:
+    asked = argument(key.run, "torch_compile_backend")
     if not key.on or asked is None or not isinstance(asked.held, str) or asked.held in ("inductor", "eager"):
         return
     yield Finding(
@@ -49,10 +49,15 @@ def deepcompile_backend(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC443", "tensor-parallel-size-does-not-divide", Severity.ERROR, needs={"launch"})
-def tensor_parallel_size_does_not_divide(run: Run) -> Iterator[Finding]:
-    key, ranks = deepspeed(run, "tensor_parallel", "autotp_size"), effective_value(run, "num_processes")
-    size = number(key.value)
+@rule(
+    "ZC443",
+    "tensor-parallel-size-does-not-divide",
+    Severity.ERROR,
+    in_deepspeed("tensor_parallel", "autotp_size"),
+    needs={"launch"},
+)
+def tensor_parallel_size_does_not_divide(key: Key) -> Iterator[Finding]:
+    size, ranks = number(key.value), effective_value(key.run, "num_processes")
     if not isinstance(size, int) or size <= 1 or isinstance(ranks, bool):
         return
     if isinstance(ranks, int) and ranks > 0 and ranks % size != 0:
@@ -65,9 +70,9 @@ def tensor_parallel_size_does_not_divide(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC444", "tensor-parallel-ranks-counted-in-batch", Severity.ERROR, consumers={"deepspeed"})
-def tensor_parallel_ranks_counted_in_batch(run: Run) -> Iterator[Finding]:
-    parallel, key = deepspeed(run, "tensor_parallel", "autotp_size"), deepspeed(run, "train_batch_size")
+@rule("ZC444", "tensor-parallel-ranks-counted-in-batch", Severity.ERROR, DEEPSPEED_CONFIG, consumers={"deepspeed"})
+def tensor_parallel_ranks_counted_in_batch(config: Key) -> Iterator[Finding]:
+    parallel, key = config["tensor_parallel"]["autotp_size"], config["train_batch_size"]
     size, batch = number(parallel.value), key.value
     if not isinstance(size, int) or size <= 1:
         return

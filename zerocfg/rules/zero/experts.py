@@ -13,7 +13,7 @@ from zerocfg.catalog.values import show
 from zerocfg.record import record
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.key import Key, deepspeed, setting
-from zerocfg.run.model import Run
+from zerocfg.rules.subjects import in_deepspeed
 from zerocfg.run.script.arguments import call_of
 
 PRESETS = ("mixtral", "qwen3_moe", "qwen3_5_moe", "deepseek_v2", "deepseek_v3", "minimax_m3")
@@ -46,13 +46,12 @@ class Refusal:
     other: Key | None = None
 
 
-@rule("ZC469", "expert-parallel-refused", Severity.ERROR, versions="deepspeed>=0.19.2")
-def expert_parallel_refused(run: Run) -> Iterator[Finding]:
-    section = deepspeed(run, "expert_parallel")
+@rule("ZC469", "expert-parallel-refused", Severity.ERROR, in_deepspeed("expert_parallel"), versions="deepspeed>=0.19.2")
+def expert_parallel_refused(section: Key) -> Iterator[Finding]:
     found = [*_switches(section)]
     if section.get("enabled") is True:
-        found += [*_numbers(section), *_names(section), *_relations(section), *_folding(run, section)]
-        found += _processes(run, section)
+        found += [*_numbers(section), *_names(section), *_relations(section), *_folding(section)]
+        found += _processes(section)
     for refusal in found:
         yield refusal.key.finding(
             f"{refusal.message}; DeepSpeed stops when the engine is built",
@@ -125,28 +124,29 @@ def _relations(section: Key) -> Iterator[Refusal]:
         yield Refusal(combine, message, 'leave it out, or write `comm_backend: "comm"`', "0.19.7", backend)
 
 
-def _folding(run: Run, section: Key) -> Iterator[Refusal]:
+def _folding(section: Key) -> Iterator[Refusal]:
     """Beside tensor parallelism (AutoTP)."""
-    parallel = deepspeed(run, "tensor_parallel")
+    parallel = deepspeed(section.run, "tensor_parallel")
     degree, theirs, ours = parallel["autotp_size"], parallel["preset_model"], section["preset_model"]
     if ours.value in PRESETS and isinstance(theirs.value, str) and theirs.value != ours.value:
         message = f"`preset_model` is {show(ours.value)} here and {show(theirs.value)} in `tensor_parallel`"
         yield Refusal(ours, message, "write the same in both", "0.19.3", theirs)
     if not _whole(degree) or degree.value <= 1:
         return
-    size, beside = section["autoep_size"], f"beside `tensor_parallel.autotp_size` {degree.value}"
+    size, context = section["autoep_size"], f"beside `tensor_parallel.autotp_size` {degree.value}"
     if not size or size.value == 1:
-        message = f"`autoep_size` has to be above 1 {beside}"
+        message = f"`autoep_size` has to be above 1 {context}"
         yield Refusal(size or section["enabled"], message, "write 2 or more", "0.19.3", degree)
     elif section["async_split_plan"].value is True:
-        message = f"`async_split_plan` is not supported {beside}"
+        message = f"`async_split_plan` is not supported {context}"
         yield Refusal(section["async_split_plan"], message, "write false", "0.19.8", degree)
     if section["combine_impl"].value == "fused_weighted_sum":
-        message = f'`combine_impl: "fused_weighted_sum"` is not supported {beside}'
+        message = f'`combine_impl: "fused_weighted_sum"` is not supported {context}'
         yield Refusal(section["combine_impl"], message, "leave it out", "0.19.7", degree)
 
 
-def _processes(run: Run, section: Key) -> Iterator[Refusal]:
+def _processes(section: Key) -> Iterator[Refusal]:
+    run = section.run
     size, processes = section["autoep_size"], setting(run, "num_processes")
     if not _whole(size) or size.value < 1 or not _whole(processes) or processes.value < 1:
         return

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import passed
 from zerocfg.rules.effects import TRAINERS, WITH_ACCELERATE
 from zerocfg.rules.fixes import present, together
 from zerocfg.rules.issues import issues
 from zerocfg.rules.key import Key, deepspeed, delete_all, recipe
-from zerocfg.rules.subjects import DEEPSPEED_CONFIG
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, in_deepspeed
 from zerocfg.run.model import Run
 from zerocfg.source.node import dotted
 
 _DATA = "data_efficiency"
-_NEEDED: tuple[tuple[tuple[str, ...], str], ...] = (
+_NEEDED: tuple[tuple[tuple[str, str], str], ...] = (
     (("data_sampling", "curriculum_learning"), "curriculum_metrics"),
     (("data_sampling", "dynamic_batching"), "max_tokens"),
     (("data_routing", "random_ltd"), "total_layer_num"),
 )
 
 
-@rule("ZC445", "data-efficiency-incomplete", Severity.ERROR)
-def data_efficiency_incomplete(run: Run) -> Iterator[Finding]:
-    for path, needed in _NEEDED:
-        part = deepspeed(run, _DATA, *path)
+@rule("ZC445", "data-efficiency-incomplete", Severity.ERROR, in_deepspeed(_DATA))
+def data_efficiency_incomplete(data: Key) -> Iterator[Finding]:
+    for (area, name), needed in _NEEDED:
+        part = data[area][name]
         key = part["enabled"]
         if key.value is True and needed not in part:
             yield key.finding(
@@ -36,16 +36,16 @@ def data_efficiency_incomplete(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule("ZC446", "data-loader-of-deepspeed-not-used", Severity.ERROR, consumers=WITH_ACCELERATE)
-def data_loader_of_deepspeed_not_used(run: Run) -> Iterator[Finding]:
-    drop_last, data = deepspeed(run, "dataloader_drop_last"), deepspeed(run, _DATA)
+@rule("ZC446", "data-loader-of-deepspeed-not-used", Severity.ERROR, DEEPSPEED_CONFIG, consumers=WITH_ACCELERATE)
+def data_loader_of_deepspeed_not_used(config: Key) -> Iterator[Finding]:
+    drop_last, data = config["dataloader_drop_last"], config[_DATA]
     sampling = data["data_sampling"]
     samples = data.get("enabled") is True and sampling.get("enabled") is True
     keys = [drop_last] * (drop_last.value is True) + [sampling] * samples
     if keys:
         yield keys[0].finding(
             f"`{dotted(keys[0].path)}` has no effect: DeepSpeed makes no data loader under "
-            f"{'accelerate' if run.consumer == 'accelerate' else 'the Trainer'}",
+            f"{'accelerate' if config.run.consumer == 'accelerate' else 'the Trainer'}",
             "remove it; use the arguments of the Trainer or of your own loader",
             [key.at("key", "no effect either") for key in keys[1:]],
             delete_all(keys, "remove what has no effect"),
@@ -77,9 +77,16 @@ def expert_balance_not_supported(config: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC456", "activation-checkpointing-not-configured", Severity.WARNING, consumers=TRAINERS)
-def activation_checkpointing_not_configured(run: Run) -> Iterator[Finding]:
-    section, instead = deepspeed(run, "activation_checkpointing"), recipe(run, "gradient_checkpointing")
+@rule(
+    "ZC456",
+    "activation-checkpointing-not-configured",
+    Severity.WARNING,
+    in_deepspeed("activation_checkpointing"),
+    consumers=TRAINERS,
+)
+def activation_checkpointing_not_configured(section: Key) -> Iterator[Finding]:
+    run = section.run
+    instead = recipe(run, "gradient_checkpointing")
     if not (run.recipe or passed(run)) or not any(key.value is True for key in section):
         return
     stated = bool(instead) or instead.name in run.arguments
@@ -95,7 +102,7 @@ def activation_checkpointing_not_configured(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC457", "key-without-effect", Severity.WARNING)
+@rule("ZC457", "key-without-effect", Severity.WARNING, WHOLE_RUN)
 def key_without_effect(run: Run) -> Iterator[Finding]:
     partitions = deepspeed(run, "zero_optimization", "allgather_partitions")
     if partitions.value is False:

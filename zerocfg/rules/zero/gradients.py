@@ -9,6 +9,7 @@ from zerocfg.rules.effects import effective_value, stage_of
 from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.memory.buffers import keeps_whole_gradients
 from zerocfg.rules.offload.devices import device, on_host
+from zerocfg.rules.subjects import in_zero
 from zerocfg.run.model import Run
 
 
@@ -17,22 +18,28 @@ def _off(key: Key) -> bool:
     return key.value is not None and key.value != "auto" and not key.on
 
 
-@rule("ZC421", "contiguous-gradients-forced", Severity.NOTE)
-def contiguous_gradients_forced(run: Run) -> Iterator[Finding]:
-    key, part = deepspeed(run, "zero_optimization", "contiguous_gradients"), "offload_optimizer"
-    if _off(key) and stage_of(run) in (1, 2) and on_host(run, part):
+@rule("ZC421", "contiguous-gradients-forced", Severity.NOTE, in_zero("contiguous_gradients"))
+def contiguous_gradients_forced(key: Key) -> Iterator[Finding]:
+    part = "offload_optimizer"
+    if _off(key) and stage_of(key.run) in (1, 2) and on_host(key.run, part):
         yield key.finding(
             "`contiguous_gradients: false` is not kept: DeepSpeed switches it on because the optimizer is on "
-            f"{device(run, part)}",
+            f"{device(key.run, part)}",
             "remove it, and make `reduce_bucket_size` smaller to save memory",
             fix=key.delete("remove the key"),
         )
 
 
-@rule("ZC423", "clipping-without-gradient-norm", Severity.ERROR, versions="deepspeed>=0.19.7")
-def clipping_without_gradient_norm(run: Run) -> Iterator[Finding]:
-    key, clipping = deepspeed(run, "zero_optimization", "compute_grad_norm"), effective_value(run, "gradient_clipping")
-    if _off(key) and stage_of(run) in (1, 2) and isinstance(clipping, (int, float)) and clipping > 0:
+@rule(
+    "ZC423",
+    "clipping-without-gradient-norm",
+    Severity.ERROR,
+    in_zero("compute_grad_norm"),
+    versions="deepspeed>=0.19.7",
+)
+def clipping_without_gradient_norm(key: Key) -> Iterator[Finding]:
+    clipping = effective_value(key.run, "gradient_clipping")
+    if _off(key) and stage_of(key.run) in (1, 2) and isinstance(clipping, (int, float)) and clipping > 0:
         yield key.finding(
             f"`compute_grad_norm: false`, but gradients are clipped at {clipping}; DeepSpeed refuses the two together",
             'remove it, or write "gradient_clipping": 0',
@@ -52,10 +59,15 @@ def _norm_needed(run: Run) -> str:
     return "at stage 1 in bf16 with gradients summed in fp32" if keeps_whole_gradients(run) else ""
 
 
-@rule("ZC424", "gradient-norm-always-computed-here", Severity.ERROR, versions="deepspeed>=0.19.7")
-def gradient_norm_always_computed_here(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "zero_optimization", "compute_grad_norm")
-    why = _norm_needed(run) if _off(key) else ""
+@rule(
+    "ZC424",
+    "gradient-norm-always-computed-here",
+    Severity.ERROR,
+    in_zero("compute_grad_norm"),
+    versions="deepspeed>=0.19.7",
+)
+def gradient_norm_always_computed_here(key: Key) -> Iterator[Finding]:
+    why = _norm_needed(key.run) if _off(key) else ""
     if why:
         yield key.finding(
             f"`compute_grad_norm: false` does not work {why}; DeepSpeed refuses it",

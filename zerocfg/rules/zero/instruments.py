@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import number
 from zerocfg.rules.effects import TRAINERS, changed_before, under_trainer
-from zerocfg.rules.key import Key, deepspeed
-from zerocfg.rules.subjects import DEEPSPEED_CONFIG
-from zerocfg.run.model import Run
+from zerocfg.rules.key import Key
+from zerocfg.rules.subjects import DEEPSPEED_CONFIG, in_deepspeed
 from zerocfg.run.stages.engine import truth
 from zerocfg.source.node import dotted
 
 
-@rule("ZC447", "timers-left-on", Severity.NOTE)
-def timers_left_on(run: Run) -> Iterator[Finding]:
-    timers = (deepspeed(run, "wall_clock_breakdown"), deepspeed(run, "flops_profiler", "enabled"))
+@rule("ZC447", "timers-left-on", Severity.NOTE, DEEPSPEED_CONFIG)
+def timers_left_on(config: Key) -> Iterator[Finding]:
+    timers = (config["wall_clock_breakdown"], config["flops_profiler"]["enabled"])
     on = [key for key in timers if key.value is True]
     if on:
         yield on[0].finding(
@@ -49,12 +48,11 @@ def communication_logger_left_on(config: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC452", "communication-logger-not-off", Severity.ERROR)
-def communication_logger_not_off(run: Run) -> Iterator[Finding]:
-    logger = deepspeed(run, "comms_logger")
+@rule("ZC452", "communication-logger-not-off", Severity.ERROR, in_deepspeed("comms_logger"))
+def communication_logger_not_off(logger: Key) -> Iterator[Finding]:
     if not isinstance(logger.value, dict) or logger["enabled"].on or logger.get("enabled") == "auto":
         return
-    if not changed_before(run):
+    if not changed_before(logger.run):
         yield logger.finding(
             "`comms_logger` is on although `enabled` is not true: DeepSpeed asks only whether the section is there, "
             "and then waits for the device after every collective",
@@ -78,10 +76,10 @@ def communication_logger_logs_nothing(config: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC451", "profile-step-never-reached", Severity.WARNING, consumers=TRAINERS)
-def profile_step_never_reached(run: Run) -> Iterator[Finding]:
-    profiler, steps = deepspeed(run, "flops_profiler"), number(run, "max_steps")
-    if not under_trainer(run) or profiler.get("enabled") is not True:
+@rule("ZC451", "profile-step-never-reached", Severity.WARNING, in_deepspeed("flops_profiler"), consumers=TRAINERS)
+def profile_step_never_reached(profiler: Key) -> Iterator[Finding]:
+    steps = number(profiler.run, "max_steps")
+    if not under_trainer(profiler.run) or profiler.get("enabled") is not True:
         return
     key, step = profiler["profile_step"], profiler.get("profile_step", 1)
     if isinstance(step, bool) or not isinstance(step, int) or isinstance(steps, bool) or not isinstance(steps, int):
@@ -95,13 +93,12 @@ def profile_step_never_reached(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC453", "autotuning-left-on", Severity.ERROR)
-def autotuning_left_on(run: Run) -> Iterator[Finding]:
-    tuning = deepspeed(run, "autotuning")
+@rule("ZC453", "autotuning-left-on", Severity.ERROR, in_deepspeed("autotuning"))
+def autotuning_left_on(tuning: Key) -> Iterator[Finding]:
     key = tuning["enabled"]
-    if key.value is not True or "autotuning" in run.flags:
+    if key.value is not True or "autotuning" in tuning.run.flags:
         return
-    if run.consumer is None and run.launch is None:
+    if tuning.run.consumer is None and tuning.run.launch is None:
         return  # it may be what `deepspeed --autotuning` is started with
     yield key.finding(
         "autotuning is on: outside of `deepspeed --autotuning` the training silently ends soon after step "

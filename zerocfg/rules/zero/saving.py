@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.arguments import word
 from zerocfg.rules.effects import changed_before, effective_value, stage_of, under_trainer
 from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
+from zerocfg.rules.subjects import given_by, in_accelerate
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.stages.engine import truth
 
@@ -42,7 +43,7 @@ def misplaced_gather(run: Run) -> Key | None:
     return next((section[name] for name in _NAMES if section.get(name) is True and _ACCELERATE not in section), None)
 
 
-@rule("ZC401", "weights-not-saved", Severity.ERROR)
+@rule("ZC401", "weights-not-saved", Severity.ERROR, WHOLE_RUN)
 def weights_not_saved(run: Run) -> Iterator[Finding]:
     stage, gather = effective_value(run, "zero_optimization.stage"), effective_value(run, GATHER)
     if _quoted_stage(run) or stage is UNKNOWN or stage != 3 or gather is UNKNOWN or truth(gather):
@@ -144,7 +145,7 @@ def _way_to_save(run: Run) -> str:
     return ", and call save_pretrained(..., state_dict=accelerator.get_state_dict(model)): it gathers nothing by itself"
 
 
-@rule("ZC468", "saved-without-gathering", Severity.ERROR, consumers={"accelerate", "transformers"})
+@rule("ZC468", "saved-without-gathering", Severity.ERROR, WHOLE_RUN, consumers={"accelerate", "transformers"})
 def saved_without_gathering(run: Run) -> Iterator[Finding]:
     saved = run.script.saves_sharded if run.script is not None else None
     gather = effective_value(run, GATHER)
@@ -164,14 +165,13 @@ def saved_without_gathering(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC402", "quoted-stage", Severity.ERROR)
-def stage_in_quotes(run: Run) -> Iterator[Finding]:
-    key = _quoted_stage(run)
-    if key is None or run.consumer == "deepspeed":
+@rule("ZC402", "quoted-stage", Severity.ERROR, given_by(_quoted_stage))
+def stage_in_quotes(key: Key) -> Iterator[Finding]:
+    if key.run.consumer == "deepspeed":
         return
     stage = key.value.strip()
     cost = "saved weights are empty" if stage == "3" else "comparisons with the number fail"
-    who = "" if run.consumer else "under transformers or accelerate, which compare it with a number, "
+    who = "" if key.run.consumer else "under transformers or accelerate, which compare it with a number, "
     yield key.finding(
         f"the stage is the text {show(key.value)}, not the number {stage}: {who}{cost}",
         "write the number without quotes",
@@ -181,12 +181,12 @@ def stage_in_quotes(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC466", "gather-key-without-stage-3", Severity.NOTE)
-def gather_key_without_stage_3(run: Run) -> Iterator[Finding]:
-    key, stage = accelerate(run, "deepspeed_config", _ACCELERATE), stage_of(run)
-    if key.value is not True or stage not in (0, 1, 2) or run.deepspeed is not None:
+@rule("ZC466", "gather-key-without-stage-3", Severity.NOTE, in_accelerate("deepspeed_config", _ACCELERATE))
+def gather_key_without_stage_3(key: Key) -> Iterator[Finding]:
+    stage = stage_of(key.run)
+    if key.value is not True or stage not in (0, 1, 2) or key.run.deepspeed is not None:
         return
-    if effective_value(run, "engine") == "deepspeed":
+    if effective_value(key.run, "engine") == "deepspeed":
         yield key.finding(
             f"`{key.name}` has no effect at stage {stage}, where every process holds all weights",
             "leave it out",

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import stage_of, under_trainer
-from zerocfg.rules.key import Key, deepspeed, delete_all
-from zerocfg.run.model import Run
+from zerocfg.rules.key import Key, delete_all
+from zerocfg.rules.subjects import ZERO_SECTION, in_zero
 from zerocfg.run.stages.engine import number, truth
 
 _STAGE_3 = frozenset(
@@ -38,12 +38,12 @@ def _differs(value: object, default: object) -> bool:
     return isinstance(number(value), int) and number(value) != default
 
 
-def _chosen(run: Run, names: frozenset[str]) -> list[Key]:
+def _chosen(zero: Key, names: frozenset[str]) -> list[Key]:
     """The keys of these names, in the order of the file, whose values are not the defaults."""
     schema = load_schema("deepspeed")
     return [
         key
-        for key in deepspeed(run, "zero_optimization")
+        for key in zero
         if (known := schema.find(("zero_optimization", key.name))) is not None
         and known.name.removeprefix("stage3_") in names
         and _differs(key.value, known.default)
@@ -69,34 +69,33 @@ def _unread(keys: list[Key], why: str, help_text: str) -> Iterator[Finding]:
         )
 
 
-@rule("ZC416", "stage-3-settings-below-stage-3", Severity.NOTE)
-def stage_3_settings_below_stage_3(run: Run) -> Iterator[Finding]:
-    stage = stage_of(run)
+@rule("ZC416", "stage-3-settings-below-stage-3", Severity.NOTE, ZERO_SECTION)
+def stage_3_settings_below_stage_3(zero: Key) -> Iterator[Finding]:
+    stage = stage_of(zero.run)
     if stage in (1, 2):
         why = f"read by stage 3 only; at stage {stage} without effect"
-        yield from _unread(_chosen(run, _STAGE_3), why, "remove, or use stage 3")
+        yield from _unread(_chosen(zero, _STAGE_3), why, "remove, or use stage 3")
 
 
-@rule("ZC417", "settings-stage-3-does-not-read", Severity.NOTE)
-def settings_stage_3_does_not_read(run: Run) -> Iterator[Finding]:
-    if stage_of(run) == 3:
+@rule("ZC417", "settings-stage-3-does-not-read", Severity.NOTE, ZERO_SECTION)
+def settings_stage_3_does_not_read(zero: Key) -> Iterator[Finding]:
+    if stage_of(zero.run) == 3:
         why = "read by stages 1 and 2 only; at stage 3 without effect"
-        yield from _unread(_chosen(run, _STAGE_1_2), why, "remove, or use the stage3_ keys")
+        yield from _unread(_chosen(zero, _STAGE_1_2), why, "remove, or use the stage3_ keys")
 
 
-@rule("ZC418", "zero-settings-at-stage-0", Severity.NOTE)
-def zero_settings_at_stage_0(run: Run) -> Iterator[Finding]:
-    if stage_of(run) == 0 and deepspeed(run, "zero_optimization", "stage").value == 0:
+@rule("ZC418", "zero-settings-at-stage-0", Severity.NOTE, ZERO_SECTION)
+def zero_settings_at_stage_0(zero: Key) -> Iterator[Finding]:
+    if stage_of(zero.run) == 0 and zero["stage"].value == 0:
         why = "without effect, because ZeRO is off at stage 0"
-        yield from _unread(_chosen(run, _ANY_STAGE), why, "remove, or use stage 1 to 3")
+        yield from _unread(_chosen(zero, _ANY_STAGE), why, "remove, or use stage 1 to 3")
 
 
-@rule("ZC419", "stage-missing", Severity.ERROR)
-def stage_missing(run: Run) -> Iterator[Finding]:
-    zero = deepspeed(run, "zero_optimization")
+@rule("ZC419", "stage-missing", Severity.ERROR, ZERO_SECTION)
+def stage_missing(zero: Key) -> Iterator[Finding]:
     if not zero.section or "stage" in zero:
         return
-    if under_trainer(run):
+    if under_trainer(zero.run):
         becomes = "the Trainer stops with KeyError after the model was loaded"
     else:
         becomes = "DeepSpeed takes 0, no ZeRO at all, and the section has no effect"
@@ -108,10 +107,9 @@ def stage_missing(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC420", "allgather-bucket-odd", Severity.ERROR)
-def allgather_bucket_odd(run: Run) -> Iterator[Finding]:
-    key, stage = deepspeed(run, "zero_optimization", "allgather_bucket_size"), stage_of(run)
-    size = number(key.value)
+@rule("ZC420", "allgather-bucket-odd", Severity.ERROR, in_zero("allgather_bucket_size"))
+def allgather_bucket_odd(key: Key) -> Iterator[Finding]:
+    size, stage = number(key.value), stage_of(key.run)
     if stage not in (1, 2) or not isinstance(size, int) or size < 0 or size % 2 == 0:
         return
     yield key.finding(
@@ -122,11 +120,10 @@ def allgather_bucket_odd(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC422", "sequential-gather-without-prefetch", Severity.NOTE)
-def sequential_gather_without_prefetch(run: Run) -> Iterator[Finding]:
-    zero = deepspeed(run, "zero_optimization")
+@rule("ZC422", "sequential-gather-without-prefetch", Severity.NOTE, ZERO_SECTION)
+def sequential_gather_without_prefetch(zero: Key) -> Iterator[Finding]:
     sequential = zero.get("stage3_allgather_sequential", zero.get("allgather_sequential"))
-    if stage_of(run) != 3 or sequential == "auto" or not truth(sequential):
+    if stage_of(zero.run) != 3 or sequential == "auto" or not truth(sequential):
         return
     for key in (zero["stage3_prefetch_bucket_size"], zero["prefetch_bucket_size"]):
         size = number(key.value)

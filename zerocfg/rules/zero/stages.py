@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     changed_before,
     effective_value,
@@ -15,23 +15,23 @@ from zerocfg.rules.effects import (
     tuned,
     under_deepspeed_launcher,
 )
-from zerocfg.rules.failures import failures, primary_location, reported
-from zerocfg.rules.key import accelerate, deepspeed, from_origin, setting
+from zerocfg.rules.failures import failures, primary_location
+from zerocfg.rules.key import Key, deepspeed, setting
 from zerocfg.rules.release_scope import uses_plugin
+from zerocfg.rules.subjects import FailureOfRun, each_failure, in_accelerate, in_zero
 from zerocfg.run.model import Run
 
 
-@rule("ZC403", "stage-auto", Severity.ERROR)
-def stage_auto(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "zero_optimization", "stage")
+@rule("ZC403", "stage-auto", Severity.ERROR, in_zero("stage"))
+def stage_auto(key: Key) -> Iterator[Finding]:
     if key.value != "auto":
         return
     severity: Severity | None = Severity.WARNING
-    if run.consumer == "deepspeed":
+    if key.run.consumer == "deepspeed":
         severity, becomes = None, "deepspeed.initialize silently takes 0: no ZeRO at all"
-    elif "ACCELERATE_DEEPSPEED_ZERO_STAGE" in run.effective.environment:
+    elif "ACCELERATE_DEEPSPEED_ZERO_STAGE" in key.run.effective.environment:
         return
-    elif run.consumer is not None:
+    elif key.run.consumer is not None:
         becomes = "nobody names a stage, so accelerate takes its default, 2"
     else:
         becomes = "accelerate and the Trainer take 2, deepspeed.initialize takes 0"
@@ -44,10 +44,10 @@ def stage_auto(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC404", "init-flag-without-stage-3", Severity.NOTE)
-def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
-    key, stage = accelerate(run, "deepspeed_config", "zero3_init_flag"), stage_of(run)
-    if key.value is True and stage is not None and stage != 3 and under_deepspeed_launcher(run):
+@rule("ZC404", "init-flag-without-stage-3", Severity.NOTE, in_accelerate("deepspeed_config", "zero3_init_flag"))
+def init_flag_without_stage_3(key: Key) -> Iterator[Finding]:
+    stage = stage_of(key.run)
+    if key.value is True and stage is not None and stage != 3 and under_deepspeed_launcher(key.run):
         yield key.finding(
             f"`zero3_init_flag: true` has no effect at stage {stage}; accelerate warns and resets it",
             "remove it",
@@ -55,7 +55,7 @@ def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC405", "more-sharding-than-needed", Severity.NOTE, needs={"model", "hardware"})
+@rule("ZC405", "more-sharding-than-needed", Severity.NOTE, WHOLE_RUN, needs={"model", "hardware"})
 def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
     hardware, memory = run.hardware, run.memory
     if hardware is None or memory is None or run.model is None or stage_of(run) != 3 or not fits_at(run, 2):
@@ -85,10 +85,9 @@ def _gain(run: Run) -> str:
     return f"stage 2 sends {fewer:.0%} fewer bytes{with_steps}"
 
 
-@rule("ZC410", "legacy-stage-1", Severity.ERROR)
-def legacy_stage_1(run: Run) -> Iterator[Finding]:
-    key = deepspeed(run, "zero_optimization", "legacy_stage1")
-    if key.on and stage_of(run) in (1, 2):
+@rule("ZC410", "legacy-stage-1", Severity.ERROR, in_zero("legacy_stage1"))
+def legacy_stage_1(key: Key) -> Iterator[Finding]:
+    if key.on and stage_of(key.run) in (1, 2):
         yield key.finding(
             "`legacy_stage1` was removed in DeepSpeed 0.5.9; the engine refuses it",
             "remove it",
@@ -96,7 +95,7 @@ def legacy_stage_1(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC411", "zero-section-missing", Severity.ERROR)
+@rule("ZC411", "zero-section-missing", Severity.ERROR, WHOLE_RUN)
 def zero_section_missing(run: Run) -> Iterator[Finding]:
     for failure in () if tuned(run) or changed_before(run) or not uses_plugin(run) else failures(run, "ZC411"):
         location, related = primary_location(run, failure.places)
@@ -109,8 +108,7 @@ def zero_section_missing(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC412", "refused-with-deepspeed", Severity.ERROR)
-def refused_with_deepspeed(run: Run) -> Iterator[Finding]:
-    for failure in failures(run, "ZC412"):
-        key = from_origin(run, failure.places[0])
-        yield reported(run, failure, "write false", key.replace("false", "switch it off", safe=False))
+@rule("ZC412", "refused-with-deepspeed", Severity.ERROR, each_failure("ZC412"))
+def refused_with_deepspeed(predicted: FailureOfRun) -> Iterator[Finding]:
+    fix = predicted.keys[0].replace("false", "switch it off", safe=False)
+    yield predicted.finding("write false", fix)

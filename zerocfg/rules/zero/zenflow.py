@@ -8,6 +8,7 @@ from zerocfg.rules.api import Finding, Severity, at, rule
 from zerocfg.rules.effects import effective_value, stage_of, under_trainer
 from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.offload.devices import device, offload, on_host
+from zerocfg.rules.subjects import given_by
 from zerocfg.run.model import Run
 from zerocfg.run.stages.engine import number
 
@@ -20,10 +21,13 @@ def _zenflow(run: Run) -> Key | None:
     return key if isinstance(key.value, dict) else None
 
 
-@rule("ZC431", "zenflow-without-offload", Severity.ERROR)
-def zenflow_without_offload(run: Run) -> Iterator[Finding]:
-    zenflow, part = _zenflow(run), offload(run, "offload_optimizer")
-    if zenflow is None or stage_of(run) not in (1, 2) or device(run, part.name) != "none":
+ZENFLOW = given_by(_zenflow)
+
+
+@rule("ZC431", "zenflow-without-offload", Severity.ERROR, ZENFLOW)
+def zenflow_without_offload(zenflow: Key) -> Iterator[Finding]:
+    part = offload(zenflow.run, "offload_optimizer")
+    if stage_of(zenflow.run) not in (1, 2) or device(zenflow.run, part.name) != "none":
         return
     written = isinstance(part.value, dict)
     key, text = (part["device"], '"cpu"') if written else (part, '{"device": "cpu"}')
@@ -35,11 +39,8 @@ def zenflow_without_offload(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC432", "zenflow-interval-and-strategy", Severity.ERROR)
-def zenflow_interval_and_strategy(run: Run) -> Iterator[Finding]:
-    zenflow = _zenflow(run)
-    if zenflow is None:
-        return
+@rule("ZC432", "zenflow-interval-and-strategy", Severity.ERROR, ZENFLOW)
+def zenflow_interval_and_strategy(zenflow: Key) -> Iterator[Finding]:
     strategy, interval = zenflow.get("select_strategy", "auto"), zenflow.get("select_interval", "auto")
     if strategy == "auto" and isinstance(interval, int) and not isinstance(interval, bool):
         yield zenflow["select_interval"].finding(
@@ -55,10 +56,9 @@ def zenflow_interval_and_strategy(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC433", "zenflow-selects-too-often", Severity.ERROR)
-def zenflow_selects_too_often(run: Run) -> Iterator[Finding]:
-    zenflow = _zenflow(run)
-    if zenflow is None or zenflow.get("select_strategy") != "step":
+@rule("ZC433", "zenflow-selects-too-often", Severity.ERROR, ZENFLOW)
+def zenflow_selects_too_often(zenflow: Key) -> Iterator[Finding]:
+    if zenflow.get("select_strategy") != "step":
         return
     key, other = zenflow["select_interval"], zenflow["update_interval"]
     select, update = key.value, other.value
@@ -71,10 +71,10 @@ def zenflow_selects_too_often(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC434", "zenflow-replaces-accumulation", Severity.ERROR)
-def zenflow_replaces_accumulation(run: Run) -> Iterator[Finding]:
-    zenflow, setting = _zenflow(run), run.effective.get("gradient_accumulation_steps")
-    if zenflow is None or setting is None or stage_of(run) not in (1, 2, 3):
+@rule("ZC434", "zenflow-replaces-accumulation", Severity.ERROR, ZENFLOW)
+def zenflow_replaces_accumulation(zenflow: Key) -> Iterator[Finding]:
+    setting = zenflow.run.effective.get("gradient_accumulation_steps")
+    if setting is None or stage_of(zenflow.run) not in (1, 2, 3):
         return
     steps, update = setting.value, zenflow.get("update_interval", "auto")
     if isinstance(steps, bool) or not isinstance(steps, int) or steps <= 1 or update == steps:
@@ -92,13 +92,13 @@ def zenflow_replaces_accumulation(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule("ZC435", "zenflow-without-optimizer", Severity.ERROR)
-def zenflow_without_optimizer(run: Run) -> Iterator[Finding]:
-    zenflow, optimizer = _zenflow(run), deepspeed(run, "optimizer")
-    if zenflow is None or stage_of(run) not in (1, 2) or not on_host(run, "offload_optimizer"):
+@rule("ZC435", "zenflow-without-optimizer", Severity.ERROR, ZENFLOW)
+def zenflow_without_optimizer(zenflow: Key) -> Iterator[Finding]:
+    optimizer = deepspeed(zenflow.run, "optimizer")
+    if stage_of(zenflow.run) not in (1, 2) or not on_host(zenflow.run, "offload_optimizer"):
         return
     if optimizer.value is None or (isinstance(optimizer.value, dict) and optimizer.get("params") is None):
-        fillable = under_trainer(run) and not optimizer
+        fillable = under_trainer(zenflow.run) and not optimizer
         yield zenflow.finding(
             "`zenflow` takes its optimizer from `optimizer.params`, which is not there; the engine cannot be built",
             'add an "optimizer" of type AdamW with its "params"',
@@ -107,10 +107,9 @@ def zenflow_without_optimizer(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC436", "zenflow-at-stage-0", Severity.ERROR)
-def zenflow_at_stage_0(run: Run) -> Iterator[Finding]:
-    zenflow = _zenflow(run)
-    if zenflow is not None and stage_of(run) == 0:
+@rule("ZC436", "zenflow-at-stage-0", Severity.ERROR, ZENFLOW)
+def zenflow_at_stage_0(zenflow: Key) -> Iterator[Finding]:
+    if stage_of(zenflow.run) == 0:
         yield zenflow.finding(
             "`zenflow` needs ZeRO, which is off at stage 0; the first step stops with an AttributeError",
             "use stage 1 or 2 with optimizer offload, or remove `zenflow`",
@@ -118,12 +117,15 @@ def zenflow_at_stage_0(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC437", "zenflow-offload-without-overlap", Severity.ERROR)
-def zenflow_offload_without_overlap(run: Run) -> Iterator[Finding]:
-    zenflow, overlap = _zenflow(run), deepspeed(run, "zero_optimization", "overlap_comm")
-    if zenflow is None or stage_of(run) not in (1, 2) or not zenflow["offload"].on:
+@rule("ZC437", "zenflow-offload-without-overlap", Severity.ERROR, ZENFLOW)
+def zenflow_offload_without_overlap(zenflow: Key) -> Iterator[Finding]:
+    overlap = deepspeed(zenflow.run, "zero_optimization", "overlap_comm")
+    if stage_of(zenflow.run) not in (1, 2) or not zenflow["offload"].on:
         return
-    if on_host(run, "offload_optimizer") and effective_value(run, "zero_optimization.overlap_comm") is False:
+    if (
+        on_host(zenflow.run, "offload_optimizer")
+        and effective_value(zenflow.run, "zero_optimization.overlap_comm") is False
+    ):
         yield zenflow["offload"].finding(
             "`zenflow.offload` needs `overlap_comm`, which is off; DeepSpeed stops when the engine is built",
             'write "overlap_comm": true, or remove `offload`',

@@ -39,7 +39,7 @@ def created_before_launch(run: Run, name: str) -> bool:
     text = file.source.text
     if _makes(text[: line.span.start] + "\n" + text[line.span.end :], base):
         return True
-    return file.path is not None and any(_makes(other, base) for other in _beside(file.path))
+    return file.path is not None and any(_makes(other, base) for other in _siblings(file.path))
 
 
 def launches_other_checkout(run: Run, name: str) -> bool:
@@ -103,7 +103,7 @@ def _around(path: Path | None, directory: str) -> bool:
     return disk.is_dir(folder)
 
 
-def _beside(path: Path) -> list[str]:
+def _siblings(path: Path) -> list[str]:
     found: list[str] = []
     try:
         siblings = [entry for entry in entries(disk.resolved(path).parent) if entry.suffix in (".py", ".sh")]

@@ -102,8 +102,8 @@ def _run(paths: Paths, file: SourceFile, entry: ExpandedRun, folder: Path, sourc
     from zerocfg.run.script.arguments import shows_arguments
 
     run = replace(run, script=open_script(paths, run.entry_point))
-    told = run.script is not None and shows_arguments(run.script)
-    return with_script_arguments(run) if told and run.recipe is None else run
+    shown = run.script is not None and shows_arguments(run.script)
+    return with_script_arguments(run) if shown and run.recipe is None else run
 
 
 def _of_line(paths: Paths, run: Run, said: Setting | None, bases: list[Path]) -> Run:

@@ -84,8 +84,8 @@ def _node(
         items = [_node(module, entry, values, depth + 1, without) for entry in expression.elts]
         known = [item for item in items if item is not None]
         return Sequence(span, known) if len(known) == len(items) else None
-    told = values.of(expression)
-    scalar = told if isinstance(told, (str, int, float, bool, type(None))) else CODE
+    result = values.of(expression)
+    scalar = result if isinstance(result, (str, int, float, bool, type(None))) else CODE
     if scalar == CODE and without is not None:
         return None
     return Scalar(scalar, span, module.file.source.text[span.start : span.end], isinstance(scalar, str))

@@ -232,7 +232,7 @@ def _holders(found: Reach) -> dict[int, frozenset[str]]:
     for owner, node in found.given:
         for target in node.targets:
             names.setdefault(id(owner) if owner is not None else 0, set()).update(_names(target))
-    return {owner: frozenset(held) for owner, held in names.items()}
+    return {owner: frozenset(options) for owner, options in names.items()}
 
 
 def _names(target: ast.expr) -> Iterator[str]:

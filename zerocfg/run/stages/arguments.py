@@ -177,9 +177,9 @@ def _apex(run: Run, complete: bool, given: set[str]) -> tuple[Setting, Setting] 
     known = among is None or bool(among.releases)
     if known and not any(fills):
         return None
-    told = not known or not complete
-    told = told or not given.isdisjoint(("half_precision_backend", "fp16_backend", "fp16_opt_level"))
-    if told or not all(fills):
+    possible = not known or not complete
+    possible = possible or not given.isdisjoint(("half_precision_backend", "fp16_backend", "fp16_opt_level"))
+    if possible or not all(fills):
         unknown = Setting(UNKNOWN, Origin("computed", "half_precision_backend and fp16_opt_level"))
         return unknown, unknown
     return Setting(False, Origin("computed", "fp16 without Apex")), Setting("O1", Origin("default", "transformers"))
@@ -291,16 +291,16 @@ def _converted(found: Arguments, name: str, kind: str, text: str, origin: Origin
         return UNKNOWN
 
 
-def mapping_of(held: object) -> dict[str, Any] | None:
+def mapping_of(value: object) -> dict[str, Any] | None:
     """The mapping that an argument holds, from its JSON too, as TrainingArguments read it; None for all else."""
-    if isinstance(held, str) and held.startswith("{"):
+    if isinstance(value, str) and value.startswith("{"):
         import json
 
         try:
-            held = json.loads(held)
+            value = json.loads(value)
         except ValueError:
             return None
-    return {str(key): inner for key, inner in held.items()} if isinstance(held, dict) else None
+    return {str(key): inner for key, inner in value.items()} if isinstance(value, dict) else None
 
 
 def recipe_environment(run: Run) -> dict[str, Setting]:

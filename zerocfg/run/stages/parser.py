@@ -51,8 +51,8 @@ class Parser:
         (_, first), *others = self.defaults(key)
         if not others:
             return Setting(UNKNOWN if isinstance(first, dict) else first, self.releases.origin)
-        told = "".join(f", from {text(since)} on {show(value)}" for since, value in others)
-        return Setting(UNKNOWN, Origin("default", f"{self.releases.origin.note}: {show(first)}{told}"))
+        later = "".join(f", from {text(since)} on {show(value)}" for since, value in others)
+        return Setting(UNKNOWN, Origin("default", f"{self.releases.origin.note}: {show(first)}{later}"))
 
     def newest(self, key: str) -> Setting:
         """The default of the newest of the known releases that are admitted, or of the release known nearest to them:

@@ -43,8 +43,8 @@ def stumbled_over(data: dict[str, Any], releases: AdmittedKeys) -> str | None:
         return None
     for name in (*SECTIONS, "ipex_config", "tp_config"):
         walked = releases.knows(f"cluster.{name}") and (name != "fp8_config" or releases.any_from(FP8_SINCE))
-        held = data.get(name)
-        if walked and not isinstance(held, dict) and held not in (None, "", []) and held is not UNKNOWN:
+        section = data.get(name)
+        if walked and not isinstance(section, dict) and section not in (None, "", []) and section is not UNKNOWN:
             return name
     return None
 

@@ -236,8 +236,12 @@ def _sizes(counted: object) -> Sizes:
 def _point(entry: object) -> tuple[float, int, str] | None:
     if not isinstance(entry, list) or len(entry) != 3:
         return None
-    seconds, held, phase = number(entry[0]), integer(entry[1]), entry[2]
-    return (seconds, held, phase) if seconds is not None and held is not None and isinstance(phase, str) else None
+    seconds, allocated, phase = number(entry[0]), integer(entry[1]), entry[2]
+    return (
+        (seconds, allocated, phase)
+        if seconds is not None and allocated is not None and isinstance(phase, str)
+        else None
+    )
 
 
 def _needed_text(content: dict[str, object], key: str, of: str = "") -> str:

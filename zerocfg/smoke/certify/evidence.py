@@ -62,42 +62,44 @@ def failed_stage(outcome: Outcome) -> str:
 
 
 def _proven(verdict: Verdict) -> list[str]:
-    held = {check.name: check for check in verdict.checks if check.ok is True}
+    passed = {check.name: check for check in verdict.checks if check.ok is True}
     seen, reduced = verdict.outcome.reports[0].get("seen", {}), verdict.reduced
     engine = f"ZeRO-{seen.get('stage')}" if seen.get("engine") == "deepspeed" else ENGINES.get(str(seen.get("engine")))
     found: list[str] = []
     if engine is None:
         return found
     by = f"{engine} with TRL's {reduced.trainer}" if reduced.trainer is not None else engine
-    steps = int(held[STEPS].planned) if STEPS in held else _steps(verdict)
+    steps = int(passed[STEPS].planned) if STEPS in passed else _steps(verdict)
     where = f"in {seen.get('dtype')} on {_where(verdict)}"
     if steps:
-        falls = ", and the loss falls" if "loss falls" in held else ""
+        falls = ", and the loss falls" if "loss falls" in passed else ""
         found.append(f"{by} trains {steps} optimizer step{'s' if steps != 1 else ''} {where}{falls}")
-    elif ENGINE in held:
+    elif ENGINE in passed:
         found.append(f"{by} is set up {where}")
-    parts = [name.removesuffix(PART) for name in held if name.endswith(PART) and held[name].planned.startswith("1/")]
+    parts = [
+        name.removesuffix(PART) for name in passed if name.endswith(PART) and passed[name].planned.startswith("1/")
+    ]
     if parts:
         found.append(f"each of {reduced.ranks} ranks holds its shard of the {_and(parts)}")
-    if "parameters alike on all ranks" in held:
+    if "parameters alike on all ranks" in passed:
         # Shards are gathered from one rank each, so equal parameters alone say nothing of averaged gradients.
         sharded = seen.get("engine") == "fsdp" or (seen.get("stage") or 0) > 0
-        averaged = not sharded or "gradients as under ZeRO-0" in held
+        averaged = not sharded or "gradients as under ZeRO-0" in passed
         what = "gradients are synchronised: " if averaged else ""
         found.append(f"{what}all ranks hold the same parameters after the steps")
-    if "loss as under ZeRO-0" in held:
-        more = " and gradients" if "gradients as under ZeRO-0" in held else ""
-        found.append(f"losses{more} are those of ZeRO-0 ({held['loss as under ZeRO-0'].seen})")
-    found += _offload(held)
-    settings = sum(1 for item in held.values() if item.further == "acting")
+    if "loss as under ZeRO-0" in passed:
+        more = " and gradients" if "gradients as under ZeRO-0" in passed else ""
+        found.append(f"losses{more} are those of ZeRO-0 ({passed['loss as under ZeRO-0'].seen})")
+    found += _offload(passed)
+    settings = sum(1 for item in passed.values() if item.further == "acting")
     if settings:
         more = f"{settings} more settings are" if settings > 1 else "one more setting is"
         found.append(f"{more} as planned where the engine uses them")
-    if "saved parameters" in held:
-        values = " and equal those of the live model" if "saved values" in held else ""
-        loaded = ", and from_pretrained loads them" if "loaded by from_pretrained" in held else ""
-        found.append(f"saved weights are complete{values} ({held['saved parameters'].seen}){loaded}")
-    if "resumes from a checkpoint" in held:
+    if "saved parameters" in passed:
+        values = " and equal those of the live model" if "saved values" in passed else ""
+        loaded = ", and from_pretrained loads them" if "loaded by from_pretrained" in passed else ""
+        found.append(f"saved weights are complete{values} ({passed['saved parameters'].seen}){loaded}")
+    if "resumes from a checkpoint" in passed:
         of_copy = " in a narrow copy" if reduced.copy is not None else ""
         found.append(f"a checkpoint resumes with the same next loss{of_copy}")
     return found + _held_memory(verdict)
@@ -118,10 +120,10 @@ def _where(verdict: Verdict) -> str:
     return f"{ranks} rank{'s' if ranks != 1 else ''} of {place}{nodes}"
 
 
-def _offload(held: dict[str, Check]) -> list[str]:
+def _offload(passed: dict[str, Check]) -> list[str]:
     found = []
     for name, what in (("optimizer states on", "the optimizer's states"), ("parameters on", "the parameters' shards")):
-        if name in held and held[name].planned == "cpu":
+        if name in passed and passed[name].planned == "cpu":
             found.append(f"{what} are in host memory")
     return found
 

@@ -45,15 +45,15 @@ def _communication(figures: Figures, expected: Expected | None) -> list[Check]:
         seen, planned = own.get(kind), predicted.get(kind)
         if seen is None and planned is None:
             continue
-        told = "nothing"
+        measured = "nothing"
         if seen is not None:
             calls = f"{seen['calls']} call{'s' if seen['calls'] != 1 else ''}"
             share = ""
             if planned is not None and planned.sent != seen["sent"]:
                 share = f" ({seen['sent'] - planned.sent:+,}, {seen['sent'] / planned.sent - 1:+.1%})"
-            told = f"{_exact(seen['sent'])}{share} in {calls}, {_brief(seen['seconds'])} s"
+            measured = f"{_exact(seen['sent'])}{share} in {calls}, {_brief(seen['seconds'])} s"
         words = "-" if expected is None else f"predicted {_exact(planned.sent if planned is not None else 0)}"
-        checks.append(Check(f"bytes sent by {kind}", words, told, None))
+        checks.append(Check(f"bytes sent by {kind}", words, measured, None))
     total = max(sum(item["seconds"] for item in rank.values()) for rank in figures.collectives)
     of = f" of {_brief(figures.last)}, in the step that was counted" if figures.last is not None else ""
     checks.append(Check("seconds in collectives", "-", f"{_brief(total)}{of}", None))
@@ -91,9 +91,9 @@ def _ran_out(figures: Figures, expected: Expected | None, outcome: Outcome) -> l
     memory = figures.memory[rank] if rank < len(figures.memory) else {}
     last = next(reversed(memory), None)
     counter: Counter = figures.counter if place == "card" else "rss"
-    held = figures.peaks(counter)[rank] if rank < len(figures.memory) else None
+    peak = figures.peaks(counter)[rank] if rank < len(figures.memory) else None
     where = f" in {last}" if last else ""
-    holding = f", when it held {size(held)}" if held is not None else ""
+    holding = f", when it held {size(peak)}" if peak is not None else ""
     planned = "-"
     if expected is not None and place == "card":
         planned = f"{'' if expected.prediction.complete else 'at least '}{size(expected.allocated.expected)} predicted"

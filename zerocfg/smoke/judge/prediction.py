@@ -55,11 +55,13 @@ class Expected:
 
     def data(self) -> dict[str, object]:
         """As JSON; bands as [low, expected, high]."""
-        held = self.prediction
-        found: dict[str, object] = {name: _ends(getattr(held, name)) for name in ("allocated", "reserved", "device")}
-        found |= {"complete": held.complete, "worst": held.worst.moment}
-        found["phases"] = {phase: item.size for phase, item in held.estimate.phases("device").items()}
-        found["host"] = held.estimate.peak("host").size
+        prediction = self.prediction
+        found: dict[str, object] = {
+            name: _ends(getattr(prediction, name)) for name in ("allocated", "reserved", "device")
+        }
+        found |= {"complete": prediction.complete, "worst": prediction.worst.moment}
+        found["phases"] = {phase: item.size for phase, item in prediction.estimate.phases("device").items()}
+        found["host"] = prediction.estimate.peak("host").size
         if self.time is not None:
             seconds = self.time.seconds
             found["step_seconds"] = [round(item, 6) for item in (seconds.low, seconds.expected, seconds.high)]
@@ -109,11 +111,11 @@ def expect(reduced: Reduced, device: Device, consumer: str, micro_batch: int | N
         covered = facts.layout and not load.autocast
         timeline = timeline_of_rank(facts, load, setup.precision, reduced.model, setup.options) if covered else None
         profile = profile_of(device, reduced.ranks)
-        held = predict(facts, setup.options, timeline, profile.accelerator if profile else None)
+        prediction = predict(facts, setup.options, timeline, profile.accelerator if profile else None)
         sent = traffic(facts, setup.options, load, profile or _here(reduced), wire_options(_values(reduced)))
     except ValueError as error:
         return str(error)
-    return Expected(facts, setup, held, _time(facts, setup, profile), _flops(facts, setup), sent)
+    return Expected(facts, setup, prediction, _time(facts, setup, profile), _flops(facts, setup), sent)
 
 
 def _here(reduced: Reduced) -> HardwareProfile:
@@ -228,8 +230,8 @@ def largest_expected(
 
     more = 0
     if seen is not None:
-        batch, held = seen
-        more = held - (need(batch) or 0)
+        batch, peak = seen
+        more = peak - (need(batch) or 0)
     if need(1) is None:
         return None
 

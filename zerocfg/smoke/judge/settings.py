@@ -45,7 +45,7 @@ def check(run: RunFolder, reduced: Reduced, reports: list[RankReport]) -> list[C
             continue
         ok = None if value is None else all(same(value, item) for item in seen)
         checks.append(Check(name, show(value), together(seen), ok))
-    checks += _held(reduced, planned, reports)
+    checks += _states(reduced, planned, reports)
     named = {*SHOWN, *BY_PRECISION, *BY_CLASS}
     return [*checks, *(_further(name, planned[name], reports) for name in sorted(planned) if name not in named)]
 
@@ -116,9 +116,9 @@ def _classes(names: object) -> set[str]:
     return {part.strip() for part in str(names).split(",")}
 
 
-def _held(reduced: Reduced, planned: dict[str, object], reports: list[RankReport]) -> list[Check]:
+def _states(reduced: Reduced, planned: dict[str, object], reports: list[RankReport]) -> list[Check]:
     """Where shards, master weights and optimizer states are."""
-    helds = [held for report in reports if (held := report["seen"].get("held"))]
+    helds = [row for report in reports if (row := report["seen"].get("held"))]
     stage = planned.get(f"{ZERO}stage")
     if len(helds) < len(reports):
         return []
@@ -127,19 +127,17 @@ def _held(reduced: Reduced, planned: dict[str, object], reports: list[RankReport
     if not isinstance(stage, int):
         return []
     checks = []
-    if not any(held["experts"] for held in helds):  # experts are split among other ranks than the rest
+    if not any(row["experts"] for row in helds):  # experts are split among other ranks than the rest
         if stage == 3:
-            shards = [held.get("shard", held["parameters"]) for held in helds]
-            room = [ROUNDING * held["tensors"] for held in helds]
-            checks += _shards("parameters of a rank", shards, [held["parameters"] for held in helds], room, reduced)
+            shards = [row.get("shard", row["parameters"]) for row in helds]
+            room = [ROUNDING * row["tensors"] for row in helds]
+            checks += _shards("parameters of a rank", shards, [row["parameters"] for row in helds], room, reduced)
         states = [int((report["seen"].get("states") or {}).get("elements") or 0) for report in reports]
         if stage >= 1 and all(states):
             # Stage 3 splits each tensor by itself: one element more where the ranks do not divide it.
-            room = [ROUNDING * held.get("groups", 1) + (held["tensors"] if stage == 3 else 0) for held in helds]
-            checks += _shards(
-                "optimizer states of a rank", states, [held["trainable"] for held in helds], room, reduced
-            )
-    masters = [held["master"] for held in helds if "master" in held]
+            room = [ROUNDING * row.get("groups", 1) + (row["tensors"] if stage == 3 else 0) for row in helds]
+            checks += _shards("optimizer states of a rank", states, [row["trainable"] for row in helds], room, reduced)
+    masters = [row["master"] for row in helds if "master" in row]
     if len(masters) == len(helds) and stage >= 1:
         own = any(planned.get(name) for name in MASTER)
         dtype = next((name for name in ("bf16", "fp16") if own and _asked(reduced, name)), "fp32")
@@ -154,23 +152,23 @@ def _fsdp_shards(planned: dict[str, object], helds: list[Held], reduced: Reduced
     meshed = any(name.startswith("parallelism_config.") for name in planned)
     if whole or meshed or reduced.nodes > 1:
         return []
-    shards = [held["shard"] for held in helds]
+    shards = [states["shard"] for states in helds]
     return _shards(
         "parameters of a rank",
         shards,
-        [held["parameters"] for held in helds],
-        [ROUNDING * held["tensors"] for held in helds],
+        [states["parameters"] for states in helds],
+        [ROUNDING * states["tensors"] for states in helds],
         reduced,
     )
 
 
-def _shards(name: str, held: list[int], whole: list[int], room: list[int], reduced: Reduced) -> list[Check]:
+def _shards(name: str, shards: list[int], whole: list[int], room: list[int], reduced: Reduced) -> list[Check]:
     """Elements that each rank keeps, against its equal share; ``room``: those that it may keep beyond that."""
     ranks = reduced.ranks
     if ranks < 2:
         return []
-    ok = all(item <= total / ranks + more for item, total, more in zip(held, whole, room, strict=True))
-    seen = [f"{item:,} of {total:,}" for item, total in zip(held, whole, strict=True)]
+    ok = all(item <= total / ranks + more for item, total, more in zip(shards, whole, room, strict=True))
+    seen = [f"{item:,} of {total:,}" for item, total in zip(shards, whole, strict=True)]
     return [Check(name, f"1/{ranks}", together(seen), ok)]
 
 
@@ -207,7 +205,7 @@ def _places(planned: dict[str, object], reports: list[RankReport]) -> list[Check
     return checks
 
 
-def _states_on(device: str, planned: dict[str, object], held: Held) -> str:
+def _states_on(device: str, planned: dict[str, object], states: Held) -> str:
     """Where a rank's optimizer states are expected; ``device`` is what offload_optimizer says.
 
     A ratio below 1 leaves the first groups on the card (runtime/zero/stage3.py, subgroup_to_device).
@@ -215,7 +213,7 @@ def _states_on(device: str, planned: dict[str, object], held: Held) -> str:
     ratio = planned.get(f"{ZERO}offload_optimizer.ratio")
     if device != "cpu" or planned.get(f"{ZERO}stage") != 3 or not isinstance(ratio, (int, float)):
         return device
-    groups = held.get("groups", 1)
+    groups = states.get("groups", 1)
     on_card = int((1 - ratio) * groups)
     return "cpu" if on_card == 0 else "cuda" if on_card >= groups else "cpu, cuda"
 

@@ -148,10 +148,10 @@ def _cut(config: dict[str, Any], name: str, layers: int) -> dict[str, Any]:
             less[key] = len(kept)
     if _whole(config.get("num_kv_shared_layers")):  # the last layers, which use the keys and values of others
         less["num_kv_shared_layers"] = sum(1 for index in kept if index >= count - config["num_kv_shared_layers"])
-    told = config.get("per_layer_config")
-    if isinstance(told, dict):
+    by_layer = config.get("per_layer_config")
+    if isinstance(by_layer, dict):
         less["per_layer_config"] = {
-            type(index)(kept.index(int(index))): value for index, value in told.items() if int(index) in kept
+            type(index)(kept.index(int(index))): value for index, value in by_layer.items() if int(index) in kept
         }
     if isinstance(config.get("attention_types"), list):  # GPT-Neo: [[["global", "local"], 12]]
         kinds = [kind for part, times in config["attention_types"] for _ in range(times) for kind in part]
@@ -161,17 +161,19 @@ def _cut(config: dict[str, Any], name: str, layers: int) -> dict[str, Any]:
 
 def _kept(config: dict[str, Any], count: int, wanted: int) -> list[int]:
     """The layers that stay, by their number: one of each kind, else the first ones."""
-    told = [value for key, value in config.items() if isinstance(value, list) and _for_each_layer(key, value, count)]
+    patterns = [
+        value for key, value in config.items() if isinstance(value, list) and _for_each_layer(key, value, count)
+    ]
     apart = config.get("per_layer_config")
     if isinstance(apart, dict):
-        told.append([apart.get(index, apart.get(str(index))) for index in range(count)])
-    told += [[index in value for index in range(count)] for key, value in config.items()
+        patterns.append([apart.get(index, apart.get(str(index))) for index in range(count)])
+    patterns += [[index in value for index in range(count)] for key, value in config.items()
              if key in INDEXES and isinstance(value, list)]  # fmt: skip
     # A figure for each layer, such as a width, makes no kinds.
-    told = [value for value in told if len({repr(item) for item in value}) <= KINDS]
+    patterns = [value for value in patterns if len({repr(item) for item in value}) <= KINDS]
     first: dict[str, int] = {}
     for index in range(count):
-        first.setdefault(repr([value[index] for value in told]), index)
+        first.setdefault(repr([value[index] for value in patterns]), index)
     kept = set(first.values())
     period = max((config[key] for key in PERIODS if _whole(config.get(key)) and config[key] <= count), default=1)
     dense = max((config[key] for key in DENSE_FIRST if _whole(config.get(key)) and config[key] < count), default=0)

@@ -63,15 +63,15 @@ def gather(run: RunFolder, seen: Progress, nodes: int, key: Path | None = None) 
         return RemoteResult(run.path, run.name, problem=problem)
     verdicts = [event for node in range(nodes) if (event := seen.last(node, "verdict")) is not None]
     failed = [verdict for verdict in verdicts if verdict.get("passed") is not True]
-    told = min(failed, key=_remoteness, default=verdicts[0])
-    text, data = told.get("text"), told.get("data")
-    notes = _certified(run, verdicts[0].get("certificate"), key) if told is verdicts[0] else ()
+    shown = min(failed, key=_remoteness, default=verdicts[0])
+    text, data = shown.get("text"), shown.get("data")
+    notes = _certified(run, verdicts[0].get("certificate"), key) if shown is verdicts[0] else ()
     if failed and nodes > 1:
-        notes = (f"this is what {_names(seen, nodes)[verdicts.index(told)]} says", *notes)
+        notes = (f"this is what {_names(seen, nodes)[verdicts.index(shown)]} says", *notes)
     return RemoteResult(
         run.path,
         run.name,
-        state_of(told),
+        state_of(shown),
         None,
         text if isinstance(text, str) else "",
         data if isinstance(data, dict) else {},

@@ -106,7 +106,7 @@ class Heredocs:
         name = self._name(awaited.to, awaited.written, directory)
         if name is None:
             return
-        text = chars if awaited.quoted else _without(self.told(expander.document(chars)), _START)
+        text = chars if awaited.quoted else _without(self.with_names(expander.document(chars)), _START)
         if awaited.adds:
             self._files[name] = ()
         elif name not in self._files or not (branch or self.choices):
@@ -116,9 +116,9 @@ class Heredocs:
 
     def _name(self, target: Chars, written: str, directory: str | None) -> str | None:
         if UNKNOWN not in target.text:
-            told = relative_to_start(target.text)
-            if told is not None:
-                return told
+            path = relative_to_start(target.text)
+            if path is not None:
+                return path
             if directory is None and not target.text.startswith("/"):
                 return None
             return posixpath.normpath(posixpath.join(directory or "", target.text))
@@ -126,7 +126,7 @@ class Heredocs:
             self._unknown.append((written, target))
         return next(name for name, known in self._unknown if _same(known, target))
 
-    def told(self, chars: Chars) -> Chars:
+    def with_names(self, chars: Chars) -> Chars:
         """A text with the names of unknown files in place of the paths that only the shell knows."""
         for name, target in self._unknown:
             at = chars.text.find(target.text) if self._files.get(name) else -1

@@ -227,7 +227,9 @@ class Shell:
         self._simple(words, dict(prefix), span, nesting)
 
     def _words(self, chars: Chars, token: Token, outer: Span) -> list[Word]:
-        return words_of(self.source.text, chars, token, self.expander, outer, self.heredocs.told, self.scope.told)
+        return words_of(
+            self.source.text, chars, token, self.expander, outer, self.heredocs.with_names, self.scope.as_argument
+        )
 
     def _loop(self, chars: Chars, command: list[Token]) -> None:
         """The head of a loop: `for NAME in WORDS` or `for ((...))`."""

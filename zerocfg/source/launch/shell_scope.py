@@ -140,7 +140,7 @@ class Scope:
         directory = self.directory or ""
         return directory if directory.startswith("/") else f"{START}/{directory}".rstrip("/")
 
-    def told(self, word: str) -> str | None:
+    def as_argument(self, word: str) -> str | None:
         """A word as a program sees that is started here; None where only the running shell knows."""
         return path_for_program(word, self.directory, self.directory_known)
 

@@ -26,10 +26,10 @@ def words_of(
     expander: Expander,
     outer: Span,
     named: Callable[[Chars], Chars],
-    told: Callable[[str], str | None],
+    value_of: Callable[[str], str | None],
 ) -> list[Word]:
     """The words that one written word expands to. ``named`` puts the names of files in the place of paths that only the
-    shell knows; ``told`` gives a word as the program sees it."""
+    shell knows; ``value_of`` gives a word as the program sees it."""
     written = chars.part(token.start, token.end)
     exact = exact_span(text, chars, token.start, token.end) or _in_text(text, written, expander)
     whole = exact or span_of(chars.at[token.start : token.end], outer)
@@ -45,7 +45,7 @@ def words_of(
         if UNKNOWN in field.text:
             field = named(field)
         parts = tuple(field.text.split(UNKNOWN)) if UNKNOWN in field.text else ()
-        value = None if parts else told(field.text)
+        value = None if parts else value_of(field.text)
         word = Placed(text[span.start : span.end], value, span, place is not None, parts)
         object.__setattr__(word, "chars", field)
         words.append(word)

@@ -148,15 +148,15 @@ def _forked(url: str) -> str | None:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with their offset; one that ends in a backslash goes on, its break blanked out so that offsets stay."""
-    held, begin, at = "", 0, 0
+    joined, begin, at = "", 0, 0
     for line in text.splitlines(keepends=True):
         body = line.rstrip("\r\n")
-        begin = begin if held else at
+        begin = begin if joined else at
         at += len(line)
         if body.endswith("\\"):
-            held += body[:-1] + " " * (len(line) - len(body) + 1)
+            joined += body[:-1] + " " * (len(line) - len(body) + 1)
             continue
-        yield begin, held + body
-        held = ""
-    if held:
-        yield begin, held
+        yield begin, joined + body
+        joined = ""
+    if joined:
+        yield begin, joined

@@ -77,8 +77,8 @@ def _of_interpreter(names: list[str], words: list[Word]) -> Iterator[Requirement
         for at, word in enumerate(words[1:], 1):
             option, sign, value = (word.value or "").partition("=")
             if option in ("-p", "--python") and (sign or at + 1 < len(words)):
-                held = word if sign else words[at + 1]
-                yield _release(value if sign else held.value or "", held.span, _INTERPRETER.match)
+                release_word = word if sign else words[at + 1]
+                yield _release(value if sign else release_word.value or "", release_word.span, _INTERPRETER.match)
     elif names[0] == "pyenv" and names[1:2] in (["local"], ["global"], ["virtualenv"]) and len(words) > 2:
         yield _release(words[2].value or "", words[2].span, _INTERPRETER.match)
     elif names == ["uv", PYTHON, "pin"] and len(words) > 3:

@@ -33,8 +33,8 @@ def read_setup_script(text: str) -> Read:
     places = PythonSpans(text)
     made = _made_of(tree)
     whole = [part.value.id for part in given if part.arg is None and isinstance(part.value, ast.Name)]
-    for held in whole:  # setup(**arguments)
-        given += [ast.keyword(key, value) for key, value in _entries(made.get(held, ()))]
+    for mapping in whole:  # setup(**arguments)
+        given += [ast.keyword(key, value) for key, value in _entries(made.get(mapping, ()))]
     by_name = {part.arg: part.value for part in given if part.arg is not None}
     found: list[Requirement] = []
     includes: list[str] = []
@@ -109,9 +109,9 @@ def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.AST | Non
 def _entries(values: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
     for value in values:
         if isinstance(value, ast.Dict):
-            for key, held in zip(value.keys, value.values, strict=True):
+            for key, item in zip(value.keys, value.values, strict=True):
                 if isinstance(key, ast.Constant):
-                    yield str(key.value), held
+                    yield str(key.value), item
 
 
 def _texts(start: ast.expr | None, made: dict[str, list[ast.AST]], seen: set[int]) -> Iterator[ast.Constant]:

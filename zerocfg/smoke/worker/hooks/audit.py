@@ -42,10 +42,10 @@ def report_reads(reports: str) -> None:
     sys.addaudithook(_harmless(hook))
 
 
-def report_writes(told: Callable[[Literal["wrote", "removed"], str], None], scratch: str) -> None:
+def report_writes(report: Callable[[Literal["wrote", "removed"], str], None], scratch: str) -> None:
     """From now on report what this process changes outside of ``scratch``, caches and system folders.
 
-    ``told`` gets "wrote" or "removed", and the path; nothing of what this process had written itself before.
+    ``report`` gets "wrote" or "removed", and the path; nothing of what this process had written itself before.
     """
     spared = [scratch, "/dev", "/proc", "/sys", sys.prefix, *map(os.path.expanduser, ("~/.cache", "~/.triton"))]
     spared += [os.environ[name] for name in CACHES if os.environ.get(name)]
@@ -67,7 +67,7 @@ def report_writes(told: Callable[[Literal["wrote", "removed"], str], None], scra
             return
         known.add(path)
         if not any(path == place or path.startswith(place.rstrip("/") + "/") for place in spared):
-            told("wrote" if wrote else "removed", path)
+            report("wrote" if wrote else "removed", path)
 
     sys.addaudithook(_harmless(hook))
 

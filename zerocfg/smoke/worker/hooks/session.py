@@ -210,12 +210,12 @@ class Session:
         sys.excepthook = failed
         process, scratch = os.getpid(), str(self.places.root.parent)
 
-        def told(what: Literal["wrote", "removed"], path: str) -> None:
+        def note_path(what: Literal["wrote", "removed"], path: str) -> None:
             known = report.content["command"].setdefault(what, [])
             if os.getpid() == process and len(known) < AGAIN:
                 known.append(path)
 
-        audit.report_writes(told, scratch)
+        audit.report_writes(note_path, scratch)
 
     def _record(self, values: Command) -> None:
         assert self.report is not None

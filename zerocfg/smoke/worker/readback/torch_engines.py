@@ -67,8 +67,8 @@ def shard(model: torch.nn.Module) -> tuple[int, int, int]:
         whole = sum(flat._unpadded_unsharded_size.numel() for flat in flats)
         return sum(flat.numel() for flat in flats), whole, sum(len(flat._shapes) for flat in flats)
     parameters = list(model.parameters())
-    held = sum(part.to_local().numel() if hasattr(part, "to_local") else part.numel() for part in parameters)
-    return held, sum(part.numel() for part in parameters), len(parameters)
+    local = sum(part.to_local().numel() if hasattr(part, "to_local") else part.numel() for part in parameters)
+    return local, sum(part.numel() for part in parameters), len(parameters)
 
 
 def _first(model: torch.nn.Module) -> dict[str, object]:

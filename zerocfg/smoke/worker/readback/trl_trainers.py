@@ -19,10 +19,10 @@ def settings(trainer: transformers.Trainer, own: tuple[str, ...]) -> tuple[dict[
     acting: dict[str, object] = {}
     parsed: dict[str, object] = {}
     for name in own:
-        held = [getattr(trainer, item) for item in (SAID.get(name, name), name) if hasattr(trainer, item)]
+        values = [getattr(trainer, item) for item in (SAID.get(name, name), name) if hasattr(trainer, item)]
         # A tensor holds a number in fp32, another one than was written.
-        if held and not hasattr(held[0], "tolist"):
-            acting[name] = plain(held[0])
+        if values and not hasattr(values[0], "tolist"):
+            acting[name] = plain(values[0])
         else:
             parsed[name] = plain(getattr(trainer.args, name))
     if hasattr(trainer, "ref_model"):
