@@ -80,6 +80,51 @@ def test_an_option_of_the_line_wins_over_the_recipe(site: Path, repository: Path
     assert findings(repository, ".", path=site) == []
 
 
+STARTED = MODULE.replace('words=("toy fit",), ', 'words=("toy fit", "toy-train"), modules=("toy.run",), ').replace(
+    '"toy": frozenset({"fit"})', '"toy": frozenset({"fit"}), "toy-train": frozenset()'
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python -m toy.run job.yaml",
+        "python3 toy/run.py job.yaml",
+        "torchrun --nproc_per_node 2 -m toy.run job.yaml",
+        "srun python -u -m toy.run --config job.yaml",
+        "python -m toy.run --config=job.yaml",
+        "toy-train job.yaml",
+        "toy-train --quiet --config job.yaml",
+        "toy fit --quiet yes job.yaml",
+    ],
+)
+def test_what_a_front_end_claims_starts_a_run(site: Path, repository: Path, line: str) -> None:
+    install(site, STARTED)
+    (repository / "run.sh").write_text(f"{line}\n")
+    shown = json.loads(zerocfg(repository, "lint", "--show-runs", "--output-format", "json", path=site).stdout)
+    assert [(run["name"], run["consumer"]) for run in shown["runs"]] == [("run.sh:1", "toy")]
+    assert short(findings(repository, ".", path=site)) == [MISTAKE]
+
+
+@pytest.mark.parametrize(
+    "line", ["python -m toy.run --help", "python -m toy.runs job.yaml", "toy-train --version", "toy train job.yaml"]
+)
+def test_what_it_does_not_claim_starts_none(site: Path, repository: Path, line: str) -> None:
+    install(site, STARTED)
+    (repository / "run.sh").write_text(f"{line}\n")
+    shown = json.loads(zerocfg(repository, "lint", "--show-runs", "--output-format", "json", path=site).stdout)
+    assert [run["name"] for run in shown["runs"]] == ["job.yaml"]
+
+
+def test_plain_python_may_start_the_processes_of_a_package(site: Path, repository: Path) -> None:
+    """Of what zerocfg's own front ends do with it more is known (ZC741)."""
+    install(site, STARTED)
+    (repository / "run.sh").write_text("python -m toy.run job.yaml\n")
+    sizes = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8}
+    (repository / "ds.json").write_text(json.dumps({**CONFIG, **sizes}))
+    assert findings(repository, ".", path=site) == []
+
+
 def test_a_recipe_alone_is_read_with_its_config(site: Path, repository: Path) -> None:
     install(site)
     (repository / "run.sh").unlink()

@@ -36,12 +36,12 @@ class Lowered:
 class Claims:
     """What is the framework's own.
 
-    ``programs``: commands that train, by program ("axolotl": {"train"}), ``words``: a file with such a line holds one
-    of them. ``modules``: Python modules that train, also started as scripts. ``calls``: functions that train, as Python
-    names them. ``recipe``, ``options``: whether keys of a file, or options of any line, are its own. ``markers``: a
-    recipe holds one of these words, or one that configs of the libraries hold, too. ``keys``: a recipe with one of
-    these is none of the Trainer's own. ``presets``, ``shipped``: DeepSpeed configs that come with it, by name or by the
-    start of their path.
+    ``programs``: commands that train, by program ("axolotl": {"train"}); none where the program has no commands, and
+    trains by each recipe that its line names. ``words``: a file with such a line holds one of them. ``modules``: Python
+    modules that train, also started as scripts. ``calls``: functions that train, as Python names them. ``recipe``,
+    ``options``: whether keys of a file, or options of any line, are its own. ``markers``: a recipe holds one of these
+    words, or one that configs of the libraries hold, too. ``keys``: a recipe with one of these is none of the Trainer's
+    own. ``presets``, ``shipped``: DeepSpeed configs that come with it, by name or by the start of their path.
     """
 
     programs: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class FrontEnd:
     ``lower(recipe, options)``: what of them reaches the Trainer; None where it is recognised, but not read.
     ``defaults``: an argument that is not lowered has the library's default. ``facts``: which keys it has.
     ``unread``: what starts it in a way that cannot be lowered. ``ranks_needed``: modules and calls that need a launcher
-    for DeepSpeed, in the place of what is known of scripts around the Trainer. ``takes_words``: words of its line that
+    for DeepSpeed; None where it is like any script around the Trainer. ``takes_words``: words of its line that
     are no options may mean something. ``package``: the distribution that brings it, empty for zerocfg's own.
     """
 
@@ -97,6 +97,6 @@ class FrontEnd:
     defaults: bool = False
     facts: Facts | None = None
     unread: TrainingProgram | None = None
-    ranks_needed: tuple[str, ...] | None = None
+    ranks_needed: tuple[str, ...] | None = ()
     takes_words: bool = True
     package: str = ""

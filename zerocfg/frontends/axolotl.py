@@ -80,5 +80,5 @@ FRONT_END = FrontEnd(
     ),
     lower=_lower,
     facts=Facts("axolotl", "axolotl", lambda: histories("axolotl"), extended=_has_other_plugins, requires=_REQUIRES),
-    ranks_needed=(),  # it sets the variables of a job of one process by itself
+    # no ranks_needed: it sets the variables of a job of one process by itself
 )

@@ -115,4 +115,5 @@ FRONT_END = FrontEnd(
         lenient=frozenset(("ALLOW_EXTRA_ARGS", "USE_MCA", "USE_V1")),
         requires=_REQUIRES,
     ),
+    ranks_needed=None,
 )
