@@ -125,6 +125,41 @@ def test_plain_python_may_start_the_processes_of_a_package(site: Path, repositor
     assert findings(repository, ".", path=site) == []
 
 
+RATE = ("    lower,\n", "    lower,\n    texts_are_numbers={},\n")
+
+
+def with_rate(site: Path, repository: Path, rate: str, said: str | None) -> list[dict[str, Any]]:
+    """What is found where the framework calls the learning rate `speed`. ``said``: what becomes of its texts."""
+    text = MODULE.replace('    "zero": "deepspeed",\n', '    "zero": "deepspeed",\n    "speed": "learning_rate",\n')
+    install(site, text.replace(RATE[0], RATE[1].format(repr(said))))
+    (repository / "job.yaml").write_text(f"{RECIPE}speed: {rate}\n")
+    (repository / "ds.json").write_text(json.dumps({**CONFIG, "gradient_accumulation_steps": 8}))
+    return findings(repository, ".", path=site)
+
+
+@pytest.mark.parametrize("rate", ["-0.5", "-1"])
+def test_a_value_out_of_range_is_told_under_the_key_of_the_recipe(site: Path, repository: Path, rate: str) -> None:
+    (found,) = with_rate(site, repository, rate, None)
+    assert short([found]) == [("ZC812", "error", "job.yaml", "speed")] and not found.get("fix")
+    assert found["message"] == f"`speed: {rate}` is below 0; the training stops at it"
+    assert with_rate(site, repository, rate.removeprefix("-"), None) == []
+
+
+@pytest.mark.parametrize(
+    ("rate", "said", "told"),
+    [
+        ("-2e-5", None, False),
+        ("-2e-5", "unquoted", True),
+        ("'-2e-5'", "unquoted", False),
+        ("'-2e-5'", "always", True),
+        ("2e-5", "always", False),
+        ("fast", "always", False),
+    ],
+)
+def test_texts_that_spell_numbers(site: Path, repository: Path, rate: str, said: str | None, told: bool) -> None:
+    assert short(with_rate(site, repository, rate, said)) == [("ZC812", "error", "job.yaml", "speed")] * told
+
+
 def test_a_recipe_alone_is_read_with_its_config(site: Path, repository: Path) -> None:
     install(site)
     (repository / "run.sh").unlink()

@@ -85,10 +85,12 @@ class FrontEnd:
 
     ``name``: what reports and `--consumer` call it. ``claims``: which files, lines and calls are its own.
     ``lower(recipe, options)``: what of them reaches the Trainer; None where it is recognised, but not read.
-    ``defaults``: an argument that is not lowered has the library's default. ``facts``: which keys it has.
-    ``unread``: what starts it in a way that cannot be lowered. ``ranks_needed``: modules and calls that need a launcher
-    for DeepSpeed; None where it is like any script around the Trainer. ``takes_words``: words of its line that
-    are no options may mean something. ``package``: the distribution that brings it, empty for zerocfg's own.
+    ``defaults``: an argument that is not lowered has the library's default. ``facts``: which keys it has. ``unread``:
+    what starts it in a way that cannot be lowered. ``ranks_needed``: modules and calls that need a launcher for
+    DeepSpeed; None where it is like any script around the Trainer. ``takes_words``: words of its line that are no
+    options may mean something. ``texts_are_numbers``: a text of a recipe that spells a number arrives as one: "always"
+    (pydantic, argparse), or where it has no quotes, "unquoted" (a reader of YAML 1.2, to which `2e-5` is a number);
+    None where that is not known. ``package``: the distribution that brings it, empty for zerocfg's own.
     """
 
     name: str
@@ -99,4 +101,5 @@ class FrontEnd:
     unread: TrainingProgram | None = None
     ranks_needed: tuple[str, ...] | None = ()
     takes_words: bool = True
+    texts_are_numbers: Literal["always", "unquoted"] | None = None
     package: str = ""

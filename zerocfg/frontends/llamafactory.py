@@ -116,4 +116,5 @@ FRONT_END = FrontEnd(
         requires=_REQUIRES,
     ),
     ranks_needed=None,
+    texts_are_numbers="unquoted",  # OmegaConf loads the recipe; HfArgumentParser.parse_dict converts nothing
 )

@@ -131,6 +131,15 @@ def given(run: Run, name: str) -> Setting | None:
     return found
 
 
+def called(run: Run, name: str) -> str:
+    """What an argument is called where it is written: by a front end's own key or option, for what that lowers."""
+    setting = run.arguments.get(name) if front_end(run.consumer) is not None else None
+    if setting is None:
+        return name
+    origin = setting.origin
+    return str(origin.path[-1]) if origin.path else origin.note.lstrip("-") or name
+
+
 def _converted(run: Run, name: str, value: object, words: bool) -> object:
     """A value as its reader makes it: ``words`` are converted, from a file only TrlParser takes them for such."""
     if not isinstance(value, str):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from zerocfg.catalog import fields
 from zerocfg.catalog.admitted import admitted
 from zerocfg.rules.api import Finding, Fix, Severity, rule
-from zerocfg.rules.argument_reader import guessed, reader
-from zerocfg.rules.arguments import given, number, set_argument, value, word, written
+from zerocfg.rules.argument_reader import guessed, reader, values_arrive
+from zerocfg.rules.arguments import called, given, number, set_argument, value, word, written
 from zerocfg.run.model import Run
 
 _NEW, _OLD = "eval_strategy", "evaluation_strategy"
@@ -43,16 +43,16 @@ def _follows_metric(run: Run) -> bool:
 
 @rule("ZC804", "best-model-strategies-differ", Severity.ERROR)
 def best_model_strategies_differ(run: Run) -> Iterator[Finding]:
-    if reader(run) is None or value(run, "load_best_model_at_end") is not True:
+    if not values_arrive(run) or value(run, "load_best_model_at_end") is not True:
         return
     saves, evaluates = word(run, "save_strategy", "steps"), evaluates_by(run)
     if saves is None or evaluates is None or saves in ("best", evaluates):
         return
     name = _evaluation_argument(run) or _NEW
     yield written(run, "load_best_model_at_end", name, "save_strategy").finding(
-        f"`load_best_model_at_end` needs an evaluation with each checkpoint, but it evaluates by `{evaluates}` and "
-        f"saves by `{saves}`; TrainingArguments stop at it",
-        f"write `{name}: {saves}`",
+        f"`{called(run, 'load_best_model_at_end')}` needs an evaluation with each checkpoint, but it evaluates "
+        f"by `{evaluates}` and saves by `{saves}`; TrainingArguments stop at it",
+        f"write `{called(run, name)}: {saves}`",
         _evaluate_by(run, saves, f"evaluate by {saves}, as it is saved")
         if saves != "no"
         else set_argument(run, "load_best_model_at_end", "false", "keep the last model"),
@@ -61,7 +61,7 @@ def best_model_strategies_differ(run: Run) -> Iterator[Finding]:
 
 @rule("ZC805", "best-model-between-evaluations", Severity.ERROR)
 def best_model_between_evaluations(run: Run) -> Iterator[Finding]:
-    if reader(run) is None or value(run, "load_best_model_at_end") is not True:
+    if not values_arrive(run) or value(run, "load_best_model_at_end") is not True:
         return
     if word(run, "save_strategy", "steps") != "steps" or evaluates_by(run) != "steps":
         return
@@ -75,8 +75,8 @@ def best_model_between_evaluations(run: Run) -> Iterator[Finding]:
     multiple = int(-(-saves // evaluates) * evaluates)
     why = f"save every {multiple} steps"
     yield written(run, "save_steps", by, "load_best_model_at_end").finding(
-        f"saving every {saves:g} steps and evaluating every {evaluates:g} (`{by}`) leaves checkpoints that were not "
-        "evaluated; with `load_best_model_at_end` TrainingArguments stop at it",
+        f"saving every {saves:g} steps and evaluating every {evaluates:g} (`{called(run, by)}`) leaves checkpoints "
+        f"that were not evaluated; with `{called(run, 'load_best_model_at_end')}` TrainingArguments stop at it",
         why,
         set_argument(run, "save_steps", str(multiple), why),
     )
@@ -84,10 +84,10 @@ def best_model_between_evaluations(run: Run) -> Iterator[Finding]:
 
 @rule("ZC806", "scheduler-needs-evaluation", Severity.ERROR)
 def scheduler_needs_evaluation(run: Run) -> Iterator[Finding]:
-    if reader(run) is not None and _follows_metric(run) and evaluates_by(run) == "no":
+    if values_arrive(run) and _follows_metric(run) and evaluates_by(run) == "no":
         yield written(run, "lr_scheduler_type", "eval_strategy").finding(
-            f"`lr_scheduler_type: {word(run, 'lr_scheduler_type')}` follows an evaluated metric, but nothing is "
-            "evaluated; TrainingArguments stop at it",
+            f"`{called(run, 'lr_scheduler_type')}: {word(run, 'lr_scheduler_type')}` follows an evaluated metric, "
+            "but nothing is evaluated; TrainingArguments stop at it",
             "write eval_strategy, or another schedule",
             _evaluate_by(run, "epoch", "evaluate after each epoch"),
         )
@@ -95,19 +95,19 @@ def scheduler_needs_evaluation(run: Run) -> Iterator[Finding]:
 
 @rule("ZC807", "best-model-without-metric", Severity.ERROR)
 def best_model_without_metric(run: Run) -> Iterator[Finding]:
-    if reader(run) is None or word(run, "save_strategy") != "best":
+    if not values_arrive(run) or word(run, "save_strategy") != "best":
         return
-    places = written(run, "save_strategy", "eval_strategy")
+    places, best = written(run, "save_strategy", "eval_strategy"), f"`{called(run, 'save_strategy')}: best`"
     implied = _follows_metric(run) or value(run, "load_best_model_at_end", False) is not False
     if value(run, "metric_for_best_model") is None and not implied:
         yield places.finding(
-            "`save_strategy: best` needs `metric_for_best_model`; the Trainer stops without it",
+            f"{best} needs `metric_for_best_model`; the Trainer stops without it",
             "write metric_for_best_model: loss, or the metric that you compute",
             set_argument(run, "metric_for_best_model", "loss", "the lowest loss is the best", after="save_strategy"),
         )
     elif evaluates_by(run) == "no":
         yield places.finding(
-            "`save_strategy: best` saves after an evaluation, but nothing is evaluated: no checkpoint is ever written",
+            f"{best} saves after an evaluation, but nothing is evaluated: no checkpoint is ever written",
             "write eval_strategy",
             _evaluate_by(run, "epoch", "evaluate after each epoch", after="save_strategy"),
         )
@@ -115,23 +115,23 @@ def best_model_without_metric(run: Run) -> Iterator[Finding]:
 
 @rule("ZC808", "steps-not-whole", Severity.ERROR)
 def steps_not_whole(run: Run) -> Iterator[Finding]:
-    if reader(run) is None:
+    if not values_arrive(run):
         return
     for event, default in {"logging": "steps", "eval": "no", "save": "steps"}.items():
         argument, strategy = f"{event}_steps", f"{event}_strategy"
         steps = number(run, argument)
         if steps is None or word(run, strategy, default) != "steps":
             continue
-        places = written(run, argument, strategy, where="value")
+        places, name = written(run, argument, strategy, where="value"), called(run, argument)
         if steps > 1 and steps % 1:
             yield places.finding(
-                f"`{argument}: {steps:g}` is neither a number of steps nor a share below 1; TrainingArguments stop",
+                f"`{name}: {steps:g}` is neither a number of steps nor a share below 1; TrainingArguments stop",
                 "write a whole number",
                 set_argument(run, argument, str(int(steps)), f"every {int(steps)} steps"),
             )
         elif steps == 0 and event == "logging":
             yield places.finding(
-                "`logging_steps: 0` is refused; TrainingArguments stop at it",
+                f"`{name}: 0` is refused; TrainingArguments stop at it",
                 'write 1, or `logging_strategy: "no"` for no log',
                 set_argument(run, argument, "1", "log every step"),
             )

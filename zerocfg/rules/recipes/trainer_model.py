@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.argument_reader import reader
-from zerocfg.rules.arguments import drop_argument, given, set_argument, under_deepspeed, value, word, written
+from zerocfg.rules.argument_reader import reader, values_arrive
+from zerocfg.rules.arguments import called, drop_argument, given, set_argument, under_deepspeed, value, word, written
 from zerocfg.rules.effects import stage_of
 from zerocfg.rules.fixes import together
 from zerocfg.run.model import Loading, Run
@@ -19,10 +19,11 @@ _CHECKPOINTING = ("gradient_checkpointing", "activation_checkpointing")
 @rule("ZC814", "compiled-all-the-same", Severity.ERROR)
 def compiled_all_the_same(run: Run) -> Iterator[Finding]:
     names = [name for name in ("torch_compile_backend", "torch_compile_mode") if word(run, name)]
-    if reader(run) is not None and value(run, "torch_compile") is False and names:
-        gone = "remove " + " and ".join(names)
+    if values_arrive(run) and value(run, "torch_compile") is False and names:
+        gone = "remove " + " and ".join(called(run, name) for name in names)
         yield written(run, "torch_compile", *names).finding(
-            f"`torch_compile: false`, but `{names[0]}` is written, which turns compilation on again",
+            f"`{called(run, 'torch_compile')}: false`, but `{called(run, names[0])}` is written, which turns "
+            "compilation on again",
             gone,
             together(gone, *(drop_argument(run, name, "") for name in names)),
         )

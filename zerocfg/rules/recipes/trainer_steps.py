@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.argument_reader import reader
+from zerocfg.rules.argument_reader import reader, values_arrive
 from zerocfg.rules.arguments import (
     argument,
+    called,
     drop_argument,
     entries,
     given,
@@ -76,7 +77,7 @@ def _pairs(text: str) -> bool:
 
 def _schedule(run: Run) -> str | None:
     """The schedule that the Trainer itself builds: not where the DeepSpeed config brings one."""
-    if reader(run) is None or "scheduler" in deepspeed_data(run):
+    if not values_arrive(run) or "scheduler" in deepspeed_data(run):
         return None
     return word(run, "lr_scheduler_type", "linear")
 
@@ -118,7 +119,7 @@ def warmup_longer_than_training(run: Run) -> Iterator[Finding]:
         yield written(run, "warmup_steps", "max_steps").finding(
             f"the learning rate warms up for {warmup:g} steps, but training ends after {steps:g}: it never reaches the "
             "value that is written",
-            f"warm up for fewer steps than max_steps, for example {fewer}",
+            f"warm up for fewer steps than {called(run, 'max_steps')}, for example {fewer}",
             set_argument(run, "warmup_steps", str(fewer), f"warm up for {fewer} steps"),
         )
 
@@ -127,9 +128,10 @@ def warmup_longer_than_training(run: Run) -> Iterator[Finding]:
 def warmup_with_constant(run: Run) -> Iterator[Finding]:
     warmup = number(run, "warmup_steps") or 0
     if _schedule(run) == "constant" and warmup > 0:
+        steps, schedule = called(run, "warmup_steps"), called(run, "lr_scheduler_type")
         yield written(run, "warmup_steps", "lr_scheduler_type").finding(
-            f"`warmup_steps: {warmup:g}` is not used: `lr_scheduler_type: constant` starts at the full learning rate",
-            "write `lr_scheduler_type: constant_with_warmup`, or remove warmup_steps",
+            f"`{steps}: {warmup:g}` is not used: `{schedule}: constant` starts at the full learning rate",
+            f"write `{schedule}: constant_with_warmup`, or remove {steps}",
             set_argument(run, "lr_scheduler_type", "constant_with_warmup", "take the schedule with a warmup"),
         )
 
@@ -137,12 +139,13 @@ def warmup_with_constant(run: Run) -> Iterator[Finding]:
 @rule("ZC822", "epochs-not-used", Severity.NOTE)
 def epochs_not_used(run: Run) -> Iterator[Finding]:
     steps, epochs, ending = number(run, "max_steps"), number(run, "num_train_epochs"), given(run, "max_steps")
-    if reader(run) is None or steps is None or epochs is None or steps < 1 or epochs <= 0:
+    if not values_arrive(run) or steps is None or epochs is None or steps < 1 or epochs <= 0:
         return
     # a spec with train_samples works the steps out from the epochs
     if ending is not None and ending.origin.kind != "computed":
         yield written(run, "num_train_epochs", "max_steps").finding(
-            f"`num_train_epochs: {epochs:g}` is not used: `max_steps: {steps:g}` ends the training",
+            f"`{called(run, 'num_train_epochs')}: {epochs:g}` is not used: `{called(run, 'max_steps')}: {steps:g}` "
+            "ends the training",
             "keep one of the two",
             drop_argument(run, "max_steps", "let the epochs count"),
         )

@@ -7,8 +7,17 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.argument_reader import reader
-from zerocfg.rules.arguments import drop_argument, entries, number, set_argument, under_deepspeed, value, written
+from zerocfg.rules.argument_reader import reader, values_arrive
+from zerocfg.rules.arguments import (
+    called,
+    drop_argument,
+    entries,
+    number,
+    set_argument,
+    under_deepspeed,
+    value,
+    written,
+)
 from zerocfg.rules.repairs import plain_number
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key
@@ -16,13 +25,14 @@ from zerocfg.source.edit import delete_entry, rename_key
 
 @rule("ZC810", "workers-needed", Severity.ERROR)
 def workers_needed(run: Run) -> Iterator[Finding]:
-    if reader(run) is None or number(run, "dataloader_num_workers", 0) != 0:
+    if not values_arrive(run) or number(run, "dataloader_num_workers", 0) != 0:
         return
+    workers = called(run, "dataloader_num_workers")
     for name in ("dataloader_prefetch_factor", "dataloader_persistent_workers"):
         if value(run, name) is True or number(run, name) is not None:
             yield written(run, name, "dataloader_num_workers").finding(
-                f"`{name}` needs `dataloader_num_workers` above 0, which is 0 here; the training stops at it",
-                "write dataloader_num_workers, or remove this",
+                f"`{called(run, name)}` needs `{workers}` above 0, which is 0 here; the training stops at it",
+                f"write {workers}, or remove this",
                 drop_argument(run, name, f"remove {name}"),
             )
 
@@ -45,7 +55,7 @@ _REAL = ("learning_rate", "adam_epsilon", "neftune_noise_alpha")
 
 @rule("ZC812", "argument-out-of-range", Severity.ERROR)
 def argument_out_of_range(run: Run) -> Iterator[Finding]:
-    for name, lowest in _LOWEST.items() if reader(run) is not None else ():
+    for name, lowest in _LOWEST.items() if values_arrive(run) else ():
         size = number(run, name)
         if size is None or size >= lowest:
             continue
@@ -53,7 +63,7 @@ def argument_out_of_range(run: Run) -> Iterator[Finding]:
             continue  # DeepSpeed stops at it first, and ZC204 says so
         text = plain_number(abs(float(size)) if name in _REAL else lowest)
         yield written(run, name, where="value").finding(
-            f"`{name}: {size:g}` is below {lowest}; the training stops at it",
+            f"`{called(run, name)}: {size:g}` is below {lowest}; the training stops at it",
             f"write {text}",
             set_argument(run, name, text, f"write {text}"),
             versions="transformers>=4.50" if name == "torch_empty_cache_steps" else "",
