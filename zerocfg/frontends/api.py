@@ -25,10 +25,13 @@ class Value(NamedTuple):
 @record(frozen=True, slots=True)
 class Lowered:
     """What reaches the Trainer. ``arguments``: by field of TrainingArguments, ``deepspeed`` and ``fsdp`` among them.
-    ``section``: the key of a recipe that holds the DeepSpeed config itself. ``processes``: how many are started."""
+    ``section``: the key of a recipe that holds the DeepSpeed config itself. ``deepspeed``: the whole DeepSpeed config
+    that the framework makes of keys of its own, by path with dots (`zero_optimization.stage`); one of these two.
+    ``processes``: how many are started."""
 
     arguments: Mapping[str, Value] = field(default_factory=dict)
     section: str | None = None
+    deepspeed: Mapping[str, Value] = field(default_factory=dict)
     processes: Value | None = None
 
 

@@ -7,6 +7,7 @@ from zerocfg.catalog.values import RefusedError, yaml_number
 from zerocfg.frontends.api import FrontEnd, Value
 from zerocfg.frontends.registry import front_end, lowered
 from zerocfg.record import replace
+from zerocfg.run.lowered_config import config_of_keys
 from zerocfg.run.model import Consumer, Origin, Run, Setting, SourceFile
 from zerocfg.run.stages.arguments import converted
 from zerocfg.source.node import Document, Mapping, Scalar
@@ -35,7 +36,10 @@ def with_front_end(run: Run, consumer: Consumer, recipe: SourceFile | None = Non
     }
     processes = setting(found.processes) if found.processes is not None else None
     run = replace(run, arguments=arguments, processes=processes)
-    section = _section(recipe, found.section) if recipe is not None and found.section is not None else None
+    if found.section is not None:
+        section = _section(recipe, found.section) if recipe is not None else None
+    else:
+        section = config_of_keys(found.deepspeed, recipe, options)
     return run if section is None else replace(run, deepspeed=section, deepspeed_route="trainer")
 
 
