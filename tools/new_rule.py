@@ -92,6 +92,29 @@ def with_rule(text: str, code: str, name: str, severity: str) -> str:
     return "".join([*lines[:last_import], *missing, *lines[last_import:], "\n\n", function])
 
 
+def unfilled(root: Path, code: str) -> list[str]:
+    """What is left to fill in of a rule: `docs/rules/ZC499.md:3: FILL: what is written, in a sentence.`"""
+    found = []
+    page = _page(root, code)
+    if page.is_file():
+        found += _fills(root, page, page.read_text(encoding="utf-8").splitlines())
+    for path in sorted((root / "zerocfg" / "rules").glob("*/*.py")):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.parse(text).body if _FILL.search(text) else ():
+            if isinstance(node, ast.FunctionDef) and any(_names_rule(item, code) for item in node.decorator_list):
+                first = min(item.lineno for item in node.decorator_list)
+                found += _fills(root, path, text.splitlines()[first - 1 : node.end_lineno], first)
+    return found
+
+
+_FILL = re.compile(r"\bFILL\b")
+
+
+def _fills(root: Path, path: Path, lines: list[str], first: int = 1) -> list[str]:
+    name = path.relative_to(root).as_posix()
+    return [f"{name}:{number}: {line.strip()}" for number, line in enumerate(lines, first) if _FILL.search(line)]
+
+
 def without_rule(text: str, code: str) -> str:
     """The text of a module without the function of a rule. Imports that only it needed stay."""
     lines = text.splitlines(keepends=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from zerocfg.catalog.history import histories
-from zerocfg.linter.engine import file_span
 from zerocfg.rules.api import Location
 from zerocfg.rules.argument_reader import methods, reader
 from zerocfg.rules.arguments import arguments, own_option
+from zerocfg.rules.place import file_span
 from zerocfg.run.model import UNKNOWN, Call, Run
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.load import load_as

@@ -31,10 +31,11 @@ from zerocfg.emit.lock import Choice, Lock, LockError, Source, Weighed
 from zerocfg.emit.values import json_value, one_line, yaml_value
 from zerocfg.emit.verify import _same, differences, unexplained
 from zerocfg.hardware.catalogue import parse_hardware
-from zerocfg.linter.engine import Diagnostic, Result, file_span
+from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.models.spec import JobSet, Slurm
 from zerocfg.resolve.plan import Considered, Decision, Plan, Problem
 from zerocfg.rules.api import Location, Severity
+from zerocfg.rules.place import file_span
 from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Where

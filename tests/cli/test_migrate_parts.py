@@ -14,7 +14,7 @@ from zerocfg.catalog.history import Histories
 from zerocfg.catalog.versions import Release, release
 from zerocfg.compare.effective_diff import Difference
 from zerocfg.compare.sides import Value
-from zerocfg.linter.engine import Diagnostic, file_span
+from zerocfg.linter.engine import Diagnostic
 from zerocfg.migrate import argument_history, configs, dicts, impact, kept, migration, outcome
 from zerocfg.migrate.argument_history import Absent, absent_argument, changed_default, has_argument, since
 from zerocfg.migrate.migration import migrate
@@ -32,6 +32,7 @@ from zerocfg.migrate.releases import (
 from zerocfg.migrate.steps import Drop, Left, Put, Step
 from zerocfg.migrate.successors import Becomes, Gone, Unclear, successor
 from zerocfg.rules.api import Location, Severity
+from zerocfg.rules.place import file_span
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Script, SourceFile

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from zerocfg.linter.engine import Diagnostic, FileSpan
+    from zerocfg.linter.engine import Diagnostic
     from zerocfg.rulebook.example import Example
+    from zerocfg.rules.place import FileSpan
     from zerocfg.run.model import Run
 
 

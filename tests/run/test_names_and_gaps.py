@@ -109,13 +109,16 @@ def test_what_axolotl_hands_on() -> None:
     )
     assert handed_on("axolotl", text + "deepspeed:\nsave_steps: 3\n") == {
         "per_device_train_batch_size": 2,
-        "learning_rate": "2e-5",
+        "learning_rate": 0.00002,
         "max_steps": UNKNOWN,
         "weight_decay": UNKNOWN,
         "max_grad_norm": UNKNOWN,
     }
     assert handed_on("axolotl", "micro_batch_size: 2\n", micro_batch_size="4", other="1") == {
         "per_device_train_batch_size": "4"
+    }
+    assert handed_on("axolotl", "batch_size: 16\ngradient_accumulation_steps: 0\n") == {
+        "gradient_accumulation_steps": UNKNOWN
     }
     assert handed_on("axolotl", "bf16: true\n") == {"bf16": True, "fp16": False}
     assert handed_on("axolotl", "bf16: auto\n") == handed_on("axolotl", "bf16: true\n", fp16="true") == {}
@@ -124,6 +127,17 @@ def test_what_axolotl_hands_on() -> None:
         "learning_rate": UNKNOWN,
     }
     assert handed_on("axolotl", "deepspeed: {a: 1}\n") == {"deepspeed": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("name", "bare", "quoted"),
+    [("axolotl", 2e-5, 2e-5), ("swift", 2e-5, 2e-5), ("llamafactory", 2e-5, "2e-5")],
+)
+def test_a_text_that_spells_a_number(name: str, bare: object, quoted: object) -> None:
+    """Run: OmegaConf 2.3 takes `2e-5` for a number, and leaves `"2e-5"` a text; pydantic and argparse convert both."""
+    assert handed_on(name, "learning_rate: 2e-5\n") == {"learning_rate": bare}
+    assert handed_on(name, "learning_rate: '2e-5'\n") == {"learning_rate": quoted}
+    assert handed_on(name, "deepspeed: '15'\n") == {"deepspeed": "15"}, "no number is wanted"
 
 
 def test_what_the_others_hand_on() -> None:
@@ -160,6 +174,9 @@ def test_words_that_are_merged_into_a_recipe() -> None:
         ("accelerate launch -m mineaxolotl.cli.train c.yml", {}, None),
         ("accelerate launch -m axolotl.cli.evaluate c.yml", {}, None),
         ("torchrun src/llamafactory/launcher.py r.yaml", {}, "llamafactory"),
+        ("python src/llamafactory/launcher.py r.yaml", {}, "llamafactory"),
+        ("python -m axolotl.cli.train c.yml", {}, "axolotl"),
+        ("python -m swift.cli.sft --model m", {}, "swift"),
         ("torchrun swift/cli/sft.py --model m", {}, "swift"),
         ("torchrun train.py", {"finetuning_type": "lora", "stage": "sft"}, "llamafactory"),
         ("torchrun train.py", {"stage": "sft"}, None),

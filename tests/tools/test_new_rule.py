@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.rules.examples import fixed, lint_example, told
-from tools.new_rule import CODES, PAGE, add, undo, with_rule
+from tools.new_rule import CODES, PAGE, add, undo, unfilled, with_rule
 from zerocfg.linter import engine
 from zerocfg.rulebook.example import Example
 from zerocfg.rulebook.pages import page_folder, read_page
@@ -82,6 +82,27 @@ def test_every_module_of_rules_can_be_added_to(path: Path, tmp_path: Path) -> No
 def test_no_rule_is_left_to_fill_in() -> None:
     for path in (*MODULES, *page_folder().glob("ZC*.md")):
         assert not re.search(r"\bFILL\b", path.read_text(encoding="utf-8")), path
+
+
+def test_what_is_left_to_fill_in_of_a_rule(tmp_path: Path) -> None:
+    """By which the tests of a rule fail; see `tests/rules/conftest.py`."""
+    pytest.importorskip("ruff")
+    root = _checkout(tmp_path)
+    add(root, "ZC499", "state-dumped", "zero/instruments", "warning")
+    left = unfilled(root, "ZC499")
+    assert left[0] == "docs/rules/ZC499.md:3: FILL: what is written, in a sentence."
+    module, page = root / "zerocfg/rules/zero/instruments.py", root / "docs/rules/ZC499.md"
+    places = [
+        f"{path.relative_to(root).as_posix()}:{number}"
+        for path in (page, module)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if "FILL" in line
+    ]
+    assert [":".join(line.split(":")[:2]) for line in left] == places
+    assert unfilled(root, "ZC103") == [], "another rule of the same module"
+    for path in (page, module):
+        path.write_text(path.read_text(encoding="utf-8").replace("FILL", "dump_state"), encoding="utf-8")
+    assert unfilled(root, "ZC499") == []
 
 
 def _checkout(root: Path) -> Path:

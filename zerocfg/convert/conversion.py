@@ -11,8 +11,8 @@ from zerocfg.compare.effective_diff import Difference, compare
 from zerocfg.compare.sides import SETTINGS, Value, side_of
 from zerocfg.compare.values import ABSENT, shown
 from zerocfg.emit.lock import without_secrets
-from zerocfg.linter.engine import file_span
 from zerocfg.rules.api import Location
+from zerocfg.rules.place import file_span
 from zerocfg.run.config import AUTO
 from zerocfg.run.discover import Files
 from zerocfg.run.link import run_of_file

@@ -25,10 +25,13 @@ class Value(NamedTuple):
 @record(frozen=True, slots=True)
 class Lowered:
     """What reaches the Trainer. ``arguments``: by field of TrainingArguments, ``deepspeed`` and ``fsdp`` among them.
-    ``section``: the key of a recipe that holds the DeepSpeed config itself. ``processes``: how many are started."""
+    ``section``: the key of a recipe that holds the DeepSpeed config itself. ``deepspeed``: the whole DeepSpeed config
+    that the framework makes of keys of its own, by path with dots (`zero_optimization.stage`); one of these two.
+    ``processes``: how many are started."""
 
     arguments: Mapping[str, Value] = field(default_factory=dict)
     section: str | None = None
+    deepspeed: Mapping[str, Value] = field(default_factory=dict)
     processes: Value | None = None
 
 
@@ -36,12 +39,12 @@ class Lowered:
 class Claims:
     """What is the framework's own.
 
-    ``programs``: commands that train, by program ("axolotl": {"train"}), ``words``: a file with such a line holds one
-    of them. ``modules``: Python modules that train, also started as scripts. ``calls``: functions that train, as Python
-    names them. ``recipe``, ``options``: whether keys of a file, or options of any line, are its own. ``markers``: a
-    recipe holds one of these words, or one that configs of the libraries hold, too. ``keys``: a recipe with one of
-    these is none of the Trainer's own. ``presets``, ``shipped``: DeepSpeed configs that come with it, by name or by the
-    start of their path.
+    ``programs``: commands that train, by program ("axolotl": {"train"}); none where the program has no commands, and
+    trains by each recipe that its line names. ``words``: a file with such a line holds one of them. ``modules``: Python
+    modules that train, also started as scripts. ``calls``: functions that train, as Python names them. ``recipe``,
+    ``options``: whether keys of a file, or options of any line, are its own. ``markers``: a recipe holds one of these
+    words, or one that configs of the libraries hold, too. ``keys``: a recipe with one of these is none of the Trainer's
+    own. ``presets``, ``shipped``: DeepSpeed configs that come with it, by name or by the start of their path.
     """
 
     programs: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -85,10 +88,12 @@ class FrontEnd:
 
     ``name``: what reports and `--consumer` call it. ``claims``: which files, lines and calls are its own.
     ``lower(recipe, options)``: what of them reaches the Trainer; None where it is recognised, but not read.
-    ``defaults``: an argument that is not lowered has the library's default. ``facts``: which keys it has.
-    ``unread``: what starts it in a way that cannot be lowered. ``ranks_needed``: modules and calls that need a launcher
-    for DeepSpeed, in the place of what is known of scripts around the Trainer. ``takes_words``: words of its line that
-    are no options may mean something. ``package``: the distribution that brings it, empty for zerocfg's own.
+    ``defaults``: an argument that is not lowered has the library's default. ``facts``: which keys it has. ``unread``:
+    what starts it in a way that cannot be lowered. ``ranks_needed``: modules and calls that need a launcher for
+    DeepSpeed; None where it is like any script around the Trainer. ``takes_words``: words of its line that are no
+    options may mean something. ``texts_are_numbers``: a text of a recipe that spells a number arrives as one: "always"
+    (pydantic, argparse), or where it has no quotes, "unquoted" (a reader of YAML 1.2, to which `2e-5` is a number);
+    None where that is not known. ``package``: the distribution that brings it, empty for zerocfg's own.
     """
 
     name: str
@@ -97,6 +102,7 @@ class FrontEnd:
     defaults: bool = False
     facts: Facts | None = None
     unread: TrainingProgram | None = None
-    ranks_needed: tuple[str, ...] | None = None
+    ranks_needed: tuple[str, ...] | None = ()
     takes_words: bool = True
+    texts_are_numbers: Literal["always", "unquoted"] | None = None
     package: str = ""

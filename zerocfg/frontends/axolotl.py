@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zerocfg.catalog.history import histories
-from zerocfg.frontends.api import Claims, Facts, FrontEnd, Lowered, Value, Written
+from zerocfg.frontends.api import UNKNOWN, Claims, Facts, FrontEnd, Lowered, Value, Written
 from zerocfg.frontends.handed_on import COMMON, handed_on
 
 _BESIDE_MODEL = frozenset(
@@ -54,8 +54,12 @@ def _is_recipe(keys: Written) -> bool:
 
 
 def _lower(recipe: Written, options: Written) -> Lowered:
-    """`bf16: true` turns fp16 off; `auto` is resolved by the device, and everything else depends on other keys."""
+    """`bf16: true` turns fp16 off; `auto` is resolved by the device, and everything else depends on other keys. No
+    accumulation (0) is worked out from `batch_size`."""
     found = handed_on(recipe, options, _FIELDS)
+    steps = found.get("gradient_accumulation_steps")
+    if steps is not None and not steps.value:
+        found["gradient_accumulation_steps"] = steps._replace(value=UNKNOWN)
     if recipe.get("bf16") is True and not {"bf16", "fp16"} & options.keys():
         found |= {"bf16": Value(True, "bf16"), "fp16": Value(False, "bf16")}
     return Lowered(found)
@@ -80,5 +84,6 @@ FRONT_END = FrontEnd(
     ),
     lower=_lower,
     facts=Facts("axolotl", "axolotl", lambda: histories("axolotl"), extended=_has_other_plugins, requires=_REQUIRES),
-    ranks_needed=(),  # it sets the variables of a job of one process by itself
+    texts_are_numbers="always",  # utils/schemas: pydantic in its lax mode; a validator for learning_rate
+    # no ranks_needed: it sets the variables of a job of one process by itself
 )

@@ -28,8 +28,8 @@ def handed_on(recipe: Written, options: Written, fields: Mapping[str, str]) -> d
 
 
 def _read(name: str, value: Any) -> Any:
-    """`2e-5` is a number to all that are known; a key without a value, an interpolation, a word where a number or a yes
-    or no belongs say nothing that is known."""
+    """A text that spells a number stays one: whether it arrives as a number the front end says by itself. A key without
+    a value, an interpolation, a word where a number or a yes or no belongs say nothing that is known."""
     kind = (load_schema("training-arguments").root.keys[name].facts.get("cli") or {}).get("type")
     if isinstance(value, str):
         wanted = kind not in ("int", "float", "bool") or not isinstance(yaml_number(value), str)

@@ -115,4 +115,6 @@ FRONT_END = FrontEnd(
         lenient=frozenset(("ALLOW_EXTRA_ARGS", "USE_MCA", "USE_V1")),
         requires=_REQUIRES,
     ),
+    ranks_needed=None,
+    texts_are_numbers="unquoted",  # OmegaConf loads the recipe; HfArgumentParser.parse_dict converts nothing
 )

@@ -99,14 +99,20 @@ def lowered_by(item: FrontEnd, recipe: Written, options: Written) -> Lowered:
 def _require_lowered(found: object, recipe: Written, options: Written) -> None:
     if not isinstance(found, Lowered):
         raise RefusedPackageError(f"it lowers to {type(found).__name__}, not to Lowered")
-    given = {**found.arguments, **({"num_processes": found.processes} if found.processes is not None else {})}
-    for name, value in given.items():
-        if name != "num_processes" and name not in load_schema("training-arguments").root.keys:
+    for name in found.arguments:
+        if name not in load_schema("training-arguments").root.keys:
             raise RefusedPackageError(f"TrainingArguments has no field `{name}`")
+    processes = [("num_processes", found.processes)] if found.processes is not None else []
+    for name, value in (*found.arguments.items(), *found.deepspeed.items(), *processes):
         if not isinstance(value, Value) or value.key not in (options if value.option else recipe):
             raise RefusedPackageError(f"`{name}` is no Value of a key that is written")
     if found.section is not None and found.section not in recipe:
         raise RefusedPackageError(f"`{found.section}` is no key that is written")
+    if found.section is not None and found.deepspeed:
+        raise RefusedPackageError("a DeepSpeed config is either a section or made of keys")
+    within = next((name for name in found.deepspeed for other in found.deepspeed if name.startswith(f"{other}.")), None)
+    if within is not None:
+        raise RefusedPackageError(f"`{within}` is a key of a DeepSpeed config inside of a value")
 
 
 def _note(item: FrontEnd, error: Exception) -> None:

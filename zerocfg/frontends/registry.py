@@ -58,17 +58,14 @@ def started_by_line(line: LaunchLine, options: Mapping[str, object]) -> str | No
     """The front end that a launch line starts: its program, its module, its script, or options that are its own."""
     if front_end(line.launcher) is not None:
         return line.launcher
-    script = (line.script.value or "") if line.script is not None else ""
-    module = script if line.module else as_module(script)
-    for item in front_ends():
-        if any(module == name or module.endswith("." + name) for name in item.claims.modules):
-            return item.name
-    return next((item.name for item in front_ends() if _says(item, item.claims.options, options)), None)
+    return started_module(line) or next(
+        (item.name for item in front_ends() if _says(item, item.claims.options, options)), None
+    )
 
 
-def as_module(script: str) -> str:
-    """A path of a script as the module that it may be."""
-    return script.removesuffix(".py").replace("\\", "/").replace("/", ".")
+def started_module(line: LaunchLine) -> str | None:
+    """The front end whose module, or script, a launch line starts."""
+    return programs().training_of(line.script.value if line.script is not None else None, line.module)
 
 
 def ships_config(name: str | None, path: object) -> bool:
@@ -162,6 +159,7 @@ def _programs(every: tuple[FrontEnd, ...]) -> Programs:
     read = [item for item in every if item.lower is not None]
     return Programs(
         {name: (item.name, commands) for item in read for name, commands in item.claims.programs.items()},
+        {module: item.name for item in read for module in item.claims.modules},
         tuple(word for item in read for word in item.claims.words),
         tuple(item.unread for item in every if item.unread is not None),
     )

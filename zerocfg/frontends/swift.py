@@ -67,4 +67,5 @@ FRONT_END = FrontEnd(
     # its RLHF sets the variables of a rank in some cases
     ranks_needed=("swift.cli.sft", "swift.cli.pt", "swift.sft_main", "swift.pt_main"),
     takes_words=False,
+    texts_are_numbers="always",  # cli/main.py: the recipe becomes options, which argparse converts
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zerocfg.frontends.registry import programs
-from zerocfg.linter.engine import Diagnostic, FileSpan, real_name
+from zerocfg.linter.engine import Diagnostic, real_name
 from zerocfg.linter.ignores import OWN, command_lines, directives
 from zerocfg.record import field, record
+from zerocfg.rules.place import FileSpan
 from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.launch.shell_check import only_comments

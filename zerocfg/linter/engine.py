@@ -20,6 +20,7 @@ from zerocfg.rules import registry
 from zerocfg.rules.api import OWN, Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.files.reading import checked_in_part
+from zerocfg.rules.place import FileSpan, file_span
 from zerocfg.rules.registry import find
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Consumer, ImportedName, Run, SourceFile, original
@@ -27,7 +28,6 @@ from zerocfg.run.releases import OutsideKnownReleases, outside_known_releases, t
 from zerocfg.run.unchecked import UncheckedFile, understood
 from zerocfg.source import disk
 from zerocfg.source.foreign import one_line
-from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
 
 if TYPE_CHECKING:
@@ -35,18 +35,6 @@ if TYPE_CHECKING:
 
 DOCS = "docs/rules/"
 """Where the pages of the rules are in zerocfg's repository."""
-
-
-@record(frozen=True, slots=True)
-class FileSpan:
-    """A place made concrete: name of the file, key path, start and end as an editor shows them."""
-
-    file: SourceFile
-    path: str
-    start: Place
-    end: Place
-    label: str = ""
-    keys: Path = ()
 
 
 @record(frozen=True, slots=True)
@@ -439,15 +427,6 @@ def _help(rule: Rule, finding: Finding) -> str:
         return finding.help
     note = f"this rule is deprecated{f', {rule.replaced_by} replaces it' if rule.replaced_by else ''}"
     return f"{finding.help} ({note})" if finding.help else note
-
-
-def file_span(location: Location) -> FileSpan:
-    """Line and column of a symbolic place."""
-    span = location.concrete()
-    source = location.file.source
-    start = source.place(span.start)
-    end = max(start, source.place(span.end))
-    return FileSpan(location.file, dotted(location.path), start, end, one_line(location.label), location.path)
 
 
 def _touches(finding: Finding, asked: set[int]) -> bool:

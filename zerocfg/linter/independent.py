@@ -10,8 +10,9 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from zerocfg.linter.engine import Diagnostic, FileSpan, real_name
+from zerocfg.linter.engine import Diagnostic, real_name
 from zerocfg.record import record
+from zerocfg.rules.place import FileSpan
 from zerocfg.source.node import Mapping, Path, walk
 from zerocfg.source.text import Span
 

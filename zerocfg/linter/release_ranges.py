@@ -14,11 +14,12 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.rule_outcomes import rule_outcomes
 from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import release
-from zerocfg.linter.engine import Diagnostic, FileSpan, file_span, findings_of_each
+from zerocfg.linter.engine import Diagnostic, findings_of_each
 from zerocfg.linter.release_range import ReleaseRange
 from zerocfg.linter.selection import Selection
 from zerocfg.rulebook import older_releases
 from zerocfg.rulebook.pages import page_of
+from zerocfg.rules.place import FileSpan, file_span
 from zerocfg.rules.registry import find
 from zerocfg.rules.release_scope import library_of
 from zerocfg.run.config import VERSIONS

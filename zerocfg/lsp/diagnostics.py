@@ -14,12 +14,13 @@ from lsprotocol.types import (
 )
 from lsprotocol.types import Diagnostic as Shown
 
-from zerocfg.linter.engine import Diagnostic, FileSpan, real_name
+from zerocfg.linter.engine import Diagnostic, real_name
 from zerocfg.lsp.checking import Snapshot
 from zerocfg.lsp.keys import key_at
 from zerocfg.lsp.pages import page
 from zerocfg.lsp.positions import lines_of
 from zerocfg.rules.api import Severity
+from zerocfg.rules.place import FileSpan
 from zerocfg.source.text import Place
 
 SOURCE = "zerocfg"

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from zerocfg.catalog.history import Histories, histories, name_in
 from zerocfg.catalog.versions import Release, release
-from zerocfg.linter.engine import Diagnostic, FileSpan, file_span
+from zerocfg.linter.engine import Diagnostic
 from zerocfg.linter.selection import Selection
 from zerocfg.migrate.argument_history import since
 from zerocfg.migrate.arguments import lacking
@@ -19,6 +19,7 @@ from zerocfg.migrate.releases import at_releases, pinned_release
 from zerocfg.rules.api import Location, at
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import arguments
+from zerocfg.rules.place import FileSpan, file_span
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.node import Mapping as Tree
 from zerocfg.source.node import dotted

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zerocfg.frontends.registry import programs
-from zerocfg.linter.engine import FileSpan, file_span, real_name
+from zerocfg.linter.engine import real_name
 from zerocfg.migrate import arguments, code, configs, kept, pins
 from zerocfg.migrate.dicts import dict_edits, dropped
 from zerocfg.migrate.plan import Plan, plan_of
 from zerocfg.migrate.steps import Left, Step, changed, editable
+from zerocfg.rules.place import FileSpan, file_span
 from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.launch.shell_check import intact

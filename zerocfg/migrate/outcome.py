@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from zerocfg.compare.effective_diff import Difference, compare
 from zerocfg.compare.sides import ARGUMENTS, side_of
-from zerocfg.linter.engine import Diagnostic, FileSpan, lint_runs
+from zerocfg.linter.engine import Diagnostic, lint_runs
 from zerocfg.linter.selection import Selection
 from zerocfg.migrate.migration import Migration
 from zerocfg.migrate.releases import at_releases, at_stated_releases, oldest
 from zerocfg.rules.api import Severity
+from zerocfg.rules.place import FileSpan
 from zerocfg.run.model import UNKNOWN, Run
 
 Key = tuple[str, str, str, int]

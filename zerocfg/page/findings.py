@@ -13,8 +13,9 @@ from zerocfg.run.model import may_be_quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from zerocfg.linter.engine import Diagnostic, FileSpan, Result
+    from zerocfg.linter.engine import Diagnostic, Result
     from zerocfg.rules.api import Rule
+    from zerocfg.rules.place import FileSpan
 
 WIDEST = 160
 """Columns of a source line that are shown; longer ones are cut around what is marked."""

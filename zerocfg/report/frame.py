@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zerocfg.linter.engine import FileSpan
 from zerocfg.record import record
+from zerocfg.rules.place import FileSpan
 from zerocfg.run.model import may_be_quoted
 
 WIDEST = 160

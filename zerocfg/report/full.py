@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from zerocfg.catalog.versions import library_name
-from zerocfg.linter.engine import Diagnostic, FileSpan, Result
+from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.report.frame import frame
+from zerocfg.rules.place import FileSpan
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.origins import place_of
 from zerocfg.source.foreign import COLOURS, one_line

@@ -6,8 +6,9 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from zerocfg.linter.engine import Diagnostic, FileSpan, Result
+from zerocfg.linter.engine import Diagnostic, Result
 from zerocfg.rules.api import Fix
+from zerocfg.rules.place import FileSpan
 from zerocfg.run.origins import place_of
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ from typing import Any
 from urllib.parse import quote
 
 from zerocfg.internal_errors import REPORT
-from zerocfg.linter.engine import Diagnostic, FileSpan, Result, Suppressed
+from zerocfg.linter.engine import Diagnostic, Result, Suppressed
 from zerocfg.report.checkout import GITHUB, in_checkout
 from zerocfg.report.fingerprints import fingerprints
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Fix, Rule
+from zerocfg.rules.place import FileSpan
 from zerocfg.rules.registry import find
 from zerocfg.run.model import SourceFile
 from zerocfg.source.text import Place

@@ -57,6 +57,12 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
     return "trl" if own and run.trainers_elsewhere.isdisjoint(_configs_with(keys)) else "transformers"
 
 
+def values_arrive(run: Run) -> bool:
+    """Whether the Trainer gets the values of training arguments as they are known: its parser reads them, or a front
+    end lowers onto them."""
+    return reader(run) is not None or front_end(run.consumer) is not None
+
+
 def reads_recipe(run: Run) -> bool:
     """Whether a parser of TrainingArguments, or of a framework around them, reads the run's recipe: by the script, or
     by its keys where no script is seen."""

@@ -15,7 +15,7 @@ from zerocfg.frontends.registry import front_end, has_defaults
 from zerocfg.record import record
 from zerocfg.rules import line
 from zerocfg.rules.api import Finding, Fix, Intent, Location, Severity, Subject, at
-from zerocfg.rules.argument_reader import key_of, methods, reader
+from zerocfg.rules.argument_reader import key_of, methods, reader, values_arrive
 from zerocfg.rules.effects import effective_value, recipe_data, under_trainer
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited, put
@@ -131,6 +131,15 @@ def given(run: Run, name: str) -> Setting | None:
     return found
 
 
+def called(run: Run, name: str) -> str:
+    """What an argument is called where it is written: by a front end's own key or option, for what that lowers."""
+    setting = run.arguments.get(name) if front_end(run.consumer) is not None else None
+    if setting is None:
+        return name
+    origin = setting.origin
+    return str(origin.path[-1]) if origin.path else origin.note.lstrip("-") or name
+
+
 def _converted(run: Run, name: str, value: object, words: bool) -> object:
     """A value as its reader makes it: ``words`` are converted, from a file only TrlParser takes them for such."""
     if not isinstance(value, str):
@@ -217,6 +226,9 @@ class ArgumentsOfRun:
     def word(self, name: str, default: str | None = None) -> str | None:
         return word(self.run, name, default)
 
+    def called(self, name: str) -> str:
+        return called(self.run, name)
+
     def given(self, name: str) -> Setting | None:
         return given(self.run, name)
 
@@ -244,6 +256,8 @@ TRAINING_ARGUMENTS = _where(lambda run: True)
 """For `rule(CODE, NAME, SEVERITY, TRAINING_ARGUMENTS)`."""
 KNOWN_ARGUMENTS = _where(lambda run: reader(run) is not None)
 """Those of which it is known who parses them."""
+ARRIVING_ARGUMENTS = _where(values_arrive)
+"""Those whose values the Trainer gets as they are known, also through a front end."""
 
 
 def arguments_of(config: str) -> Subject[ArgumentsOfRun]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from zerocfg.frontends.api import Value
+from zerocfg.catalog.schema import load_schema
+from zerocfg.catalog.values import RefusedError, yaml_number
+from zerocfg.frontends.api import FrontEnd, Value
 from zerocfg.frontends.registry import front_end, lowered
 from zerocfg.record import replace
+from zerocfg.run.lowered_config import config_of_keys
 from zerocfg.run.model import Consumer, Origin, Run, Setting, SourceFile
-from zerocfg.source.node import Document, Mapping
+from zerocfg.run.stages.arguments import converted
+from zerocfg.source.node import Document, Mapping, Scalar
 
 
 def with_front_end(run: Run, consumer: Consumer, recipe: SourceFile | None = None) -> Run:
@@ -19,17 +23,38 @@ def with_front_end(run: Run, consumer: Consumer, recipe: SourceFile | None = Non
     if reader is None:
         return replace(run, arguments={})
 
-    def setting(value: Value) -> Setting:
+    def setting(value: Value, kind: object = None) -> Setting:
         if value.option:
             return replace(options[value.key], value=value.value)
-        return Setting(value.value, Origin("file", file=recipe, path=(value.key,)))
+        arrives = _number(reader, recipe, value, kind)
+        return Setting(arrives, Origin("file", file=recipe, path=(value.key,)))
 
     found = lowered(reader, written, {name: option.value for name, option in options.items()})
-    arguments = {name: setting(value) for name, value in found.arguments.items()}
+    keys = load_schema("training-arguments").root.keys
+    arguments = {
+        name: setting(value, (keys[name].facts.get("cli") or {}).get("type")) for name, value in found.arguments.items()
+    }
     processes = setting(found.processes) if found.processes is not None else None
     run = replace(run, arguments=arguments, processes=processes)
-    section = _section(recipe, found.section) if recipe is not None and found.section is not None else None
+    if found.section is not None:
+        section = _section(recipe, found.section) if recipe is not None else None
+    else:
+        section = config_of_keys(found.deepspeed, recipe, options)
     return run if section is None else replace(run, deepspeed=section, deepspeed_route="trainer")
+
+
+def _number(reader: FrontEnd, recipe: SourceFile | None, value: Value, kind: object) -> object:
+    """The value, and the number that a text spells where the front end makes one of it."""
+    text = value.value
+    if kind not in ("int", "float") or not isinstance(text, str) or reader.texts_are_numbers is None:
+        return text
+    if reader.texts_are_numbers == "always":
+        try:
+            return converted(kind, text)
+        except RefusedError:
+            return text
+    node = recipe.document.get((value.key,)) if recipe is not None and recipe.document is not None else None
+    return yaml_number(text) if isinstance(node, Scalar) and not node.quoted else text
 
 
 def _options(run: Run) -> dict[str, Setting]:

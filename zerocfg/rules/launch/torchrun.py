@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from zerocfg.frontends.registry import as_module, front_end, ships_config
+from zerocfg.frontends.registry import front_end, ships_config
 from zerocfg.patterns import pattern
 from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.line import all_options_seen, at_line, line_fix, line_option, started_by
 from zerocfg.run.linking.entry_point import handed_script
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import Edit
+from zerocfg.source.launch.programs import as_module
 from zerocfg.source.text import Span
 
 _LAUNCH = pattern(r"python(?:3(?:\.\d+)?)?[ \t]+-m[ \t]+torch\.distributed\.launch(?=\s)")

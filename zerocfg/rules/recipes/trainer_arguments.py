@@ -8,7 +8,7 @@ from zerocfg.catalog import fields
 from zerocfg.catalog.admitted import admitted
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.argument_reader import guessed
-from zerocfg.rules.arguments import KNOWN_ARGUMENTS, ArgumentsOfRun, given, set_argument, word
+from zerocfg.rules.arguments import ARRIVING_ARGUMENTS, KNOWN_ARGUMENTS, ArgumentsOfRun, given, set_argument, word
 from zerocfg.run.model import Run
 
 _NEW, _OLD = "eval_strategy", "evaluation_strategy"
@@ -41,7 +41,7 @@ def _follows_metric(run: Run) -> bool:
     return word(run, "lr_scheduler_type") in ("reduce_lr_on_plateau", "greedy")
 
 
-@rule("ZC804", "best-model-strategies-differ", Severity.ERROR, KNOWN_ARGUMENTS)
+@rule("ZC804", "best-model-strategies-differ", Severity.ERROR, ARRIVING_ARGUMENTS)
 def best_model_strategies_differ(given: ArgumentsOfRun) -> Iterator[Finding]:
     if given.value("load_best_model_at_end") is not True:
         return
@@ -50,16 +50,16 @@ def best_model_strategies_differ(given: ArgumentsOfRun) -> Iterator[Finding]:
         return
     name = _evaluation_argument(given.run) or _NEW
     yield given.written("load_best_model_at_end", name, "save_strategy").finding(
-        f"`load_best_model_at_end` needs an evaluation with each checkpoint, but it evaluates by `{evaluates}` and "
-        f"saves by `{saves}`; TrainingArguments stop at it",
-        f"write `{name}: {saves}`",
+        f"`{given.called('load_best_model_at_end')}` needs an evaluation with each checkpoint, but it evaluates "
+        f"by `{evaluates}` and saves by `{saves}`; TrainingArguments stop at it",
+        f"write `{given.called(name)}: {saves}`",
         _evaluate_by(given.run, saves, f"evaluate by {saves}, as it is saved")
         if saves != "no"
         else given.set("load_best_model_at_end", "false", "keep the last model"),
     )
 
 
-@rule("ZC805", "best-model-between-evaluations", Severity.ERROR, KNOWN_ARGUMENTS)
+@rule("ZC805", "best-model-between-evaluations", Severity.ERROR, ARRIVING_ARGUMENTS)
 def best_model_between_evaluations(given: ArgumentsOfRun) -> Iterator[Finding]:
     if given.value("load_best_model_at_end") is not True:
         return
@@ -75,61 +75,61 @@ def best_model_between_evaluations(given: ArgumentsOfRun) -> Iterator[Finding]:
     multiple = int(-(-saves // evaluates) * evaluates)
     why = f"save every {multiple} steps"
     yield given.written("save_steps", by, "load_best_model_at_end").finding(
-        f"saving every {saves:g} steps and evaluating every {evaluates:g} (`{by}`) leaves checkpoints that were not "
-        "evaluated; with `load_best_model_at_end` TrainingArguments stop at it",
+        f"saving every {saves:g} steps and evaluating every {evaluates:g} (`{given.called(by)}`) leaves checkpoints "
+        f"that were not evaluated; with `{given.called('load_best_model_at_end')}` TrainingArguments stop at it",
         why,
         given.set("save_steps", str(multiple), why),
     )
 
 
-@rule("ZC806", "scheduler-needs-evaluation", Severity.ERROR, KNOWN_ARGUMENTS)
+@rule("ZC806", "scheduler-needs-evaluation", Severity.ERROR, ARRIVING_ARGUMENTS)
 def scheduler_needs_evaluation(given: ArgumentsOfRun) -> Iterator[Finding]:
     if _follows_metric(given.run) and evaluates_by(given.run) == "no":
         yield given.written("lr_scheduler_type", "eval_strategy").finding(
-            f"`lr_scheduler_type: {given.word('lr_scheduler_type')}` follows an evaluated metric, but nothing is "
-            "evaluated; TrainingArguments stop at it",
+            f"`{given.called('lr_scheduler_type')}: {given.word('lr_scheduler_type')}` follows an evaluated metric, "
+            "but nothing is evaluated; TrainingArguments stop at it",
             "write eval_strategy, or another schedule",
             _evaluate_by(given.run, "epoch", "evaluate after each epoch"),
         )
 
 
-@rule("ZC807", "best-model-without-metric", Severity.ERROR, KNOWN_ARGUMENTS)
+@rule("ZC807", "best-model-without-metric", Severity.ERROR, ARRIVING_ARGUMENTS)
 def best_model_without_metric(given: ArgumentsOfRun) -> Iterator[Finding]:
     if given.word("save_strategy") != "best":
         return
-    places = given.written("save_strategy", "eval_strategy")
+    places, best = given.written("save_strategy", "eval_strategy"), f"`{given.called('save_strategy')}: best`"
     implied = _follows_metric(given.run) or given.value("load_best_model_at_end", False) is not False
     if given.value("metric_for_best_model") is None and not implied:
         yield places.finding(
-            "`save_strategy: best` needs `metric_for_best_model`; the Trainer stops without it",
+            f"{best} needs `metric_for_best_model`; the Trainer stops without it",
             "write metric_for_best_model: loss, or the metric that you compute",
             given.set("metric_for_best_model", "loss", "the lowest loss is the best", after="save_strategy"),
         )
     elif evaluates_by(given.run) == "no":
         yield places.finding(
-            "`save_strategy: best` saves after an evaluation, but nothing is evaluated: no checkpoint is ever written",
+            f"{best} saves after an evaluation, but nothing is evaluated: no checkpoint is ever written",
             "write eval_strategy",
             _evaluate_by(given.run, "epoch", "evaluate after each epoch", after="save_strategy"),
         )
 
 
-@rule("ZC808", "steps-not-whole", Severity.ERROR, KNOWN_ARGUMENTS)
+@rule("ZC808", "steps-not-whole", Severity.ERROR, ARRIVING_ARGUMENTS)
 def steps_not_whole(given: ArgumentsOfRun) -> Iterator[Finding]:
     for event, default in {"logging": "steps", "eval": "no", "save": "steps"}.items():
         argument, strategy = f"{event}_steps", f"{event}_strategy"
         steps = given.number(argument)
         if steps is None or given.word(strategy, default) != "steps":
             continue
-        places = given.written(argument, strategy, where="value")
+        places, name = given.written(argument, strategy, where="value"), given.called(argument)
         if steps > 1 and steps % 1:
             yield places.finding(
-                f"`{argument}: {steps:g}` is neither a number of steps nor a share below 1; TrainingArguments stop",
+                f"`{name}: {steps:g}` is neither a number of steps nor a share below 1; TrainingArguments stop",
                 "write a whole number",
                 given.set(argument, str(int(steps)), f"every {int(steps)} steps"),
             )
         elif steps == 0 and event == "logging":
             yield places.finding(
-                "`logging_steps: 0` is refused; TrainingArguments stop at it",
+                f"`{name}: 0` is refused; TrainingArguments stop at it",
                 'write 1, or `logging_strategy: "no"` for no log',
                 given.set(argument, "1", "log every step"),
             )

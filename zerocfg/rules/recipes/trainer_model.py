@@ -8,6 +8,7 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.argument_reader import reader
 from zerocfg.rules.arguments import (
+    ARRIVING_ARGUMENTS,
     KNOWN_ARGUMENTS,
     TRAINING_ARGUMENTS,
     ArgumentsOfRun,
@@ -24,13 +25,14 @@ _CHECKPOINTING = ("gradient_checkpointing", "activation_checkpointing")
 """The former name of the switch and its present one."""
 
 
-@rule("ZC814", "compiled-all-the-same", Severity.ERROR, KNOWN_ARGUMENTS)
+@rule("ZC814", "compiled-all-the-same", Severity.ERROR, ARRIVING_ARGUMENTS)
 def compiled_all_the_same(given: ArgumentsOfRun) -> Iterator[Finding]:
     names = [name for name in ("torch_compile_backend", "torch_compile_mode") if given.word(name)]
     if given.value("torch_compile") is False and names:
-        gone = "remove " + " and ".join(names)
+        gone = "remove " + " and ".join(map(given.called, names))
         yield given.written("torch_compile", *names).finding(
-            f"`torch_compile: false`, but `{names[0]}` is written, which turns compilation on again",
+            f"`{given.called('torch_compile')}: false`, but `{given.called(names[0])}` is written, which turns "
+            "compilation on again",
             gone,
             together(gone, *(given.drop(name, "") for name in names)),
         )

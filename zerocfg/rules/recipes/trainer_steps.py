@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
-from zerocfg.rules.argument_reader import reader
+from zerocfg.rules.argument_reader import values_arrive
 from zerocfg.rules.arguments import (
+    ARRIVING_ARGUMENTS,
     KNOWN_ARGUMENTS,
     TRAINING_ARGUMENTS,
     ArgumentsOfRun,
@@ -74,7 +75,7 @@ def _pairs(text: str) -> bool:
 
 def _schedule(run: Run) -> str | None:
     """The schedule that the Trainer itself builds: not where the DeepSpeed config brings one."""
-    if reader(run) is None or "scheduler" in deepspeed_data(run):
+    if not values_arrive(run) or "scheduler" in deepspeed_data(run):
         return None
     return word(run, "lr_scheduler_type", "linear")
 
@@ -116,7 +117,7 @@ def warmup_longer_than_training(given: ArgumentsOfRun) -> Iterator[Finding]:
         yield given.written("warmup_steps", "max_steps").finding(
             f"the learning rate warms up for {warmup:g} steps, but training ends after {steps:g}: it never reaches the "
             "value that is written",
-            f"warm up for fewer steps than max_steps, for example {fewer}",
+            f"warm up for fewer steps than {given.called('max_steps')}, for example {fewer}",
             given.set("warmup_steps", str(fewer), f"warm up for {fewer} steps"),
         )
 
@@ -125,14 +126,15 @@ def warmup_longer_than_training(given: ArgumentsOfRun) -> Iterator[Finding]:
 def warmup_with_constant(given: ArgumentsOfRun) -> Iterator[Finding]:
     warmup = given.number("warmup_steps") or 0
     if _schedule(given.run) == "constant" and warmup > 0:
+        steps, schedule = given.called("warmup_steps"), given.called("lr_scheduler_type")
         yield given.written("warmup_steps", "lr_scheduler_type").finding(
-            f"`warmup_steps: {warmup:g}` is not used: `lr_scheduler_type: constant` starts at the full learning rate",
-            "write `lr_scheduler_type: constant_with_warmup`, or remove warmup_steps",
+            f"`{steps}: {warmup:g}` is not used: `{schedule}: constant` starts at the full learning rate",
+            f"write `{schedule}: constant_with_warmup`, or remove {steps}",
             given.set("lr_scheduler_type", "constant_with_warmup", "take the schedule with a warmup"),
         )
 
 
-@rule("ZC822", "epochs-not-used", Severity.NOTE, KNOWN_ARGUMENTS)
+@rule("ZC822", "epochs-not-used", Severity.NOTE, ARRIVING_ARGUMENTS)
 def epochs_not_used(given: ArgumentsOfRun) -> Iterator[Finding]:
     steps, epochs, ending = given.number("max_steps"), given.number("num_train_epochs"), given.given("max_steps")
     if steps is None or epochs is None or steps < 1 or epochs <= 0:
@@ -140,7 +142,8 @@ def epochs_not_used(given: ArgumentsOfRun) -> Iterator[Finding]:
     # a spec with train_samples works the steps out from the epochs
     if ending is not None and ending.origin.kind != "computed":
         yield given.written("num_train_epochs", "max_steps").finding(
-            f"`num_train_epochs: {epochs:g}` is not used: `max_steps: {steps:g}` ends the training",
+            f"`{given.called('num_train_epochs')}: {epochs:g}` is not used: `{given.called('max_steps')}: {steps:g}` "
+            "ends the training",
             "keep one of the two",
             given.drop("max_steps", "let the epochs count"),
         )

@@ -7,20 +7,21 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.arguments import KNOWN_ARGUMENTS, ArgumentsOfRun, under_deepspeed
+from zerocfg.rules.arguments import ARRIVING_ARGUMENTS, KNOWN_ARGUMENTS, ArgumentsOfRun, under_deepspeed
 from zerocfg.rules.repairs import plain_number
 from zerocfg.source.edit import delete_entry, rename_key
 
 
-@rule("ZC810", "workers-needed", Severity.ERROR, KNOWN_ARGUMENTS)
+@rule("ZC810", "workers-needed", Severity.ERROR, ARRIVING_ARGUMENTS)
 def workers_needed(given: ArgumentsOfRun) -> Iterator[Finding]:
     if given.number("dataloader_num_workers", 0) != 0:
         return
+    workers = given.called("dataloader_num_workers")
     for name in ("dataloader_prefetch_factor", "dataloader_persistent_workers"):
         if given.value(name) is True or given.number(name) is not None:
             yield given.written(name, "dataloader_num_workers").finding(
-                f"`{name}` needs `dataloader_num_workers` above 0, which is 0 here; the training stops at it",
-                "write dataloader_num_workers, or remove this",
+                f"`{given.called(name)}` needs `{workers}` above 0, which is 0 here; the training stops at it",
+                f"write {workers}, or remove this",
                 given.drop(name, f"remove {name}"),
             )
 
@@ -41,7 +42,7 @@ _REAL = ("learning_rate", "adam_epsilon", "neftune_noise_alpha")
 """Arguments that need not be whole: what is meant is the number without its sign."""
 
 
-@rule("ZC812", "argument-out-of-range", Severity.ERROR, KNOWN_ARGUMENTS)
+@rule("ZC812", "argument-out-of-range", Severity.ERROR, ARRIVING_ARGUMENTS)
 def argument_out_of_range(given: ArgumentsOfRun) -> Iterator[Finding]:
     for name, lowest in _LOWEST.items():
         size = given.number(name)
@@ -51,7 +52,7 @@ def argument_out_of_range(given: ArgumentsOfRun) -> Iterator[Finding]:
             continue  # DeepSpeed stops at it first, and ZC204 says so
         text = plain_number(abs(float(size)) if name in _REAL else lowest)
         yield given.written(name, where="value").finding(
-            f"`{name}: {size:g}` is below {lowest}; the training stops at it",
+            f"`{given.called(name)}: {size:g}` is below {lowest}; the training stops at it",
             f"write {text}",
             given.set(name, text, f"write {text}"),
             versions="transformers>=4.50" if name == "torch_empty_cache_steps" else "",

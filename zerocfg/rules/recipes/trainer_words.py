@@ -12,8 +12,8 @@ from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release
 from zerocfg.record import record
 from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
-from zerocfg.rules.argument_reader import reader
-from zerocfg.rules.arguments import given, set_argument, value, word, written
+from zerocfg.rules.argument_reader import values_arrive
+from zerocfg.rules.arguments import called, given, set_argument, value, word, written
 from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.release_scope import limited
 from zerocfg.rules.taken import declares
@@ -34,7 +34,7 @@ _WORDS = (
 @rule("ZC811", "argument-word-unknown", Severity.ERROR, WHOLE_RUN)
 def argument_word_unknown(run: Run) -> Iterator[Finding]:
     yield from _words_in_calls(run)
-    if reader(run) is None:
+    if not values_arrive(run):
         return
     for name in _WORDS:
         said = word(run, name)
@@ -134,7 +134,7 @@ _TRACKERS = (
 def _unknown_word(run: Run, name: str, wrong: str, known: list[str]) -> Finding:
     near, single = closest(wrong, known), not isinstance(value(run, name), list)
     return written(run, name, where="value").finding(
-        f"`{name}` knows no `{wrong}`; the training stops at it",
+        f"`{called(run, name)}` knows no `{wrong}`; the training stops at it",
         _advice(near, known),
         set_argument(run, name, near, f"write {near}", safe=True) if near and single else None,
     )

@@ -7,15 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zerocfg.frontends.registry import front_end, started_by_line
+from zerocfg.frontends.registry import front_end, recognise, started_by_line, started_module
 from zerocfg.run.linking.entry_point import find_entry_point, find_handed_script
 from zerocfg.run.linking.follow import Paths, with_framework_recipe, with_misplaced
 from zerocfg.run.lowered import with_front_end
-from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
+from zerocfg.run.model import UNKNOWN, Consumer, Origin, Run, Setting, SourceFile
 from zerocfg.run.reader import reader_of
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source import disk
 from zerocfg.source.launch.line import LaunchLine, Option
+
+_CONFIGS = (".yaml", ".yml", ".json")
 
 
 def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
@@ -70,8 +72,11 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
 
 
 def _is_known_training(run: Run) -> bool:
-    """Whether a script that plain Python starts is asked for DeepSpeed, or fills training arguments from its line."""
+    """Whether a script that plain Python starts is a front end's, is asked for DeepSpeed, or fills training arguments
+    from its line."""
     if "deepspeed" in run.arguments or "deepspeed_config" in run.arguments:
+        return True
+    if run.launch is not None and started_module(run.launch) is not None:
         return True
     return run.script is not None and any(is_arguments(name) for name in run.script.parsed)
 
@@ -80,13 +85,11 @@ def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) ->
     """The run with the words after the launcher's options: the script and its arguments."""
     arguments = run.arguments
     own = started_by_line(line, {name: setting.value for name, setting in arguments.items()})
-    head = line.arguments[0] if line.arguments else None
-    if head is not None and (head.value or "").endswith((".yaml", ".yml", ".json")):
-        named = paths.find(Setting(head.value, Origin("flag", file=run.launch_file, span=head.span)), bases)
-        if named is not None and (own is not None or named.kind == "neighbour"):
-            run = with_framework_recipe(run, own, named)
-            bases = bases + paths.around(named)
-    elif own is not None:
+    named = _named_recipe(paths, run, line, own, bases)
+    if named is not None:
+        run = with_framework_recipe(run, own, named)
+        bases = bases + paths.around(named)
+    elif own is not None and not (line.arguments and (line.arguments[0].value or "").endswith(_CONFIGS)):
         run = with_front_end(run, own)
     if front_end(run.consumer) is not None:
         return paths.with_deepspeed(run, run.arguments.get("deepspeed"), bases, "trainer")
@@ -119,6 +122,25 @@ def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) ->
     return replace(run, consumer=reader_of(run))
 
 
+def _named_recipe(
+    paths: Paths, run: Run, line: LaunchLine, own: Consumer | None, bases: list[Path]
+) -> SourceFile | None:
+    """The recipe of a framework that a line names: its first word, or any word or value of an option that is certainly
+    a recipe of the framework that it starts."""
+    for at, word in enumerate(line.arguments if own is not None else line.arguments[:1]):
+        start, equals, value = (word.value or "").partition("=")
+        name = value if equals and start.startswith("-") else word.value
+        if name is None or not name.endswith(_CONFIGS):
+            continue
+        found = paths.find(Setting(name, Origin("flag", file=run.launch_file, span=word.span)), bases)
+        data = found.data() if found is not None else None
+        if found is not None and at == 0 and (own is not None or found.kind == "neighbour"):
+            return found
+        if own is not None and isinstance(data, dict) and recognise(data) == own:
+            return found
+    return None
+
+
 def _with_recipe(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) -> Run:
     """The run with the recipe that `--config`, or the first word after the script, names."""
     config = paths.find(run.arguments.get("config"), bases)
@@ -127,7 +149,7 @@ def _with_recipe(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) ->
         return replace(paths.with_recipe(run, recipe, bases), recipe_reader="trl")
     if config is not None and config.document is not None and config.document.root is None:
         return replace(run, unreadable=(config,))
-    if line.arguments and (first := line.arguments[0].value) and first.endswith((".yaml", ".yml", ".json")):
+    if line.arguments and (first := line.arguments[0].value) and first.endswith(_CONFIGS):
         place = Origin("flag", file=run.launch_file, span=line.arguments[0].span)
         said, alone = Setting(first, place), len(line.arguments) == 1
         config = paths.find(said, bases)

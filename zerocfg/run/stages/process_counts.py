@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zerocfg.frontends.registry import front_end
 from zerocfg.run.config import product
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.stages.launcher import accelerate_launch
@@ -24,6 +25,9 @@ def launch_of(run: Run) -> Launch:
     if name == "deepspeed":
         return _deepspeed_runner(flags)
     if name == "python":
+        framework = front_end(run.consumer)
+        if framework is not None and framework.package:  # it may start processes by itself
+            return Launch("python", run.processes or UNKNOWN_LAUNCH, UNKNOWN_LAUNCH)
         one = Setting(1, Origin("default", "plain python starts one process"))
         return Launch("python", one, ONE_MACHINE)
     return Launch("none", run.processes or UNKNOWN_LAUNCH, UNKNOWN_LAUNCH)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zerocfg.linter.engine import Diagnostic, file_span
+from zerocfg.linter.engine import Diagnostic
 from zerocfg.rulebook.pages import page_of
+from zerocfg.rules.place import file_span
 from zerocfg.rules.registry import find as find_rule
 from zerocfg.smoke.judge import known_errors
 from zerocfg.smoke.judge.lint_findings import ARGUMENTS, lint_findings, refuses
@@ -20,8 +21,8 @@ from zerocfg.smoke.prepare.linked_run import linked_run
 from zerocfg.smoke.prepare.requested_settings import GATHER, STAGE, claims
 
 if TYPE_CHECKING:
-    from zerocfg.linter.engine import FileSpan
     from zerocfg.rules.api import Rule
+    from zerocfg.rules.place import FileSpan
     from zerocfg.run.model import Run
     from zerocfg.smoke.launch.process import Outcome
     from zerocfg.smoke.model.certificate import Check

@@ -13,8 +13,8 @@ from zerocfg.catalog.check import check
 from zerocfg.catalog.counterparts import paths, settings
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import yaml_number
-from zerocfg.linter.engine import file_span
 from zerocfg.rules.api import Location
+from zerocfg.rules.place import file_span
 from zerocfg.run.model import UNKNOWN, Run, Setting, SourceFile
 from zerocfg.source.node import dotted
 

@@ -88,8 +88,7 @@ def read_launch_lines(source: SourceText, programs: Programs = NONE) -> LaunchFi
 @cache
 def _mentions(programs: Programs) -> re.Pattern[str]:
     """What a file with a launch line holds."""
-    words = (*_MENTIONS, *programs.words, *(word for item in programs.unread for word in item.words))
-    return re.compile("|".join(map(re.escape, words)))
+    return re.compile("|".join(map(re.escape, (*_MENTIONS, *programs.mentions))))
 
 
 def shell_texts(source: SourceText) -> Iterator[Chars]:

@@ -156,6 +156,8 @@ def head(words: list[Word], at: int, programs: Programs = NONE) -> tuple[str, in
         return "torchrun", at + 1
     if name in programs.own:
         launcher, commands = programs.own[name]
+        if not commands:
+            return (launcher, at + 1) if any(is_config(word) for word in words[at + 1 :]) else None
         return (launcher, at + 2) if after in commands else None
     if not _PYTHON.match(name):
         return None
@@ -279,6 +281,11 @@ def _takes_next(launcher: str, words: list[Word], at: int) -> bool:
 def like_script(word: Word) -> bool:
     """Whether the word is a script by its name, or might be one."""
     return word.value is None or _like_script(word.value)
+
+
+def is_config(word: Word) -> bool:
+    """Whether the word is the name of a config file, or an option that gives one."""
+    return (word.text if word.value is None else word.value).strip("\"'").endswith((".yaml", ".yml", ".json"))
 
 
 def _like_script(text: str) -> bool:

@@ -343,7 +343,7 @@ class Shell:
                 if launcher == "python":
                     if self._handed_on(arguments, span, nesting):
                         return
-                    if script is None or not any(option.name in _ASKS for option in script_options):
+                    if script is None or not self._may_train(script, module, script_options):
                         return
                 elif launcher not in GRAMMARS:
                     pass
@@ -383,6 +383,13 @@ class Shell:
             elif word.value and name == word.value and _ASSIGNMENT.match(word.value):
                 left, _, right = word.value.partition("=")
                 environment[left] = right
+
+    def _may_train(self, script: Word, module: bool, options: Sequence[Option]) -> bool:
+        """Whether what plain Python starts may be a training that is looked at."""
+        if any(option.name in _ASKS for option in options):
+            return True
+        told = any(option.name in _TELLS for option in options)
+        return self.programs.training_of(script.value, module) is not None and not told
 
     def _submitted(self, words: list[Word], span: Span) -> None:
         """`ray job submit ... -- python3 train.py`: where it runs, and in which environment, only the cluster knows."""
