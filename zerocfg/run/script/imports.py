@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +19,8 @@ _FROM = pattern(
     rf"(?m)^from[ \t]+((?:{'|'.join(sorted(LIBRARIES))})(?:\.\w+)*)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n(]+))"
 )
 """An import that begins its line, so that it stands within nothing."""
+_INSTALLED = frozenset((*sys.stdlib_module_names, "torch", "numpy", "tqdm", "datasets", "peft", "wandb", "PIL"))
+"""Packages that scripts import most; no file of the repository is looked for by their names."""
 _NAME = pattern(r"(\w+|\*)(?:\s+as\s+\w+)?")
 _COMMENT = pattern(r"#[^\n]*")
 
@@ -61,8 +64,10 @@ def _imports(file: SourceFile, path: Path) -> tuple[tuple[ImportedName, ...], tu
     assert module is not None  # a script reaches only what could be parsed
     names, others = [], []
     for imported, alias in _unconditional(module):
-        if imported.level or imported.module.partition(".")[0] not in LIBRARIES:
-            others.append(imported)
+        head = imported.module.partition(".")[0]
+        if imported.level or head not in LIBRARIES:
+            if imported.level or head not in _INSTALLED:
+                others.append(imported)
         else:
             origin = Origin("file", file=file, span=span_of(module, alias))
             names.append(ImportedName(imported.module, imported.name, origin))
