@@ -24,6 +24,7 @@ from zerocfg.source.node import Mapping, Path, Scalar
 
 _OF_VALUES = frozenset(("type", "range", "choice", "null", "section-type", "raw-type"))
 """The kinds of issues that are about the value; the others are about the key."""
+_OF_TYPES = ("type", "raw-type")
 
 
 @record(frozen=True, slots=True)
@@ -80,6 +81,8 @@ def issues(run: Run, *kinds: str) -> Iterator[KeyIssue]:
         for issue in _admitted(run, file, name):
             if issue.kind not in kinds or (issue.kind.startswith("unknown") and name in run.forked):
                 continue  # a fork may have keys of its own
+            if name == "deepspeed" and issue.kind in _OF_TYPES and scientific_text(file, issue.entry.value):
+                continue  # DeepSpeed reads no YAML; the program that does may convert it, as OmegaConf does
             key = KeyIssue(run, file, issue.path, issue.value, issue=issue, library=library)
             if file.document.editable or not key.unfilled:  # a value that the script makes is not known
                 yield key

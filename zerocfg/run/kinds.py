@@ -85,7 +85,10 @@ def sniff(data: Any, name: str = "") -> Kind:
         return "spec"
     if "model_type" in keys and ("architectures" in keys or "hidden_size" in keys or "transformers_version" in keys):
         return "model"
-    accelerate = 3 * len(keys & _ACCELERATE_SURE) + len(keys & _ACCELERATE_HINTS)
+    sure = keys & _ACCELERATE_SURE
+    if isinstance(data.get("deepspeed_config"), str):
+        sure -= {"deepspeed_config"}  # a path: programs of their own name DeepSpeed's config so
+    accelerate = 3 * len(sure) + len(keys & _ACCELERATE_HINTS)
     if "distributed_type" not in keys and ("fsdp" in keys or not keys & _ACCELERATE_OWN):
         accelerate = 0  # training arguments, beside `fsdp`, and Composer have an fsdp_config, too
     recipe = 2 * len(keys & _RECIPE_SURE) + (len(keys & _RECIPE_HINTS) if keys & _RECIPE_SURE else 0)

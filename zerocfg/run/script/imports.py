@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,9 +16,8 @@ from zerocfg.run.remembered import remembered
 from zerocfg.run.script.modules import Imported, Module, Open, located, parse, span_of
 from zerocfg.source.text import Span
 
-_FROM = pattern(
-    rf"(?m)^from[ \t]+((?:{'|'.join(sorted(LIBRARIES))})(?:\.\w+)*)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n(]+))"
-)
+_ANY_LIBRARY = "|".join(map(re.escape, sorted(LIBRARIES)))
+_FROM = pattern(rf"(?m)^from[ \t]+((?:{_ANY_LIBRARY})(?:\.\w+)*)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n(]+))")
 """An import that begins its line, so that it stands within nothing."""
 _INSTALLED = frozenset((*sys.stdlib_module_names, "torch", "numpy", "tqdm", "datasets", "peft", "wandb", "PIL"))
 """Packages that scripts import most; no file of the repository is looked for by their names."""
