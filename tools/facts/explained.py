@@ -10,7 +10,6 @@ TOLD = {
     "ZC504": "host memory is not pinned by default there, and the states go to it all the same",
     "ZC922": "DeepSpeed 0.17.6 holds 16 bytes a parameter, not 14, which fit even less",
     "ZC923": "the 18.5 bytes a parameter of DeepSpeed 0.16.9 are more than that host has, too",
-    "ZC635": "accelerate 1.10 to 1.14 stops in prepare, later than the example is played",
     **dict.fromkeys(("ZC855", "ZC858", "ZC859"), "the trainer of TRL 0.17 stops, later than the example is played"),
     **dict.fromkeys(("ZC317", "ZC409", "ZC455", "ZC509"), "judged by the settings of a release"),
 }
@@ -18,6 +17,7 @@ TOLD = {
 
 MILDER = {
     "ZC841": "TrlParser of TRL 0.13 to 0.18 drops the key without a word, which the warning says",
+    "ZC854": "TrlParser of TRL 0.13 to 0.18 drops the entries without a word, which the warning says",
     **dict.fromkeys(("ZC405", "ZC447", "ZC457"), "DeepSpeed 0.17 and 0.18 print nothing below a warning; it holds"),
     "ZC448": "DeepSpeed up to 0.17 prints the report in another form, or below the level that it prints; it holds",
     "ZC462": "DeepSpeed before 0.19.3 writes the same checkpoint and says nothing",
@@ -38,6 +38,7 @@ LESS = {
 CHANGED = {
     "ZC724": "from every accelerate to 1.0 and later: with 0.34.2 `zero3_init_flag: false` keeps the model whole",
     "ZC924": "from every DeepSpeed to 0.19.5 and later where `pin_memory` is not written: false by default before",
+    "ZC854": "from an error for every TRL to a warning for 0.13 to 0.18, which drop the entries without a word",
     "ZC850": "from every TRL, a note before 1.16, to 0.29 and later: the DPOTrainer of 0.17 to 0.22 has it",
 }
 """By rule, a bound that was corrected because of what was seen on a set: from what, to what."""

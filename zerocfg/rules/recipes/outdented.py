@@ -9,6 +9,7 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import Argument, arguments, own_option
 from zerocfg.rules.recipes.slips import certainly_unknown, consequence
+from zerocfg.rules.taken import dropped_silently
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Entry, Mapping, Scalar
@@ -42,6 +43,7 @@ def entries_outdented(run: Run) -> Iterator[Finding]:
             f"indent it below `{holder}`",
             [Location(run.recipe, (holder,), "key")],
             _indented(run, lost, holder),
+            severity=Severity.WARNING if dropped_silently(run, unknown[first]) else None,
         )
 
 
