@@ -40,9 +40,9 @@ def _run() -> int | None:
     if own:
         # There is nothing yet to tidy up, and callbacks of imports would lose an exception.
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
-    # Importing makes many objects that stay; looking through them again and again costs a tenth of a short run, and
-    # once, in the middle of what a lint of two files imports, 2 of its 60 ms.
-    gc.set_threshold(200_000, 20, 20)
+    # What a command imports and reads stays until it ends. To look through it again and again costs a tenth of a short
+    # run; once, after a repository was read, a tenth of a long one. What lives longer sets limits of its own.
+    gc.set_threshold(5_000_000, 20, 20)
     if sys.argv[1:2] == ["lint"]:
         from zerocfg.cli.start_lint import run
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ def watch(targets: Sequence[Path], lint: Callable[[], object], pause: float = PA
     """Call ``lint`` now and after every change, until interrupted."""
     for _ in changes(targets, pause):
         lint()
+        gc.collect()  # a command hardly ever does, and this one goes on
 
 
 def changes(targets: Sequence[Path], pause: float = PAUSE) -> Iterator[State]:
