@@ -29,7 +29,8 @@ LINE = "torchrun --nproc_per_node 2 train.py --output_dir o --evaluation_strateg
 LOST = "from transformers.trainer import ALL_LAYERNORM_LAYERS"
 SAID = (
     " No file tells the release of transformers, and train.py:2:34 imports "
-    "`transformers.trainer.ALL_LAYERNORM_LAYERS`, which 5.23.0 does not have: what depends on the release is not told."
+    "`transformers.trainer.ALL_LAYERNORM_LAYERS`, which 5.23.0 does not have: "
+    "what depends on the release was not checked."
 )
 
 

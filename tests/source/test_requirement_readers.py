@@ -394,7 +394,7 @@ def test_requirements_that_conda_exported() -> None:
         "peft~=0.4\ntorch=2.1.2=py3.10_cuda12.1\n"
     )
     found, _ = read_requirements(text)
-    assert [(one.name, one.versions, text[slice(*one.span)]) for one in found] == [
+    assert [(item.name, item.versions, text[slice(*item.span)]) for item in found] == [
         ("transformers", "==4.37.2", "transformers=4.37.2=pypi_0"),
         ("trl", "==0.9.*", "trl=0.9"),
         ("accelerate", "==0.27.2", "accelerate==0.27.2"),

@@ -9,15 +9,12 @@ is absent, and a name that its source binds somewhere all the same, are unknown 
 from __future__ import annotations
 
 import ast
-import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
 import json
 import re
-import subprocess
 import sys
-import tempfile
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +24,8 @@ from zipfile import ZipFile
 
 from packaging.version import Version
 
-from tools.facts.environment import CACHE, HERE, releases
+from tools.facts.environment import HERE, Release, releases
+from tools.facts.wheels import read_wheel
 
 FILE = HERE.parent.parent / "schemas" / "releases" / "lost-names.json"
 OLDER = {
@@ -81,7 +79,7 @@ def _names(statement: ast.stmt) -> Iterator[str]:
 
 
 def own_names(source: str) -> set[str]:
-    """As `bound`, without what the module has from packages of which nobody would import it here."""
+    """As `bound`, without the names that the module itself imports from other packages."""
     tree = ast.parse(source)
     return {
         name
@@ -113,26 +111,6 @@ def _known(source: str) -> list[str]:
     return sorted(own_names(source))
 
 
-def _read(library: str, version: str) -> dict[str, list[str]]:
-    """The names of a release, from the cache where this program has not changed since."""
-    program = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
-    kept = CACHE / f"{library}-{version}-names-{program}.json"
-    if kept.is_file():
-        held: dict[str, list[str]] = json.loads(kept.read_text(encoding="utf-8"))
-        return held
-    with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-cache-dir", "--only-binary", ":all:"]
-        words += ["--disable-pip-version-check", "-d", folder, f"{library}=={version}"]
-        done = subprocess.run(words, capture_output=True, text=True)
-        wheel = next(Path(folder).glob("*.whl"), None)
-        if wheel is None:
-            raise RuntimeError(done.stderr.strip()[-800:])
-        found = names_of(library, wheel)
-    CACHE.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(found), encoding="utf-8")
-    return found
-
-
 def older(library: str) -> list[str]:
     """The releases that are read, oldest first."""
     last: dict[tuple[int, ...], str] = {}
@@ -150,7 +128,7 @@ def module_state(module: str) -> str:
     except ModuleNotFoundError as error:
         missing = error.name or ""
         return "gone" if missing and (module == missing or module.startswith(f"{missing}.")) else "unknown"
-    except BaseException:  # whatever a module raises when it is imported
+    except BaseException:  # a module may raise anything when it is imported
         return "unknown"
     return "there"
 
@@ -206,7 +184,7 @@ def main() -> int:
         versions = older(library)
         for version in versions:
             print(f"{library} {version}", file=sys.stderr, flush=True)
-            for module, names in _read(library, version).items():
+            for module, names in read_wheel(Release(library, version), Path(__file__), "names", names_of).items():
                 ever[module] |= {name for name in names if not _OF_PAGES.fullmatch(name)}
                 package, _, leaf = module.rpartition(".")
                 ever[package].add(leaf)

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import argparse
 import ast
-import hashlib
-import json
 import re
-import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from zipfile import ZipFile
 
-from tools.facts.environment import CACHE, HERE, Release, releases
+from tools.facts.environment import HERE, releases
 from tools.facts.fold import changes, fold, written
+from tools.facts.wheels import read_wheel
 
 FOLDER = HERE.parent.parent / "schemas" / "releases"
 MODULES = {
@@ -81,26 +78,6 @@ def _taken(constructor: ast.FunctionDef) -> list[str]:
     return list(dict.fromkeys([*own, *former]))
 
 
-def _read(release: Release) -> dict[str, object]:
-    """The signatures of a release, from the cache where this program has not changed since."""
-    program = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
-    kept = CACHE / f"{release.name}-signatures-{program}.json"
-    if kept.is_file():
-        held: dict[str, object] = json.loads(kept.read_text(encoding="utf-8"))
-        return held
-    with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-cache-dir", "--only-binary", ":all:"]
-        words += ["--disable-pip-version-check", "-d", folder, f"{release.library}=={release.version}"]
-        done = subprocess.run(words, capture_output=True, text=True)
-        wheel = next(Path(folder).glob("*.whl"), None)
-        if wheel is None:
-            raise RuntimeError(done.stderr.strip()[-800:])
-        found = signatures(release.library, wheel)
-    CACHE.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(found), encoding="utf-8")
-    return found
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("library", nargs="*", help=f"these alone, of {', '.join(MODULES)}; others are passed over")
@@ -111,7 +88,9 @@ def main() -> int:
     for at, release in enumerate(wanted, 1):
         print(f"[{at}/{len(wanted)}] {release.library} {release.version}", file=sys.stderr, flush=True)
         try:
-            found[release.library].append((release.version, _read(release)))
+            found[release.library].append(
+                (release.version, read_wheel(release, Path(__file__), "signatures", signatures))
+            )
         except (RuntimeError, OSError, SyntaxError) as error:
             failed += 1
             print(f"{release.library} {release.version}: {error}", file=sys.stderr)

@@ -10,7 +10,7 @@ LIBRARIES = frozenset(("accelerate", "transformers", "trl"))
 
 def is_lost(module: str, name: str) -> bool:
     """Whether the newest release of a library certainly lacks a name that some release before had in a module; of a
-    module that is lost any name. An empty name stands for the module itself."""
+    module that is lost any name. An empty name means the module itself."""
     known = lost_names()[module.partition(".")[0]]
     modules: list[str] = known["modules"]
     if any(module == lost or module.startswith(f"{lost}.") for lost in modules):

@@ -291,7 +291,7 @@ class _Lint:
         """Tell that a rule has more findings in a run than are told, of which this is the first."""
         if self.selection.wants(checked_in_part):
             message = f"more than {FINDINGS:,} findings of {rule.code} in this run; the others are not told"
-            limit = Finding(finding.location, message, "correct those that are told first")
+            limit = Finding(finding.location, message, "correct those that are listed first")
             self.found.append((checked_in_part, limit))
             self.take(checked_in_part, limit, run)
 

@@ -53,7 +53,7 @@ def _unexplained(found: Iterable[Diagnostic], migration: Migration) -> Iterator[
     for diagnostic in found:
         where = _where(diagnostic.span)
         if counts[where]:
-            counts[where] -= not diagnostic.span.path  # of one key all is told, of like words each once
+            counts[where] -= not diagnostic.span.path  # of a key every finding, of equal words one each
         else:
             yield diagnostic
 

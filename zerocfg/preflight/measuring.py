@@ -60,7 +60,7 @@ class Sweeps:
         self.ranks: Ranks | None = None
         self.numbers = [rank]
         self.nodes, self.locals = [""], [0]
-        self.beside: object = None
+        self.neighbours: object = None
         try:
             self.solo = self._solo()
         except Exception as error:
@@ -76,7 +76,7 @@ class Sweeps:
         self.nodes, self.locals = [place[0] for place in places], [place[1] for place in places]
         neighbours = [at for at, name in enumerate(self.nodes) if name == node]
         if 1 < len(neighbours) < len(self.nodes):
-            self.beside = ranks.new_group(neighbours, use_local_synchronization=True)
+            self.neighbours = ranks.new_group(neighbours, use_local_synchronization=True)
         self.first, self.members = neighbours[0] == self.index, len(neighbours)
 
     def run(self) -> None:
@@ -101,8 +101,8 @@ class Sweeps:
         """Before the first exchange, in which some ranks have no partner."""
         self._begin("connecting")
         ranks.connect()
-        if self.beside is not None:
-            ranks.connect(self.beside)
+        if self.neighbours is not None:
+            ranks.connect(self.neighbours)
 
     def _say(self, message: Message) -> None:
         self.told.append(message)
@@ -257,8 +257,8 @@ class Sweeps:
                 )
         self._check_sum(ranks)
         self._meet()
-        if self.beside is not None:
-            seconds = ranks.seconds(ranks.all_reduce(size // 4, self.beside), self.beside, COLLECTIVE)
+        if self.neighbours is not None:
+            seconds = ranks.seconds(ranks.all_reduce(size // 4, self.neighbours), self.neighbours, COLLECTIVE)
             figure = 2 * (self.members - 1) / self.members * size / seconds / GB
             if self.first:
                 self._say(

@@ -142,7 +142,7 @@ def _outdated(result: Result) -> str:
     for library, imported in result.outdated.items():
         said += (
             f" No file tells the release of {library_name(library)}, and {place_of(imported.origin)} imports "
-            f"`{imported.shown}`, which {VERSIONS[library]} does not have: what depends on the release is not told."
+            f"`{imported.shown}`, which {VERSIONS[library]} does not have: what depends on the release was not checked."
         )
     return said
 

@@ -39,7 +39,7 @@ class LineOfRun:
 
 @record(frozen=True, slots=True)
 class WrittenLine(LineOfRun):
-    """The line that starts the job, and the file that it stands in."""
+    """The line that starts the job, and its file."""
 
     file: SourceFile
 

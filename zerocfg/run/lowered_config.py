@@ -17,7 +17,7 @@ def config_of_keys(
     keys: Mapping[str, Value], recipe: SourceFile | None, options: Mapping[str, Setting]
 ) -> SourceFile | None:
     """The config as a file that lies in the recipe, or in the launch line where there is none; None without a key.
-    ``keys``: by path with dots. What an option gives beside a recipe is unknown: a config lies in one file."""
+    ``keys``: by path with dots. An option's value is unknown where there is a recipe: a config has one file."""
     lines = [options[value.key].origin.file for value in keys.values() if value.option]
     file = recipe if recipe is not None and recipe.document is not None else next(iter(lines), None)
     if file is None or not keys:

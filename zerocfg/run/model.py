@@ -452,7 +452,7 @@ class Run:
 
     def declared(self, library: str) -> str | None:
         """The releases of a library that the project admits. Where nothing declares any the answer is None, the caller
-        judges by the newest, and the library is noted in `undeclared`. Findings that rest on that are not told where
+        judges by the newest, and the library is noted in `undeclared`. Findings that rest on that are dropped where
         the project is `outdated`."""
         releases = self.versions.get(library)
         if releases is None:

@@ -56,7 +56,7 @@ def unchecked_files(
 ) -> tuple[UncheckedFile, ...]:
     """What was met of the files that are ``named``, lie below ``folders`` or are read by the runs, and is not checked.
 
-    ``reported``: the places of findings; what a finding stands at is told already.
+    ``reported``: the places of findings; a file with a finding is reported already.
     """
     places = set(reported)
     return tuple(

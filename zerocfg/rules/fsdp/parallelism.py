@@ -61,7 +61,7 @@ PARALLEL_SIZES = given_by(_parallel_sizes, "run")
 
 
 def impossible(sizes: dict[str, int]) -> bool:
-    """Whether ParallelismConfig refuses these sizes whatever the number of processes."""
+    """Whether ParallelismConfig refuses these sizes for every number of processes."""
     return (sizes["cp"] > 1 and sizes["sp"] > 1) or (
         (sizes["tp"] > 1 or sizes["cp"] > 1) and sizes["dp_replicate"] > 1 and sizes["dp_shard"] == 1
     )

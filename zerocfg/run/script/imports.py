@@ -1,4 +1,4 @@
-"""The names that a script imports from libraries as soon as it is started, whatever it does later."""
+"""The names that a script imports from libraries as soon as it is started, before any of its options is looked at."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zerocfg.source.text import Span
 
 _ANY_LIBRARY = "|".join(map(re.escape, sorted(LIBRARIES)))
 _FROM = pattern(rf"(?m)^from[ \t]+((?:{_ANY_LIBRARY})(?:\.\w+)*)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n(]+))")
-"""An import that begins its line, so that it stands within nothing."""
+"""An import that begins its line, so that it is within no block."""
 _INSTALLED = frozenset((*sys.stdlib_module_names, "torch", "numpy", "tqdm", "datasets", "peft", "wandb", "PIL"))
 """Packages that scripts import most; no file of the repository is looked for by their names."""
 _NAME = pattern(r"(\w+|\*)(?:\s+as\s+\w+)?")

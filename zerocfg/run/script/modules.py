@@ -255,6 +255,6 @@ def _file(module: str) -> str | None:
 
 
 def span_of(module: Module, node: ast.expr | ast.alias) -> Span:
-    """Where an expression or an imported name stands in the file, in code points."""
+    """The span of an expression or an imported name in the file, in code points."""
     span = module.spans.span(node)
     return span if module.at is None else Span(module.at[span.start], module.at[span.end - 1] + 1)

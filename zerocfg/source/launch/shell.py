@@ -388,8 +388,8 @@ class Shell:
         """Whether what plain Python starts may be a training that is looked at."""
         if any(option.name in _ASKS for option in options):
             return True
-        told = any(option.name in _TELLS for option in options)
-        return self.programs.training_of(script.value, module) is not None and not told
+        prints_help = any(option.name in _TELLS for option in options)
+        return self.programs.training_of(script.value, module) is not None and not prints_help
 
     def _submitted(self, words: list[Word], span: Span) -> None:
         """`ray job submit ... -- python3 train.py`: where it runs, and in which environment, only the cluster knows."""

@@ -1,4 +1,4 @@
-"""The commands that a shell text starts, whatever they are: what edits of a text are held against."""
+"""All commands that a shell text starts. Edits of the text are checked against them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zerocfg.source.text import SourceText, Span
 
 
 def read_commands(source: SourceText, chars: Chars) -> list[list[Word]]:
-    """The words of every command of one shell text, whatever it starts."""
+    """The words of every command of one shell text."""
     shell = _Commands(source, {})
     shell.read(chars, Span(0, len(source.text)))
     return shell.started
