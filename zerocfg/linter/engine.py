@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from zerocfg.budgets import FINDINGS
 from zerocfg.frontends import registry as front_ends
@@ -169,8 +169,8 @@ def findings_of_each(runs: Iterable[Run], selection: Selection) -> Iterator[list
         lint.known = rules_for([run])
         if id(lint.known) not in rules:
             rules[id(lint.known)] = selection.among(lint.known)
-        kind = run.consumer, bool(run.parts)
-        lint.check_all([rule for rule in rules[id(lint.known)] if _concerns(rule, *kind)], run)
+        kind = _kind(run)
+        lint.check_all([rule for rule in rules[id(lint.known)] if _concerns(rule, kind)], run)
         yield lint.found
 
 
@@ -220,11 +220,11 @@ class _Lint:
     def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
         self.known = rules_for(runs)
         rules = self.selection.among(self.known)
-        concerned: dict[tuple[Consumer | None, bool], list[Rule]] = {}
+        concerned: dict[_Kind, list[Rule]] = {}
         for stated in runs:
-            kind = stated.consumer, bool(stated.parts)
+            kind = _kind(stated)
             if kind not in concerned:
-                concerned[kind] = [rule for rule in rules if _concerns(rule, *kind)]
+                concerned[kind] = [rule for rule in rules if _concerns(rule, kind)]
             known = self.kept.findings(stated, concerned[kind]) if self.kept is not None else None
             if known is None:
                 self.check_all(concerned[kind], stated)
@@ -373,9 +373,27 @@ class _Lint:
             self.result.diagnostics.append(diagnostic)
 
 
-def _concerns(rule: Rule, consumer: Consumer | None, in_parts: bool) -> bool:
-    """Whether a rule is about runs of this consumer. ``in_parts``: nobody knows the other keys of the config."""
-    return rule.concerns(consumer) and (not in_parts or rule.alone)
+class _Kind(NamedTuple):
+    """What decides of a run which rules are about it. ``in_parts``: nobody knows the other keys of the config."""
+
+    consumer: Consumer | None
+    in_parts: bool
+    deepspeed: bool
+    accelerate: bool
+
+
+def _kind(run: Run) -> _Kind:
+    return _Kind(run.consumer, bool(run.parts), run.deepspeed is not None, run.accelerate is not None)
+
+
+def _concerns(rule: Rule, kind: _Kind) -> bool:
+    """Whether a rule is about runs of this kind."""
+    return (
+        rule.concerns(kind.consumer)
+        and (not kind.in_parts or rule.alone)
+        and (kind.deepspeed or rule.config != "deepspeed")
+        and (kind.accelerate or rule.config != "accelerate")
+    )
 
 
 def _failures(run: Run) -> frozenset[tuple[str, str]]:

@@ -117,6 +117,8 @@ Given = TypeVar("Given")
 Scope = Literal["key", "document", "arguments", "call", "line", "comments", "run"]
 """What a rule looks at: each key of a config by itself, several keys of one config, training arguments, each call of
 the script, the launch line, the comments that suppress findings, or anything of the run."""
+Config = Literal["", "deepspeed", "accelerate"]
+"""A config of a run, by the name that `Run` has for it; empty for any, or none."""
 ALONE: tuple[Scope, ...] = ("key", "comments")
 """Where other keys of the config are not known, as in a dict that a script goes on changing, only rules with one of
 these scopes are asked."""
@@ -124,13 +126,15 @@ these scopes are asked."""
 
 @record(frozen=True)
 class Subject(Generic[Given]):
-    """What a rule is handed. ``of`` gives it from a run: the rule's function is called for each item.
+    """What a rule is handed. ``of`` gives it from a run: the rule's function is called for each item. ``config``: the
+    one that all items are in, so that a run without this config has none.
 
     `zerocfg.rules.subjects` has those that several families use.
     """
 
     scope: Scope
     of: Callable[[Run], Iterable[Given]]
+    config: Config = ""
 
 
 OWN = "ZC"
@@ -148,8 +152,9 @@ class Rule:
 
     ``consumers`` empty: holds whoever reads the file. ``needs``: what must be known for the rule to speak: "model",
     "hardware", "versions", "launch". ``versions``: the releases for which it holds, where not for all
-    ("deepspeed>=0.19.3"). ``scope``: what it looks at. ``histories``: the rule judges each key, or each argument, by
-    the admitted releases itself. ``package``: the distribution that brings it, empty for zerocfg's own.
+    ("deepspeed>=0.19.3"). ``scope``: what it looks at, ``config``: in which config. ``histories``: the rule judges
+    each key, or each argument, by the admitted releases itself. ``package``: the distribution that brings it, empty for
+    zerocfg's own.
     """
 
     code: str
@@ -163,6 +168,7 @@ class Rule:
     versions: str = ""
     replaced_by: str = ""
     scope: Scope = "run"
+    config: Config = ""
     histories: Histories = ""
     package: str = ""
 
@@ -221,6 +227,7 @@ def rule(
             versions,
             replaced_by,
             looks_at.scope,
+            looks_at.config,
             histories,
         )
 

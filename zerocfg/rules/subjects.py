@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from zerocfg.record import record
-from zerocfg.rules.api import Finding, Fix, Given, Scope, Subject
+from zerocfg.rules.api import Config, Finding, Fix, Given, Scope, Subject
 from zerocfg.rules.failures import failures, ignored, reported
 from zerocfg.rules.issues import KeyIssue, issues
 from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
@@ -76,29 +76,30 @@ class FailureOfRun:
         return reported(self.run, self.failure, help_text, fix, where=where, message=message)
 
 
-def given_by(find: Callable[[Run], Given | None], scope: Scope = "document") -> Subject[Given]:
-    """What ``find`` gives, where it gives anything, for rules that ask its run for more."""
+def given_by(find: Callable[[Run], Given | None], scope: Scope = "document", *, config: Config = "") -> Subject[Given]:
+    """What ``find`` gives, where it gives anything, for rules that ask its run for more. ``config``: it gives nothing
+    for a run without this config."""
 
     def of(run: Run) -> Iterable[Given]:
         item = find(run)
         return () if item is None else (item,)
 
-    return Subject(scope, of)
+    return Subject(scope, of, config)
 
 
-def one_key(find: Callable[[Run], Given | None]) -> Subject[Given]:
+def one_key(find: Callable[[Run], Given | None], *, config: Config = "") -> Subject[Given]:
     """The one key of a config that ``find`` gives, where there is one. The rule asks for nothing but this key."""
-    return given_by(find, "key")
+    return given_by(find, "key", config=config)
 
 
 def deepspeed_key(*path: str) -> Subject[Key]:
     """One key of the DeepSpeed config, where it is written."""
-    return one_key(lambda run: deepspeed(run, *path) or None)
+    return one_key(lambda run: deepspeed(run, *path) or None, config="deepspeed")
 
 
 def in_deepspeed(*path: str) -> Subject[Key]:
     """The same for rules that ask for more than this key: other keys, or what the process gets."""
-    return given_by(lambda run: deepspeed(run, *path) or None)
+    return given_by(lambda run: deepspeed(run, *path) or None, config="deepspeed")
 
 
 def in_zero(*path: str) -> Subject[Key]:
@@ -108,7 +109,7 @@ def in_zero(*path: str) -> Subject[Key]:
 
 def in_accelerate(*path: str) -> Subject[Key]:
     """One key of the accelerate config, where it is written."""
-    return given_by(lambda run: accelerate(run, *path) or None)
+    return given_by(lambda run: accelerate(run, *path) or None, config="accelerate")
 
 
 def effective_setting(name: str) -> Subject[Key]:
@@ -141,7 +142,7 @@ def _deepspeed_document(run: Run) -> Iterator[Key]:
         yield deepspeed(run)
 
 
-DEEPSPEED_CONFIG = Subject("document", _deepspeed_document)
+DEEPSPEED_CONFIG = Subject("document", _deepspeed_document, "deepspeed")
 """All keys of the DeepSpeed config: ``config["optimizer"]["type"]``."""
 ZERO_SECTION = in_zero()
 

@@ -81,7 +81,7 @@ def training_libraries(run: Run) -> list[str]:
 def with_versions(runs: Iterable[Run], given: Mapping[str, str]) -> list[Run]:
     """The runs with the versions that their projects state. ``given`` (zerocfg's settings) wins, the run's own wins
     over both."""
-    projects = Projects()
+    projects = _Projects()
     found = []
     for run in runs:
         stated = _stated(run, given, projects)
@@ -93,7 +93,7 @@ def with_versions(runs: Iterable[Run], given: Mapping[str, str]) -> list[Run]:
 
 def with_versions_and_settings(given: Mapping[str, str]) -> Callable[[Run], Run]:
     """What gives runs the versions that `with_versions` does and then, once, the settings at these releases."""
-    projects = Projects()
+    projects = _Projects()
 
     def settle(run: Run) -> Run:
         stated = _stated(run, given, projects)
@@ -113,13 +113,13 @@ class _Stated(NamedTuple):
     outdated: Mapping[str, ImportedName]
 
 
-def _stated(run: Run, given: Mapping[str, str], projects: Projects) -> _Stated:
+def _stated(run: Run, given: Mapping[str, str], projects: _Projects) -> _Stated:
     """The versions of a run, where its project states them, the libraries whose release cannot be determined, those of
     which a fork may be installed, and those whose newest release the script cannot run with."""
     every = _of_run(run, projects)
     asked = {name: item for name, item in every.items() if name in LIBRARIES}
     if run.launch is not None and run.entry_point is None and starts_elsewhere(run.launch):
-        installed = _installed(run)
+        installed = _installed(_installing(run))
         asked = {name: installed.get(name, Declared(None)) for name in LIBRARIES}
     read = {name: item for name, item in asked.items() if item.clauses}
     own = {**given, **run.versions}
@@ -140,7 +140,7 @@ def _outdated(run: Run, versions: Mapping[str, str]) -> dict[str, ImportedName]:
 
 def versions_for(folder: Path) -> dict[str, Declared]:
     """By library: the clauses that the nearest project states, and where; undeterminable ones are left out."""
-    found = Projects().nearest(folder)
+    found = _Projects().nearest(folder)
     return {name: item for name, item in found.items() if name in LIBRARIES and item.clauses}
 
 
@@ -148,28 +148,29 @@ def release_files(run: Run, known: dict[object, frozenset[str]]) -> frozenset[st
     """The real paths of the files that are read for the releases of a run. ``known``: those of other runs, by what
     decides which files are read."""
     required = run.script.required if run.script is not None else ()
-    folders = tuple(dict.fromkeys((_start(run), *map(_folder, run.files))))
-    key = (folders, id(_installing(run)), bool(required))
+    projects, installing = _Projects(), _installing(run)
+    key = (_Places.of(run, installing, projects), installing, bool(required))
     if key not in known:
         with disk.reading() as read:
-            _of_run(run, Projects())
+            _of_run(run, projects)
         known[key] = frozenset(map(disk.real, read))
     return known[key]
 
 
 def requirement(run: Run, package: str) -> Declared | None:
     """What the run's project says about one of its packages, where it asks for it at all."""
-    found = {**_of_folders(run, Projects()), **_installed(run)}
+    projects, installing = _Projects(), _installing(run)
+    places = _Places.of(run, installing, projects)
+    found = {**_of_folders(places, projects), **_installed(installing)}
     return found.get(package)
 
 
-def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
-    found = _of_folders(run, projects)
-    for name, declared in limited_releases(found, lambda base: _python(run, base, projects)):
-        found[name] = _bounded(found[name], declared, firm=False)
-    open_ = dict(unreachable_newest(found, lambda base: _python(run, base, projects)))
-    found = {name: item for name, item in found.items() if not is_bare(name, item)}
-    found |= _installed(run)
+def _of_run(run: Run, projects: _Projects) -> dict[str, Declared]:
+    installing = _installing(run)
+    stated = _of_project(_Places.of(run, installing, projects), projects)
+    own = _installed(installing)
+    found = {**stated.found, **own}
+    open_ = dict(stated.open)
     for package in HOLDS.keys() & found.keys():
         open_ |= dict.fromkeys(HOLDS[package], Declared(None, found[package].places))
     for library in forked(found):
@@ -182,17 +183,63 @@ def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
     return found
 
 
+class _Places(NamedTuple):
+    """Where the project of a run may state releases, and the Python that its launch script or page sets up by itself.
+    Many runs of a repository have the same."""
+
+    start: Path | None
+    """The folder of the training script."""
+    others: tuple[Path, ...]
+    """The folders of the run's files."""
+    python: Declared | None
+
+    @classmethod
+    def of(cls, run: Run, installing: SourceFile | None, projects: _Projects) -> _Places:
+        from zerocfg.run.requirements.python import installed_python
+
+        script = run.script.file if run.script is not None else None
+        start = projects.folder_of(script.path if script is not None else None) or projects.folder_of(run.entry_point)
+        others = filter(None, (projects.folder_of(file.path) for file in run.files))
+        python = installed_python(installing) if installing is not None else None
+        return cls(start, tuple(dict.fromkeys(others)), python)
+
+
+class _OfProject(NamedTuple):
+    """What a project states about libraries: each with a release, and those whose release cannot be determined."""
+
+    found: Mapping[str, Declared]
+    open: Mapping[str, Declared]
+
+
+class _Projects(Projects):
+    """The folders of one repository, and what several of them state together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stated: dict[_Places, _OfProject] = {}
+
+
+def _of_project(places: _Places, projects: _Projects) -> _OfProject:
+    known = projects.stated.get(places)
+    if known is None:
+        found = _of_folders(places, projects)
+        for name, declared in limited_releases(found, lambda base: _python(places, base, projects)):
+            found[name] = _bounded(found[name], declared, firm=False)
+        open_ = dict(unreachable_newest(found, lambda base: _python(places, base, projects)))
+        found = {name: item for name, item in found.items() if not is_bare(name, item)}
+        known = projects.stated[places] = _OfProject(found, open_)
+    return known
+
+
 def forked(stated: Collection[str]) -> frozenset[str]:
     """The libraries in whose place one of these packages installs a fork."""
     return frozenset(library for fork in FORKS.keys() & set(stated) for library in FORKS[fork])
 
 
-def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
+def _of_folders(places: _Places, projects: _Projects) -> dict[str, Declared]:
     """The requirements of the script's project, then those of the other files, any of which may hold."""
-    start = _start(run)
-    found = dict(projects.nearest(start)) if start is not None else {}
-    others = [folder for file in run.files if (folder := _folder(file)) is not None and folder != start]
-    read = [projects.nearest(folder) for folder in dict.fromkeys(others)]
+    found = dict(projects.nearest(places.start)) if places.start is not None else {}
+    read = [projects.nearest(folder) for folder in places.others if folder != places.start]
     for name in dict.fromkeys(name for item in read for name in item):
         if name not in found:
             stated = [item[name] for item in read if name in item]
@@ -200,37 +247,21 @@ def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
     return found
 
 
-def _start(run: Run) -> Path | None:
-    """The folder of the training script."""
-    return _folder(run.script.file if run.script is not None else None) or _parent(run.entry_point)
-
-
-def _folder(file: SourceFile | None) -> Path | None:
-    return _parent(file.path) if file is not None else None
-
-
-def _parent(path: Path | None) -> Path | None:
-    return Path(disk.real(path)).parent if path is not None else None
-
-
-def _python(run: Run, base: Declared, projects: Projects) -> Declared | None:
+def _python(places: _Places, base: Declared, projects: _Projects) -> Declared | None:
     """The Python that the launch script or its page sets up, else the one that is set up for what states a library
     (``base``): in the folder of that statement, or nearer to the script."""
-    from zerocfg.run.requirements.python import installed_python, required_python
+    from zerocfg.run.requirements.python import required_python
 
-    file = _installing(run)
-    own = installed_python(file) if file is not None else None
-    if own is not None:
-        return own
+    if places.python is not None:
+        return places.python
     stated = [Path(disk.real(place.file.path)) for place in base.places if place.file and place.file.path]
-    folders = dict.fromkeys(filter(None, (_start(run), *map(_folder, run.files))))
+    folders = dict.fromkeys(filter(None, (places.start, *places.others)))
     return next(filter(None, (required_python(folder, stated, projects.pythons) for folder in folders)), None)
 
 
-def _installed(run: Run) -> Mapping[str, Declared]:
+def _installed(file: SourceFile | None) -> Mapping[str, Declared]:
     """What the shell script, notebook, Markdown page or Dockerfile of the launch line installs by itself, or the
-    notebook that trains in its own cells."""
-    file = _installing(run)
+    notebook that trains in its own cells (``file``)."""
     return installs_of(file) if file is not None else {}
 
 

@@ -112,7 +112,7 @@ def _fatal_problem(file: SourceFile) -> Problem | None:
 def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterator[UncheckedFile]:
     """The named files that are no part of a run."""
     used = {id(original(file)) for run in runs for file in files_of(run)}
-    scripts = {disk.resolved(run.entry_point) for run in runs if run.entry_point is not None}
+    scripts = {files.real(run.entry_point) for run in runs if run.entry_point is not None}
     consulted = Consulted()
     for path in named:
         if _is_consulted(path, files, runs, consulted):
@@ -129,7 +129,7 @@ def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterat
             why: Why = "not-recognised" if may_be_included(path) else "not-read"
             yield UncheckedFile(file.name, why, trouble, True)
         elif file.kind == "script":
-            if disk.resolved(path) not in scripts:
+            if files.real(path) not in scripts:
                 yield UncheckedFile(file.name, "not-started", "no launch line or spec that was found starts it", True)
         elif file.kind == "launch":
             other = _other_program(file)

@@ -46,7 +46,7 @@ def without_type(run: Run, section: str) -> Key | None:
 
 def section_without_type(section: str) -> Subject[Key]:
     """Such a section, for rules."""
-    return given_by(lambda run: without_type(run, section))
+    return given_by(lambda run: without_type(run, section), config="deepspeed")
 
 
 @rule("ZC211", "optimizer-of-json-wins", Severity.ERROR, WHOLE_RUN, consumers=TRAINERS)

@@ -64,6 +64,8 @@ def option_given_twice(started: LineOfRun) -> Iterator[Finding]:
     if line.launcher == "python":
         return
     for word in line.options:
+        if line.last_options[word.plain][1] is word:
+            continue
         option, last = from_option(run, word), line_option(run, word.plain)
         if option.text is None or last.text is None or option.text == last.text:
             continue
@@ -85,10 +87,13 @@ _ENGINES = {
     "use_megatron_lm": tuple(name for name in OPTIONS if name.startswith("megatron_lm_")),
 }
 """Switches of the launcher, and options that have an effect beside them only."""
+_OF_ENGINES = frozenset(name for names in _ENGINES.values() for name in names)
 
 
 @rule("ZC719", "engine-options-without-engine", Severity.ERROR, line_of("accelerate"))
 def engine_options_without_engine(started: LineOfRun) -> Iterator[Finding]:
+    if _OF_ENGINES.isdisjoint(started.line.last_options):
+        return
     if not all_options_seen(started.run) or options_without_value(started.run):
         return
     if started.run.accelerate is None and started.option("config_file"):

@@ -20,7 +20,7 @@ def _autocast(run: Run) -> Key | None:
     return key if key.get("enabled") is True else None
 
 
-AUTOCAST = given_by(_autocast)
+AUTOCAST = given_by(_autocast, config="deepspeed")
 
 
 @rule("ZC322", "autocast-of-16-bit-model", Severity.ERROR, AUTOCAST, versions="deepspeed>=0.17.2")

@@ -23,7 +23,7 @@ def _dynamic(run: Run) -> Key | None:
     return fp16 if adapts and fp16.section and precision_of(run) == "fp16" else None
 
 
-DYNAMIC = given_by(_dynamic)
+DYNAMIC = given_by(_dynamic, config="deepspeed")
 
 
 @rule("ZC315", "loss-scale-fixed", Severity.WARNING, in_deepspeed("fp16", "loss_scale"))

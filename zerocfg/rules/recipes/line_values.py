@@ -75,6 +75,8 @@ def argument_given_twice(started: LineOfRun) -> Iterator[Finding]:
     options = started.line.script_options
     latest = {word.plain: word for word in options}
     for word in options:
+        if latest[word.plain] is word:
+            continue
         option, last = from_option(started.run, word), from_option(started.run, latest[word.plain])
         if option.text is None or last.text is None or option.text == last.text:
             continue

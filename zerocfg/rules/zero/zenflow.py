@@ -21,7 +21,7 @@ def _zenflow(run: Run) -> Key | None:
     return key if isinstance(key.value, dict) else None
 
 
-ZENFLOW = given_by(_zenflow)
+ZENFLOW = given_by(_zenflow, config="deepspeed")
 
 
 @rule("ZC431", "zenflow-without-offload", Severity.ERROR, ZENFLOW)

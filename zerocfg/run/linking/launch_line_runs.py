@@ -14,7 +14,6 @@ from zerocfg.run.lowered import with_front_end
 from zerocfg.run.model import UNKNOWN, Consumer, Origin, Run, Setting, SourceFile
 from zerocfg.run.reader import reader_of
 from zerocfg.run.script.arguments import is_arguments
-from zerocfg.source import disk
 from zerocfg.source.launch.line import LaunchLine, Option
 
 _CONFIGS = (".yaml", ".yml", ".json")
@@ -47,8 +46,9 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
         script, here = found
         run = replace(run, entry_point=script)
         # The job is started where the script is: a file of that name further up is another one.
-        above = () if line.module else disk.resolved(here).parents
-        bases = [here, *(base for base in bases if base != here and disk.resolved(base) not in above)]
+        real = paths.files.real
+        above = frozenset[str]() if line.module else frozenset(map(str, Path(real(here)).parents))
+        bases = [here, *(base for base in bases if base != here and real(base) not in above)]
     if line.launcher == "accelerate":
         run, accelerate = paths.followed(run, run.flags.get("config_file"), bases)
         if accelerate is not None and accelerate.kind in ("deepspeed", "recipe", "neighbour"):

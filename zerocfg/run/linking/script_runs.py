@@ -11,7 +11,6 @@ from zerocfg.run.linking.follow import Paths
 from zerocfg.run.model import Route, Run, Script, Setting
 from zerocfg.run.script.arguments import call_of, resolve_option, script_arguments
 from zerocfg.run.script.reading import read_script
-from zerocfg.source import disk
 
 _NAMED_IN_CODE: tuple[tuple[str, str, Route], ...] = (
     ("transformers.TrainingArguments", "deepspeed", "trainer"),
@@ -64,7 +63,7 @@ def open_script(paths: Paths, path: Path | None) -> Script | None:
     if path is None:
         return None
     try:
-        path, root = disk.resolved(path), disk.resolved(paths.root)
+        path, root = Path(paths.files.real(path)), Path(paths.files.real(paths.root))
         return read_script(path, paths.files.open, root if path.is_relative_to(root) else path.parent)
     except (OSError, ValueError):
         return None

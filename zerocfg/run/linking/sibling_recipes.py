@@ -75,7 +75,7 @@ def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -
     if not any(map(_by_itself, runs)):
         return list(runs)
     options = frozenset[str]().union(*(run.script.own for run in runs if run.script is not None))
-    size = any(_SIZE.search(file.source.text) or _by_lightning(file.source.text) for file in scripts)
+    size = any(map(_gives_a_batch_size, scripts))
     recipes = any(run.recipe is not None and _by_itself(run) for run in runs)
     trainers = frozenset(name for file in scripts for name in _own_trainers(file)) if recipes else frozenset[str]()
     return [
@@ -91,7 +91,11 @@ def _own_trainers(file: SourceFile) -> frozenset[str]:
     return frozenset(f"{name}Config" for name in _OWN_TRAINER.findall(file.source.text))
 
 
-def _by_lightning(text: str) -> bool:
+@remembered
+def _gives_a_batch_size(file: SourceFile) -> bool:
+    text = file.source.text
+    if _SIZE.search(text) is not None:
+        return True
     return _LIGHTNING.search(text) is not None and _STRATEGY.search(text) is not None
 
 

@@ -13,15 +13,14 @@ from zerocfg.run.linking.follow import Paths
 from zerocfg.run.linking.script_runs import open_script, with_code, with_config_of
 from zerocfg.run.model import Run, Script, SourceFile, files_of, original
 from zerocfg.run.script.reading import is_stated
-from zerocfg.source import disk
 
 
 def standalone_runs(paths: Paths, known: Sequence[SourceFile], runs: Sequence[Run]) -> list[Run]:
     """The runs of scripts that no line starts, and those of the configs that any script writes out in parts."""
-    started = {disk.real(run.entry_point) for run in runs if run.entry_point is not None}
+    started = {paths.files.real(run.entry_point) for run in runs if run.entry_point is not None}
     found = []
     for file in known:
-        if file.kind == "script" and file.path is not None and disk.real(file.path) not in started:
+        if file.kind == "script" and file.path is not None and paths.files.real(file.path) not in started:
             script = open_script(paths, file.path)
             run = standalone_run(script) if script is not None else None
             if script is not None and run is not None:

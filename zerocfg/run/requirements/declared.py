@@ -73,6 +73,7 @@ class Projects:
         self._nearest: dict[Path, dict[str, Declared]] = {}
         self.pythons: dict[Path, Declared | None] = {}
         """The Python that each folder requires; filled lazily by `requirements.python`."""
+        self._folder_of: dict[Path, Path] = {}
 
     def nearest(self, folder: Path) -> dict[str, Declared]:
         """By library: the requirement of the nearest folder that states one, from this one upwards. Where none states
@@ -91,6 +92,15 @@ class Projects:
                     shown.setdefault(name, declared)
             self._nearest[folder] = {**bare, **shown, **found}
         return self._nearest[folder]
+
+    def folder_of(self, path: Path | None) -> Path | None:
+        """The real folder that a file lies in; None without a path."""
+        if path is None:
+            return None
+        folder = self._folder_of.get(path)
+        if folder is None:
+            folder = self._folder_of[path] = Path(disk.real(path)).parent
+        return folder
 
 
 def is_bare(name: str, declared: Declared) -> bool:
