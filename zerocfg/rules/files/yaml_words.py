@@ -10,21 +10,49 @@ from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.failures import failures
 from zerocfg.rules.issues import issues, scientific_text
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.remembered import remembered
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Path, Scalar, dotted, walk
 
 _WORDS = frozenset(("no", "off", "yes", "on"))
 
 
-def _unquoted(*files: SourceFile | None) -> Iterator[tuple[SourceFile, Path, Scalar]]:
-    """The values of YAML files that are written without quotes."""
+def _words_of(*files: SourceFile | None) -> Iterator[tuple[SourceFile, Path, Scalar]]:
+    """The values of YAML files that YAML 1.1 may take for something else than they look like."""
     for file in files:
-        document = file.document if file is not None else None
-        if file is None or document is None or document.format != "yaml" or document.root is None:
-            continue
-        for path, node, _ in walk(document.root):
-            if isinstance(node, Scalar) and not node.quoted:
+        if file is not None:
+            for path, node in _doubtful(file):
                 yield file, path, node
+
+
+@remembered
+def _doubtful(file: SourceFile) -> tuple[tuple[Path, Scalar], ...]:
+    document = file.document
+    if document is None or document.format != "yaml" or document.root is None:
+        return ()
+    return tuple(
+        (path, node)
+        for path, node, _ in walk(document.root)
+        if isinstance(node, Scalar)
+        and not node.quoted
+        and (_is_boolean_word(node) or _is_in_another_base(node) or scientific_text(file, node) is not None)
+    )
+
+
+def _is_boolean_word(node: Scalar) -> bool:
+    return isinstance(node.value, bool) and node.raw.lower() in _WORDS
+
+
+def _is_in_another_base(node: Scalar) -> bool:
+    if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
+        return False
+    digits = node.raw.lstrip("+-")
+    return digits[:1].isdigit() and (_is_octal(node) or ":" in digits)
+
+
+def _is_octal(node: Scalar) -> bool:
+    digits = node.raw.lstrip("+-")
+    return digits[:1] == "0" and digits[1:2].isdigit() and isinstance(node.value, int) and node.value != 0
 
 
 _DEEPEST_READ = 2
@@ -34,7 +62,7 @@ _DEEPEST_READ = 2
 @rule("ZC005", "number-read-as-string", Severity.WARNING, WHOLE_RUN)
 def number_read_as_string(run: Run) -> Iterator[Finding]:
     recipe = None if run.recipe_reader == "trl" else run.recipe
-    for file, path, node in _unquoted(run.accelerate, recipe):
+    for file, path, node in _words_of(run.accelerate, recipe):
         if scientific_text(file, node) is None:
             continue
         if file is run.accelerate and (len(path) > _DEEPEST_READ or path in _judged(run, file)):
@@ -75,8 +103,8 @@ def _numeric(path: Path) -> bool:
 
 @rule("ZC006", "word-read-as-boolean", Severity.ERROR, WHOLE_RUN)
 def word_read_as_boolean(run: Run) -> Iterator[Finding]:
-    for file, path, node in _unquoted(run.accelerate, run.recipe):
-        if not isinstance(node.value, bool) or node.raw.lower() not in _WORDS:
+    for file, path, node in _words_of(run.accelerate, run.recipe):
+        if not _is_boolean_word(node):
             continue
         if any(isinstance(part, int) for part in path):
             continue
@@ -117,18 +145,16 @@ def _meant(raw: str, branches: Iterable[Mapping[str, Any]]) -> str | None:
 
 @rule("ZC007", "number-in-another-base", Severity.WARNING, WHOLE_RUN)
 def number_in_another_base(run: Run) -> Iterator[Finding]:
-    for file, path, node in _unquoted(run.accelerate, run.recipe):
-        digits = node.raw.lstrip("+-")
-        if isinstance(node.value, bool) or not isinstance(node.value, (int, float)) or not digits[:1].isdigit():
+    for file, path, node in _words_of(run.accelerate, run.recipe):
+        if not _is_in_another_base(node):
             continue
-        octal = digits[0] == "0" and digits[1:2].isdigit() and isinstance(node.value, int)
-        if (octal and node.value != 0) or ":" in digits:
-            why, text = "quote it", f'"{node.raw}"'
-            if octal:
-                why, text = "drop the zeros", node.raw[: -len(digits)] + digits.lstrip("0")
-            yield Finding(
-                Location(file, path, "value"),
-                f"`{dotted(path)}: {node.raw}` is read as {node.value} ({'octal' if octal else 'base sixty'})",
-                "write the number without the leading zero, or quote it if it is a word",
-                fix=Fix(why, ((file, Edit(node.span, text)),), safe=False),
-            )
+        why, text, octal = "quote it", f'"{node.raw}"', _is_octal(node)
+        if octal:
+            digits = node.raw.lstrip("+-")
+            why, text = "drop the zeros", node.raw[: -len(digits)] + digits.lstrip("0")
+        yield Finding(
+            Location(file, path, "value"),
+            f"`{dotted(path)}: {node.raw}` is read as {node.value} ({'octal' if octal else 'base sixty'})",
+            "write the number without the leading zero, or quote it if it is a word",
+            fix=Fix(why, ((file, Edit(node.span, text)),), safe=False),
+        )
