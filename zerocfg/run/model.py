@@ -329,7 +329,8 @@ class Script:
     ``strict_parser``: None where it is not certain that a parser of argparse, all of whose options are known, stops at
     others.
     ``imported``: the names that it takes from libraries as soon as it is started; ``looked_at``: the other modules of
-    the repository that were read for it, of which it reaches nothing.
+    the repository that were read for it, of which it reaches nothing. ``replaced``: methods of a library's Trainer that
+    its own subclass replaces.
     ``understood`` False: Python could not parse it.
     """
 
@@ -360,6 +361,7 @@ class Script:
     strict_parser: StrictParser | None = None
     imported: tuple[ImportedName, ...] = ()
     looked_at: tuple[SourceFile, ...] = ()
+    replaced: frozenset[str] = frozenset()
 
     @property
     def read(self) -> tuple[SourceFile, ...]:
@@ -386,6 +388,7 @@ class Run:
     ``entry_point``        the file that the run starts
     ``script``             what the code of the training script says
     ``options_elsewhere``  of configs by themselves: the options that scripts of the project have, which may read them
+    ``readers_elsewhere``  of configs by themselves: who reads the DeepSpeed configs of the project's other runs
     ``size_elsewhere``     of configs by themselves: whether code of the project gives a DeepSpeed config its batch size
     ``trainers_elsewhere`` of recipes by themselves: the configs of TRL for which the project has a class of its own, by
                            that name or as the config of a trainer by that name
@@ -426,6 +429,7 @@ class Run:
     entry_point: FilePath | None = None
     script: Script | None = None
     options_elsewhere: frozenset[str] = frozenset()
+    readers_elsewhere: frozenset[str] = frozenset()
     size_elsewhere: bool = False
     trainers_elsewhere: frozenset[str] = frozenset()
     flags: Mapping[str, Setting] = field(default_factory=dict)

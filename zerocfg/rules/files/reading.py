@@ -116,7 +116,9 @@ def _without_earlier(run: Run, file: SourceFile, document: Document, problem: Pr
 @rule("ZC004", "json-not-strict", Severity.ERROR, EACH_CONFIG)
 def json_not_strict(read: _Read) -> Iterator[Finding]:
     file, document = read.file, read.document
-    if read.run.consumer == "deepspeed":
+    run = read.run
+    others = run.readers_elsewhere if run.consumer is None and file is run.deepspeed else frozenset((run.consumer,))
+    if others == {"deepspeed"}:
         return
     problems = [problem for problem in document.problems if problem.kind == "hjson-only"]
     if document.format == "json" and problems and not has_placeholders(document):
@@ -126,7 +128,7 @@ def json_not_strict(read: _Read) -> Iterator[Finding]:
             f"{file.name} is not strict JSON{more}: {problems[0].message}",
             "write strict JSON, unless DeepSpeed alone reads this file",
             fix=strict_json(file, problems),
-            severity=None if read.run.consumer else Severity.WARNING,
+            severity=None if run.consumer else Severity.WARNING,
         )
 
 

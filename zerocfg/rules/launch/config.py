@@ -84,7 +84,7 @@ def file_not_found(run: Run) -> Iterator[Finding]:
             continue  # the job downloads it; only zerocfg build needs it in the hub's cache
         if not _looks_local(path) or (origin.file is not None and not _certain(origin.file, path)):
             continue
-        if run.launch is not None and launches_other_checkout(run, path):
+        if run.launch is not None and (launches_other_checkout(run, path) or _may_be_a_name(run, path)):
             continue
         if location is not None:
             yield Finding(
@@ -99,6 +99,11 @@ def _certain(file: SourceFile, path: str) -> bool:
     """Whether a page of documentation names a file that should be there: its folder is, with other files of its kind.
     What else a page names may be the reader's to write. Of all other files this is certain."""
     return not is_page(file) or file.path is None or has_similar_files(file.path, path)
+
+
+def _may_be_a_name(run: Run, path: str) -> bool:
+    """Whether a script that nobody read is given a plain word, as ms-swift takes `zero2` for a config of its own."""
+    return run.script is None and "/" not in path and "." not in path
 
 
 def _is_number(origin: Origin) -> bool:

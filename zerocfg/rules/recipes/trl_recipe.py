@@ -41,6 +41,8 @@ _TRL_WORDS: dict[str, dict[str, tuple[str, ...]]] = {
     "SFTConfig": {"loss_type": ("nll", "dft", "chunked_nll"), "packing_strategy": ("bfd", "bfd_split", "wrapped")},
     "DPOConfig": {"loss_type": tuple(DPO_LOSSES)},
 }
+_LOSSES = frozenset(("compute_loss", "_compute_loss", "get_batch_loss_metrics", "dpo_loss"))
+"""Methods of TRL's trainers that look at the type of the loss, or call what does."""
 _FORMER = {"ffd": "bfd"}
 """Words of older releases, and what they are called today."""
 
@@ -50,7 +52,10 @@ def trl_word_unknown(run: Run) -> Iterator[Finding]:
     certain = only_from(run.declared("trl"), VERSIONS["trl"])
     configs = methods(run)
     table = _TRL_WORDS.get(next(iter(configs)), {}) if len(configs) == 1 else {}
+    replaced = run.script.replaced if run.script is not None else frozenset[str]()
     for name, known in table.items():
+        if name == "loss_type" and not replaced.isdisjoint(_LOSSES):
+            continue  # a loss of its own may have more types
         stated = value(run, name)
         items = stated if isinstance(stated, list) else [stated]
         for at, item in enumerate(items):

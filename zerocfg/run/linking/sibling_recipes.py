@@ -69,17 +69,25 @@ def with_address_of_siblings(run: Run, known: Sequence[Run]) -> Run:
 
 
 def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -> list[Run]:
-    """The runs, those of configs by themselves with what may come from any script of the project: the options that the
-    scripts of the ``runs`` declare, and a batch size, other than "auto", that the text of ``scripts`` puts in, or
-    Lightning does; those of recipes with the trainers that ``scripts`` define themselves."""
+    """The runs, those of configs by themselves with what may come from any script of the project: who reads the
+    DeepSpeed configs of the other runs, the options that the scripts of the ``runs`` declare, and a batch size, other
+    than "auto", that the text of ``scripts`` puts in, or Lightning does; those of recipes with the trainers that
+    ``scripts`` define themselves."""
     if not any(map(_by_itself, runs)):
         return list(runs)
     options = frozenset[str]().union(*(run.script.own for run in runs if run.script is not None))
+    readers = frozenset(run.consumer for run in runs if run.deepspeed is not None and run.consumer is not None)
     size = any(map(_gives_a_batch_size, scripts))
     recipes = any(run.recipe is not None and _by_itself(run) for run in runs)
     trainers = frozenset(name for file in scripts for name in _own_trainers(file)) if recipes else frozenset[str]()
     return [
-        replace(run, options_elsewhere=options, size_elsewhere=size, trainers_elsewhere=trainers)
+        replace(
+            run,
+            readers_elsewhere=readers,
+            options_elsewhere=options,
+            size_elsewhere=size,
+            trainers_elsewhere=trainers,
+        )
         if _by_itself(run)
         else run
         for run in runs

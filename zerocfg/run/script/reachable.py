@@ -52,6 +52,7 @@ class Reach:
     some object; ``opened``: names that stand in the path of a file that it opens. ``shallow`` False: some code is
     deeper than was looked. ``unread``: some module was left out, or is no Python.
     ``own_loop``: a class of the repository derives from a Trainer and trains by a loop of its own.
+    ``replaced``: methods of a library's Trainer that such a class replaces.
     ``decisions``: those that compare an attribute with literals. ``resumes``: some `train` is called with a checkpoint
     to go on from."""
 
@@ -66,6 +67,7 @@ class Reach:
     modules: list[Module] = field(default_factory=list)
     shallow: bool = True
     own_loop: bool = False
+    replaced: set[str] = field(default_factory=set)
     unread: bool = False
     decisions: list[tuple[Module, Owner, Decision]] = field(default_factory=list)
     resumes: bool = False
@@ -196,8 +198,11 @@ class Walk:
                 self._named(module, base.id)
             elif isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name):
                 self._member(module, base.value.id, base.attr)
-        if own_loop(definition) and self.library_base(module, ast.Name(definition.name)).endswith("Trainer"):
-            self.found.own_loop = True
+        own = own_loop(definition)
+        named = any("Trainer" in ast.unparse(base) for base in definition.bases)
+        if (own or named) and self.library_base(module, ast.Name(definition.name)).endswith("Trainer"):
+            self.found.own_loop = self.found.own_loop or own
+            self.found.replaced |= {item.name for item in definition.body if isinstance(item, ast.FunctionDef)}
         self.waiting.append((module, definition))
         for statement in definition.body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):

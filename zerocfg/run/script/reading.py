@@ -114,6 +114,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         saves_sharded=_saves_sharded(found) if reader in _SHARDING and "save_pretrained" in found.methods else None,
         imported=imported,
         looked_at=looked_at,
+        replaced=frozenset(found.replaced),
     )
 
 
