@@ -1,0 +1,101 @@
+"""What the code and the other runs of a project tell about who reads a file, and what of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from zerocfg.linter.selection import Selection
+from zerocfg.workspace.job import Job
+from zerocfg.workspace.settings import Settings
+
+Lint = Callable[[dict[str, str], str], list[tuple[str, int, str]]]
+COMMA = '{"zero_optimization": {"stage": 3},\n "train_batch_size": 8,}\n'
+"""Read by DeepSpeed, whose reader is hjson, and by nobody else."""
+ENGINE = (
+    "import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\n"
+    "parser = deepspeed.add_config_arguments(parser)\nargs = parser.parse_args()\n"
+    "engine, *_ = deepspeed.initialize(args=args, model=model)\nengine.backward(loss)\nengine.step()\n"
+)
+TRAINER = (
+    "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+    "Trainer(model=model, args=args).train()\n"
+)
+
+
+@pytest.fixture
+def lint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lint:
+    """What one rule finds in these files: file, line and severity."""
+
+    def ask(files: dict[str, str], code: str) -> list[tuple[str, int, str]]:
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        result = Job([tmp_path], Settings(), Selection(select=(code,))).lint()
+        found = [item for item in result.diagnostics if item.code == code]
+        return [(item.span.file.name, item.span.start.line, item.severity.value) for item in found]
+
+    return ask
+
+
+def test_a_config_beside_those_that_deepspeed_alone_reads(lint: Lint) -> None:
+    files = {
+        "a.json": '{"train_batch_size": 8}',
+        "b.json": COMMA,
+        "engine.py": ENGINE,
+        "run.sh": "deepspeed engine.py --deepspeed --deepspeed_config a.json\n",
+    }
+    assert lint(files, "ZC004") == []
+    files["trainer.py"] = TRAINER
+    files["second.sh"] = "torchrun trainer.py --output_dir out --deepspeed a.json\n"
+    assert lint(files, "ZC004") == [("b.json", 2, "warning")]
+
+
+def test_a_config_that_nobody_is_known_to_read(lint: Lint) -> None:
+    assert lint({"b.json": COMMA}, "ZC004") == [("b.json", 2, "warning")]
+
+
+def test_a_config_that_the_trainer_reads(lint: Lint) -> None:
+    files = {"b.json": COMMA, "t.py": TRAINER, "run.sh": "torchrun t.py --output_dir out --deepspeed b.json\n"}
+    assert lint(files, "ZC004") == [("b.json", 2, "error")]
+
+
+@pytest.mark.parametrize(("method", "severities"), [("get_batch_loss_metrics", []), ("log", ["error"])])
+def test_a_trainer_with_a_loss_of_its_own_has_types_of_its_own(lint: Lint, method: str, severities: list[str]) -> None:
+    files = {
+        "requirements.txt": "trl==1.16.0\n",
+        "mine.py": f"from trl import DPOTrainer\nclass MineTrainer(DPOTrainer):\n    def {method}(self):\n        pass\n",
+        "train.py": "from trl import DPOConfig, TrlParser\nfrom mine import MineTrainer\n"
+        "(args,) = TrlParser((DPOConfig,)).parse_args_and_config()\nMineTrainer(model=model, args=args).train()\n",
+        "run.sh": "accelerate launch train.py --config dpo.yaml\n",
+        "dpo.yaml": "output_dir: out\nper_device_train_batch_size: 2\nlearning_rate: 1.0e-6\nloss_type: mine\n",
+    }
+    assert [severity for _, _, severity in lint(files, "ZC843")] == severities
+
+
+@pytest.mark.parametrize(("given", "lines"), [("zero2", []), ("zero2.json", [1]), ("ds/zero2", [1])])
+def test_a_plain_word_for_a_script_that_nobody_read(lint: Lint, given: str, lines: list[int]) -> None:
+    """ms-swift takes `zero2` for a config that it brings along."""
+    line = f"torchrun $(python -c 'import swift')/cli/sft.py --output_dir out --deepspeed {given}\n"
+    assert [line for _, line, _ in lint({"run.sh": line}, "ZC703")] == lines
+
+
+@pytest.mark.parametrize(("given", "lines"), [("zero2", [1]), ("zero2.json", [1])])
+def test_a_plain_word_for_a_script_of_the_trainer(lint: Lint, given: str, lines: list[int]) -> None:
+    line = f"torchrun t.py --output_dir out --deepspeed {given}\n"
+    assert [line for _, line, _ in lint({"t.py": TRAINER, "run.sh": line}, "ZC703")] == lines
+
+
+def test_a_number_of_a_key_that_nobody_reads_is_said_once(lint: Lint) -> None:
+    """The key is what is wrong; to write its number otherwise changes nothing."""
+    config = (
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\n"
+        "deepspeed_config:\n  zero_stage: 3\n  reduce_bucket_size: 2e8\n"
+    )
+    assert lint({"acc.yaml": config}, "ZC103") == [("acc.yaml", 7, "error")]
+    assert lint({"acc.yaml": config}, "ZC005") == []
