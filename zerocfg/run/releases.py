@@ -195,13 +195,16 @@ class _Places(NamedTuple):
 
     @classmethod
     def of(cls, run: Run, installing: SourceFile | None, projects: _Projects) -> _Places:
-        from zerocfg.run.requirements.python import installed_python
-
         script = run.script.file if run.script is not None else None
         start = projects.folder_of(script.path if script is not None else None) or projects.folder_of(run.entry_point)
         others = filter(None, (projects.folder_of(file.path) for file in run.files))
-        python = installed_python(installing) if installing is not None else None
-        return cls(start, tuple(dict.fromkeys(others)), python)
+        return cls(start, tuple(dict.fromkeys(others)), _own_python(installing) if installing is not None else None)
+
+
+def _own_python(file: SourceFile) -> Declared | None:
+    from zerocfg.run.requirements.python import installed_python  # which a lint of two configs does not need
+
+    return installed_python(file)
 
 
 class _OfProject(NamedTuple):
