@@ -69,7 +69,8 @@ def test_a_config_that_the_trainer_reads(lint: Lint) -> None:
 def test_a_trainer_with_a_loss_of_its_own_has_types_of_its_own(lint: Lint, method: str, severities: list[str]) -> None:
     files = {
         "requirements.txt": "trl==1.16.0\n",
-        "mine.py": f"from trl import DPOTrainer\nclass MineTrainer(DPOTrainer):\n    def {method}(self):\n        pass\n",
+        "mine.py": "from trl import DPOTrainer\nclass MineTrainer(DPOTrainer):\n"
+        f"    def {method}(self):\n        pass\n",
         "train.py": "from trl import DPOConfig, TrlParser\nfrom mine import MineTrainer\n"
         "(args,) = TrlParser((DPOConfig,)).parse_args_and_config()\nMineTrainer(model=model, args=args).train()\n",
         "run.sh": "accelerate launch train.py --config dpo.yaml\n",
