@@ -100,3 +100,27 @@ def test_a_number_of_a_key_that_nobody_reads_is_said_once(lint: Lint) -> None:
     )
     assert lint({"acc.yaml": config}, "ZC103") == [("acc.yaml", 7, "error")]
     assert lint({"acc.yaml": config}, "ZC005") == []
+
+
+def test_a_script_of_lightning_gets_the_batch_size_from_its_data(lint: Lint) -> None:
+    code = (
+        "from lightning.pytorch.strategies import DeepSpeedStrategy\nDeepSpeedStrategy(config=args.deepspeed_config)\n"
+    )
+    files = {"ds.json": '{"zero_optimization": {"stage": 2}}', "train.py": code}
+    files["run.sh"] = "deepspeed train.py --deepspeed --deepspeed_config=ds.json\n"
+    assert lint(files, "ZC205") == []
+    files["train.py"] = ENGINE
+    assert lint(files, "ZC205") == [("ds.json", 1, "error")]
+
+
+@pytest.mark.parametrize(
+    ("value", "help_text"),
+    [("false", "remove it, or write offload_optimizer: {device: none}"), ("true", "device: cpu")],
+)
+def test_an_offload_that_is_switched_off_stays_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, help_text: str
+) -> None:
+    (tmp_path / "ds.json").write_text(f'{{"zero_optimization": {{"stage": 2, "cpu_offload": {value}}}}}')
+    monkeypatch.chdir(tmp_path)
+    (found,) = Job([tmp_path], Settings(), Selection(select=("ZC111",))).lint().diagnostics
+    assert help_text in found.help

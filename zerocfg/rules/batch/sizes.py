@@ -161,6 +161,8 @@ def _smaller(run: Run) -> Fix | None:
 def batch_missing(run: Run) -> Iterator[Finding]:
     if tuned(run) or changed_before(run) or run.size_elsewhere:
         return
+    if run.script is not None and run.script.foreign == "lightning":
+        return  # its strategy adds the micro batch of the data loader
     ds = deepspeed(run)
     if run.consumer is None and ds.section and ds.get(TRAIN) is None and ds.get(MICRO) is None:
         null = next((ds[name] for name in (MICRO, TRAIN) if name in ds), None)

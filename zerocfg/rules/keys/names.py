@@ -151,16 +151,23 @@ def _brings_optimizer(run: Run) -> bool:
 @rule("ZC111", "deprecated-key", Severity.WARNING, each_issue("deprecated"), histories="keys")
 def deprecated_key(key: KeyIssue) -> Iterator[Finding]:
     new, renamed = key.issue.suggestion, key.issue.reason == "renamed"
+    help_text = f"it is called `{new}` now" if renamed else key.issue.reason
+    if key.name in _OFFLOADS and key.value is False:  # the reason says how to switch it on
+        help_text = f"remove it, or write {_OFFLOADS[key.name]}: {{device: none}}"
     yield key.finding(
         f"`{dotted(key.path)}` is deprecated in {key.library}",
-        f"it is called `{new}` now" if renamed else key.issue.reason,
+        help_text,
         fix=_renamed(key, new) if new and renamed else _old_offload(key),
     )
 
 
+_OFFLOADS = {"cpu_offload": "offload_optimizer", "cpu_offload_param": "offload_param"}
+"""Switches of old, and the sections that stand for them today."""
+
+
 def _old_offload(key: KeyIssue) -> Fix | None:
     """`cpu_offload: true` in today's words."""
-    new = {"cpu_offload": "offload_optimizer", "cpu_offload_param": "offload_param"}.get(key.name)
+    new = _OFFLOADS.get(key.name)
     if new is None or not isinstance(key.value, bool) or present(key.file, (*key.path[:-1], new)):
         return None
     device = "cpu" if key.value else "none"

@@ -36,6 +36,8 @@ _FOREIGN = {
     "optimum": "optimum",  # its trainers derive from the Trainer, and have a DeepSpeed integration of their own
 }
 """Packages whose training loops zerocfg does not check, with their display names."""
+_OF_LIGHTNING = frozenset(("Fabric", "LightningCLI", "DeepSpeedStrategy", "FSDPStrategy"))
+"""What shows its loop beside a Trainer, which `Trainer.from_argparse_args` may make."""
 _SAT = "SwissArmyTransformer"
 _LOOPS: dict[str, Consumer | str] = {
     "accelerate.Accelerator": "accelerate",
@@ -194,7 +196,7 @@ def _loop(name: str) -> Consumer | str | None:
     if library in ("transformers", "trl"):
         return library if last.endswith("Trainer") else None
     if library in _FOREIGN:
-        return _FOREIGN[library] if last.endswith("Trainer") or last in ("Fabric", "LightningCLI") else None
+        return _FOREIGN[library] if last.endswith("Trainer") or last in _OF_LIGHTNING else None
     return _LOOPS.get(name) or calls().get(name)
 
 
