@@ -92,16 +92,6 @@ def test_a_plain_word_for_a_script_of_the_trainer(lint: Lint, given: str, lines:
     assert [line for _, line, _ in lint({"t.py": TRAINER, "run.sh": line}, "ZC703")] == lines
 
 
-def test_a_number_of_a_key_that_nobody_reads_is_said_once(lint: Lint) -> None:
-    """The key is what is wrong; to write its number otherwise changes nothing."""
-    config = (
-        "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\n"
-        "deepspeed_config:\n  zero_stage: 3\n  reduce_bucket_size: 2e8\n"
-    )
-    assert lint({"acc.yaml": config}, "ZC103") == [("acc.yaml", 7, "error")]
-    assert lint({"acc.yaml": config}, "ZC005") == []
-
-
 def test_a_script_of_lightning_gets_the_batch_size_from_its_data(lint: Lint) -> None:
     code = (
         "from lightning.pytorch.strategies import DeepSpeedStrategy\nDeepSpeedStrategy(config=args.deepspeed_config)\n"

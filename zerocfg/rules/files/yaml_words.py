@@ -83,10 +83,8 @@ def number_read_as_string(run: Run) -> Iterator[Finding]:
 
 
 def _judged(run: Run, file: SourceFile) -> set[Path]:
-    """Where ZC104, ZC105, ZC106 or ZC109 say what comes of the value, and what to write, or ZC101 or ZC103 that nobody
-    reads the key: one mistake, one finding."""
-    kinds = ("type", "raw-type", "choice", "range", "unknown-crash", "unknown-ignored")
-    found = {key.path for key in issues(run, *kinds) if key.file is file}
+    """Where ZC104, ZC105, ZC106 or ZC109 say what comes of the value, and what to write: one mistake, one finding."""
+    found = {key.path for key in issues(run, "type", "raw-type", "choice", "range") if key.file is file}
     every = [*failures(run, "ZC104"), *failures(run, "ZC106")]
     return found | {place.path for failure in every for place in failure.places if place.file is file}
 
