@@ -118,8 +118,8 @@ def test_a_range_up_to_the_newest_release_is_said(zerocfg: Cli, tmp_path: Path) 
     project(tmp_path, LOST, requirements_txt="transformers>=4.40\n")
     assert zerocfg("lint").out == (
         "All checks passed in 1 file. The project admits transformers 5.23.0, and train.py:2:34 imports "
-        "`transformers.trainer.ALL_LAYERNORM_LAYERS`, which that does not have: what only some of the admitted releases "
-        "do was not checked.\n"
+        "`transformers.trainer.ALL_LAYERNORM_LAYERS`, which that does not have: what only some of the admitted "
+        "releases do was not checked.\n"
     )
     shown = zerocfg("lint", "--show-runs").out
     assert "transformers >=4.40, says requirements.txt:1:1; not 5.23.0: train.py:2:34 imports" in shown
