@@ -114,3 +114,17 @@ def test_an_offload_that_is_switched_off_stays_off(
     monkeypatch.chdir(tmp_path)
     (found,) = Job([tmp_path], Settings(), Selection(select=("ZC111",))).lint().diagnostics
     assert help_text in found.help
+
+
+@pytest.mark.parametrize(("function", "severities"), [("json_to_dict", []), ("str", ["error"])])
+def test_a_config_that_a_function_of_the_project_reads(lint: Lint, function: str, severities: list[str]) -> None:
+    """What it hands on may be filled in before `deepspeed.initialize` gets it."""
+    files = {
+        "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 1}',
+        "train.py": "import argparse\nimport deepspeed\nfrom utils import json_to_dict\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--deepspeed_config')\nargs = parser.parse_args()\n"
+        f"config = {function}(args.deepspeed_config)\nengine, *_ = deepspeed.initialize(model=model, config=config)\n",
+        "utils.py": "import json\ndef json_to_dict(path):\n    with open(path) as file:\n        return json.load(file)\n",
+        "run.sh": "torchrun train.py --deepspeed_config=ds.json\n",
+    }
+    assert [severity for _, _, severity in lint(files, "ZC415")] == severities

@@ -12,6 +12,8 @@ from zerocfg.run.script.comparisons import Decision
 
 _OF_DEEPSPEED = frozenset("zero_optimization zero_optimisation train_batch_size train_micro_batch_size_per_gpu".split())
 """One of these keys is in every DeepSpeed config that a script writes out."""
+_READING = ("json", "yaml", "load_config", "read_config")
+"""Words in the names of functions that read settings."""
 _CHANGING = frozenset({"pop", "setdefault", "__setitem__"})
 _CHANGES = frozenset(("update", "setdefault", "append", "extend"))
 """Methods that change the object that an attribute holds."""
@@ -142,13 +144,21 @@ def _look_at_call(node: ast.Call, found: Code) -> None:
             found.resumes = True
         if method in ("open", "read_text"):
             found.opened |= _words(function.value)
+        _look_at_reader(method, node, found)
     elif isinstance(function, ast.Name):
         if function.id == "open" and node.args:
             found.opened |= _words(node.args[0])
-        elif function.id == "setattr" and len(node.args) > 1:
+        _look_at_reader(function.id, node, found)
+        if function.id == "setattr" and len(node.args) > 1:
             name = node.args[1]
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
                 found.stored.add(name.value)
+
+
+def _look_at_reader(name: str, node: ast.Call, found: Code) -> None:
+    """A function that by its name reads settings may hand on what is then changed: `load_json(args.config)`."""
+    if node.args and any(word in name.lower() for word in _READING):
+        found.opened |= _words(node.args[0])
 
 
 def _words(path: ast.expr) -> set[str]:
