@@ -124,7 +124,7 @@ def test_a_config_that_a_function_of_the_project_reads(lint: Lint, function: str
         "train.py": "import argparse\nimport deepspeed\nfrom utils import json_to_dict\n"
         "parser = argparse.ArgumentParser()\nparser.add_argument('--deepspeed_config')\nargs = parser.parse_args()\n"
         f"config = {function}(args.deepspeed_config)\nengine, *_ = deepspeed.initialize(model=model, config=config)\n",
-        "utils.py": "import json\ndef json_to_dict(path):\n    with open(path) as file:\n        return json.load(file)\n",
+        "utils.py": "import json\ndef json_to_dict(path):\n    return json.load(open(path))\n",
         "run.sh": "torchrun train.py --deepspeed_config=ds.json\n",
     }
     assert [severity for _, _, severity in lint(files, "ZC415")] == severities
