@@ -32,6 +32,7 @@ MILDER = {
 LESS = {
     **dict.fromkeys(("ZC622", "ZC628", "ZC631", "ZC644"), "nothing is said of these arguments before 5.10"),
     "ZC602": "accelerate before 1.6 has no such key, which ZC865 tells",
+    "ZC613": "accelerate before 1.6 has no FSDP 2, which ZC865 tells; FSDP 1 shards these modules in any case",
 }
 """Rules that are silent on a set on which an example does what they claim, and why."""
 
