@@ -13,7 +13,7 @@ from zerocfg.workspace.settings import Settings
 
 Lint = Callable[[dict[str, str], str], list[tuple[str, int, str]]]
 COMMA = '{"zero_optimization": {"stage": 3},\n "train_batch_size": 8,}\n'
-"""Read by DeepSpeed, whose reader is hjson, and by nobody else."""
+"""Only DeepSpeed, whose reader is hjson, takes the last comma."""
 ENGINE = (
     "import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\n"
     "parser = deepspeed.add_config_arguments(parser)\nargs = parser.parse_args()\n"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from zerocfg.linter.ignores import directives
 from zerocfg.rules import registry
 from zerocfg.rules.api import Rule
-from zerocfg.run.model import Run, original
+from zerocfg.run.model import Consumer, Run, original
 
 
 def rules_for(runs: Sequence[Run]) -> Sequence[Rule]:
@@ -22,3 +23,27 @@ def _may_have_arguments(run: Run) -> bool:
     """Without any of these nobody writes an argument, and nobody is known to read one."""
     sources = run.recipe or run.framework_recipe or run.launch or run.script or run.spec
     return bool(sources or run.consumer or run.arguments or run.flags or run.versions or run.environment)
+
+
+class Kind(NamedTuple):
+    """What decides of a run which rules are about it. ``in_parts``: the other keys of its config are not known;
+    ``deepspeed``, ``accelerate``: whether it has these configs."""
+
+    consumer: Consumer | None
+    in_parts: bool
+    deepspeed: bool
+    accelerate: bool
+
+
+def kind_of(run: Run) -> Kind:
+    return Kind(run.consumer, bool(run.parts), run.deepspeed is not None, run.accelerate is not None)
+
+
+def concerns(rule: Rule, kind: Kind) -> bool:
+    """Whether a rule is about runs of this kind."""
+    return (
+        rule.concerns(kind.consumer)
+        and (not kind.in_parts or rule.alone)
+        and (kind.deepspeed or rule.config != "deepspeed")
+        and (kind.accelerate or rule.config != "accelerate")
+    )

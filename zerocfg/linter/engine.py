@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from zerocfg.budgets import FINDINGS
 from zerocfg.frontends import registry as front_ends
 from zerocfg.internal_errors import Containment, InternalError, contain, in_a_line
 from zerocfg.linter.applicability import UNUSED_BY, holds, within
-from zerocfg.linter.concerned import rules_for
+from zerocfg.linter.concerned import Kind, concerns, kind_of, rules_for
 from zerocfg.linter.ignores import Ignores, not_understood
 from zerocfg.linter.kept import Findings, Kept
 from zerocfg.linter.reader_agreement import Edits, Readers, edits_of
@@ -23,7 +23,7 @@ from zerocfg.rules.files.reading import checked_in_part
 from zerocfg.rules.place import FileSpan, file_span
 from zerocfg.rules.registry import find
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.model import Consumer, ImportedName, Run, SourceFile, original
+from zerocfg.run.model import ImportedName, Run, SourceFile, original
 from zerocfg.run.releases import OutsideKnownReleases, outside_known_releases, training_libraries
 from zerocfg.run.unchecked import UncheckedFile, understood
 from zerocfg.source import disk
@@ -169,8 +169,8 @@ def findings_of_each(runs: Iterable[Run], selection: Selection) -> Iterator[list
         lint.known = rules_for([run])
         if id(lint.known) not in rules:
             rules[id(lint.known)] = selection.among(lint.known)
-        kind = _kind(run)
-        lint.check_all([rule for rule in rules[id(lint.known)] if _concerns(rule, kind)], run)
+        kind = kind_of(run)
+        lint.check_all([rule for rule in rules[id(lint.known)] if concerns(rule, kind)], run)
         yield lint.found
 
 
@@ -220,11 +220,11 @@ class _Lint:
     def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
         self.known = rules_for(runs)
         rules = self.selection.among(self.known)
-        concerned: dict[_Kind, list[Rule]] = {}
+        concerned: dict[Kind, list[Rule]] = {}
         for stated in runs:
-            kind = _kind(stated)
+            kind = kind_of(stated)
             if kind not in concerned:
-                concerned[kind] = [rule for rule in rules if _concerns(rule, kind)]
+                concerned[kind] = [rule for rule in rules if concerns(rule, kind)]
             known = self.kept.findings(stated, concerned[kind]) if self.kept is not None else None
             if known is None:
                 self.check_all(concerned[kind], stated)
@@ -371,29 +371,6 @@ class _Lint:
             self.result.suppressed.append(Suppressed(diagnostic, "settings"))
         else:
             self.result.diagnostics.append(diagnostic)
-
-
-class _Kind(NamedTuple):
-    """What decides of a run which rules are about it. ``in_parts``: nobody knows the other keys of the config."""
-
-    consumer: Consumer | None
-    in_parts: bool
-    deepspeed: bool
-    accelerate: bool
-
-
-def _kind(run: Run) -> _Kind:
-    return _Kind(run.consumer, bool(run.parts), run.deepspeed is not None, run.accelerate is not None)
-
-
-def _concerns(rule: Rule, kind: _Kind) -> bool:
-    """Whether a rule is about runs of this kind."""
-    return (
-        rule.concerns(kind.consumer)
-        and (not kind.in_parts or rule.alone)
-        and (kind.deepspeed or rule.config != "deepspeed")
-        and (kind.accelerate or rule.config != "accelerate")
-    )
 
 
 def _failures(run: Run) -> frozenset[tuple[str, str]]:

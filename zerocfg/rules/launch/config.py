@@ -102,7 +102,7 @@ def _certain(file: SourceFile, path: str) -> bool:
 
 
 def _may_be_a_name(run: Run, path: str) -> bool:
-    """Whether a script that nobody read is given a plain word, as ms-swift takes `zero2` for a config of its own."""
+    """Whether a script that was not read is given a plain word: ms-swift takes `zero2` for a config that it ships."""
     return run.script is None and "/" not in path and "." not in path
 
 

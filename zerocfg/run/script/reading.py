@@ -37,7 +37,7 @@ _FOREIGN = {
 }
 """Packages whose training loops zerocfg does not check, with their display names."""
 _OF_LIGHTNING = frozenset(("Fabric", "LightningCLI", "DeepSpeedStrategy", "FSDPStrategy"))
-"""What shows its loop beside a Trainer, which `Trainer.from_argparse_args` may make."""
+"""What else shows its loop, as `Trainer.from_argparse_args` may make the Trainer."""
 _SAT = "SwissArmyTransformer"
 _LOOPS: dict[str, Consumer | str] = {
     "accelerate.Accelerator": "accelerate",
