@@ -98,33 +98,11 @@ def test_imports_that_say_nothing(above: str, within: str, zerocfg: Cli, tmp_pat
     assert found(zerocfg) == WARNED
 
 
-@pytest.mark.parametrize(
-    ("pin", "severities"),
-    [
-        ("transformers==5.23.0", ["error"]),
-        ("transformers>=5.10", ["error"]),
-        ("transformers>=4.40", []),
-        ("transformers>=4.40,<5.20", ["warning"]),
-    ],
-)
-def test_a_stated_release_counts(pin: str, severities: list[str], zerocfg: Cli, tmp_path: Path) -> None:
-    """A range that goes on to the newest release is no word on which one the project has."""
+@pytest.mark.parametrize(("pin", "severity"), [("transformers==5.23.0", "error"), ("transformers>=4.40", "warning")])
+def test_a_stated_release_counts(pin: str, severity: str, zerocfg: Cli, tmp_path: Path) -> None:
     project(tmp_path, LOST, requirements_txt=f"{pin}\n")
-    assert found(zerocfg) == ([("ZC801", severity) for severity in severities], {})
+    assert found(zerocfg) == ([("ZC801", severity)], {})
     assert "No file tells" not in zerocfg("lint").out
-
-
-def test_a_range_up_to_the_newest_release_is_said(zerocfg: Cli, tmp_path: Path) -> None:
-    project(tmp_path, LOST, requirements_txt="transformers>=4.40\n")
-    assert zerocfg("lint").out == (
-        "All checks passed in 1 file. The project admits transformers 5.23.0, and train.py:2:34 imports "
-        "`transformers.trainer.ALL_LAYERNORM_LAYERS`, which that does not have: what only some of the admitted "
-        "releases do was not checked.\n"
-    )
-    shown = zerocfg("lint", "--show-runs").out
-    assert "transformers >=4.40, says requirements.txt:1:1; not 5.23.0: train.py:2:34 imports" in shown
-    project(tmp_path, "", requirements_txt="transformers>=4.40\n")
-    assert found(zerocfg) == ([("ZC801", "warning")], {})
 
 
 def test_the_settings_state_a_release(zerocfg: Cli, tmp_path: Path) -> None:

@@ -120,8 +120,8 @@ class Result:
 
     @property
     def outdated(self) -> dict[str, ImportedName]:
-        """Where scripts import what the newest release lacks and nothing forbids that one: one such name for each
-        library."""
+        """Where scripts import what the newest release lacks and nothing tells which one the project has: one such name
+        for each library."""
         found: dict[str, ImportedName] = {}
         for run in self.runs:
             for library in training_libraries(run) if run.outdated else ():
@@ -282,7 +282,7 @@ class _Lint:
                 if not self.fixes:
                     applied = replace(applied, fix=None)
                 applied.assumes |= run.undeclared - UNUSED_BY.get(run.consumer or "", frozenset())
-                if applied.partly in run.outdated or not applied.assumes.isdisjoint(run.outdated):
+                if not applied.assumes.isdisjoint(run.outdated):
                     continue  # it is about a release that the project does not have
                 self.found.append((rule, applied))
                 self.take(rule, applied, run)

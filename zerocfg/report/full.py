@@ -140,18 +140,10 @@ def _outdated(result: Result) -> str:
     """Why nothing is said by the release of a library."""
     said = ""
     for library, imported in result.outdated.items():
-        stated = any(library in run.versions for run in result.runs if library in run.outdated)
-        name, lacks = library_name(library), f"{place_of(imported.origin)} imports `{imported.shown}`"
-        if stated:
-            said += (
-                f" The project admits {name} {VERSIONS[library]}, and {lacks}, which that does not have: what only "
-                "some of the admitted releases do was not checked."
-            )
-        else:
-            said += (
-                f" No file tells the release of {name}, and {lacks}, which {VERSIONS[library]} does not have: what "
-                "depends on the release was not checked."
-            )
+        said += (
+            f" No file tells the release of {library_name(library)}, and {place_of(imported.origin)} imports "
+            f"`{imported.shown}`, which {VERSIONS[library]} does not have: what depends on the release was not checked."
+        )
     return said
 
 

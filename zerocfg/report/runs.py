@@ -61,15 +61,13 @@ class Held(NamedTuple):
 
     @property
     def words(self) -> str:
-        lacks = ""
         if self.outdated is not None:
             where = place_of(self.outdated.origin)
-            lacks = f"not {VERSIONS[self.library]}: {where} imports `{self.outdated.shown}`, which that does not have"
+            return f"not {VERSIONS[self.library]}: {where} imports `{self.outdated.shown}`, which that does not have"
         if self.declared is None:
-            return lacks or f"{VERSIONS[self.library]}, the newest known: no file tells which"
+            return f"{VERSIONS[self.library]}, the newest known: no file tells which"
         places = [str(place_of(place) or origin_label(place)) for place in self.places]
-        stated = f"{self.declared}, says {' and '.join(places) if places else 'the spec or the settings'}"
-        return f"{stated}; {lacks}" if lacks else stated
+        return f"{self.declared}, says {' and '.join(places) if places else 'the spec or the settings'}"
 
 
 def releases_of(run: Run) -> list[Held]:

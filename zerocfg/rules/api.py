@@ -100,7 +100,6 @@ class Finding:
     """One thing found. ``message`` names both values and the consequence; ``help`` says what to do instead.
 
     ``assumes``: the libraries whose newest release it is about, because nothing tells which one the project has.
-    ``partly``: the library of which only some of the admitted releases have it.
     ``versions``: the releases for which it holds, where its rule holds for more.
     """
 
@@ -111,7 +110,6 @@ class Finding:
     fix: Fix | None = None
     severity: Severity | None = None
     assumes: frozenset[str] = frozenset()
-    partly: str = ""
     versions: str = ""
 
 

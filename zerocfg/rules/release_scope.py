@@ -69,7 +69,6 @@ def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:
     finding.message += f" ({releases}{'; ' if releases else ''}{admitted(run, library)})"
     finding.related = [*finding.related, *admitting(run, library)]
     if releases:
-        finding.partly = library
         finding.fix = None
         finding.severity = finding.severity if finding.severity is Severity.NOTE else Severity.WARNING
     return finding

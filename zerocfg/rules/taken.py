@@ -50,7 +50,7 @@ def as_installed(run: Run, library: str) -> tuple[Run, Severity] | None:
     leaves it open which release there is, as for a build, which plans for the newest. None where a commit, a path or a
     variable decides, or the script cannot run with the newest.
     """
-    if library in run.undetermined or (library in run.outdated and library not in run.versions):
+    if library in run.undetermined or library in run.outdated:
         return None
     if declares(run, library) and run.version_places.get(library) != ASSUMED:
         return run, Severity.ERROR

@@ -402,8 +402,8 @@ class Run:
     ``version_places``     where those are stated, for versions read from the project's own files
     ``undetermined``       libraries installed from a commit, a path or a variable: which release that is, is open
     ``forked``             libraries in whose place the project, or a part of it, installs a fork with another name
-    ``outdated``           by library of which the newest release is admitted: a name that the script imports and that
-                           this release lacks, so that the project has an older one
+    ``outdated``           by library whose release nothing states: a name that the script imports and that the newest
+                           release lacks, so that the project has an older one
     ``folders``            those of the missing files where a folder lies in their place
     ``misplaced``          files given where a file of another kind is read
     ``unreadable``         files that the launch line names and that cannot be read

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zerocfg.catalog.lost_names import is_lost
-from zerocfg.catalog.versions import OLDEST, admits, both, bounds, exact, release
+from zerocfg.catalog.versions import OLDEST, both, bounds, release
 from zerocfg.frontends.registry import front_end
 from zerocfg.record import record, replace
 from zerocfg.run.config import VERSIONS
@@ -130,19 +130,12 @@ def _stated(run: Run, given: Mapping[str, str], projects: _Projects) -> _Stated:
 
 
 def _outdated(run: Run, versions: Mapping[str, str]) -> dict[str, ImportedName]:
-    """By library of which the newest release may be installed: the first name that the script imports and that this
-    release lacks."""
+    """By library without a stated release: the first name that the script imports and that the newest lacks."""
     found: dict[str, ImportedName] = {}
     for item in run.script.imported if run.script is not None else ():
-        if item.library not in found and is_lost(item.module, item.name) and _may_be_newest(item.library, versions):
+        if item.library not in versions and item.library not in found and is_lost(item.module, item.name):
             found[item.library] = item
     return found
-
-
-def _may_be_newest(library: str, versions: Mapping[str, str]) -> bool:
-    """Whether nothing states a release, or a range that goes on to the newest one; a pin is what there is."""
-    stated = versions.get(library)
-    return stated is None or (admits(stated, at_least=VERSIONS[library]) and not exact(stated))
 
 
 def versions_for(folder: Path) -> dict[str, Declared]:
