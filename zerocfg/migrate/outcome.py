@@ -41,9 +41,12 @@ def rest(
 ) -> Rest:
     """``before`` and ``after``: the runs of the files as they are, and as the migration makes them."""
     # What the oldest releases refuse, too, does not come with the new ones; nor is a setting of unknown ones compared.
-    found = coming(_reported(at_stated_releases(before, old, oldest(new))), findings(after, new))
+    renewed = at_releases(after, new)
+    found = _reported(renewed)
+    if any(diagnostic.severity is Severity.ERROR for diagnostic in found):  # else there is nothing to compare
+        found = coming(_reported(at_stated_releases(before, old, oldest(new))), found)
     errors = [diagnostic for diagnostic in found if diagnostic.severity is Severity.ERROR]
-    settings = changed_settings(at_stated_releases(before, old, new), at_releases(after, new), migration.touched)
+    settings = changed_settings(at_stated_releases(before, old, new), renewed, migration.touched)
     return Rest(tuple(_unexplained(errors, migration)), tuple(settings))
 
 

@@ -181,15 +181,27 @@ def delete_all(keys: Iterable[Key], why: str, *, safe: bool = True) -> Fix | Non
     return without(written[0].file, [key.path for key in written], why, safe=safe) if written else None
 
 
+def written_deepspeed(run: Run, *path: str) -> Key | None:
+    """A key of the DeepSpeed config; None where it is not written, as most keys of most runs."""
+    return _written(run, run.deepspeed, deepspeed_data(run), path)
+
+
+def written_accelerate(run: Run, *path: str) -> Key | None:
+    """The same of the accelerate config."""
+    return _written(run, run.accelerate, accelerate_data(run), path)
+
+
 def _in(run: Run, file: SourceFile | None, data: dict[str, Any], path: tuple[str, ...]) -> Key:
-    section: object = data
-    for part in path[:-1]:
-        section = section.get(part) if isinstance(section, dict) else None
-    if not path:
-        return Key(run, file, path, data)
-    if not isinstance(section, dict) or path[-1] not in section:
-        return Key(run, file, path, None, False)
-    return Key(run, file, path, section[path[-1]])
+    return _written(run, file, data, path) or Key(run, file, path, None, False)
+
+
+def _written(run: Run, file: SourceFile | None, data: dict[str, Any], path: tuple[str, ...]) -> Key | None:
+    value: object = data
+    for part in path:
+        if not isinstance(value, dict) or part not in value:
+            return None
+        value = value[part]
+    return Key(run, file, path, value)
 
 
 def setting(run: Run, name: str) -> Key:

@@ -9,7 +9,7 @@ from zerocfg.record import record
 from zerocfg.rules.api import Config, Finding, Fix, Given, Scope, Subject
 from zerocfg.rules.failures import failures, ignored, reported
 from zerocfg.rules.issues import KeyIssue, issues
-from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
+from zerocfg.rules.key import Key, deepspeed, from_origin, setting, written_accelerate, written_deepspeed
 from zerocfg.rules.line import LineOption, line_option
 from zerocfg.run.model import Call, Failure, Ignored, Run, SourceFile
 
@@ -94,12 +94,12 @@ def one_key(find: Callable[[Run], Given | None], *, config: Config = "") -> Subj
 
 def deepspeed_key(*path: str) -> Subject[Key]:
     """One key of the DeepSpeed config, where it is written."""
-    return one_key(lambda run: deepspeed(run, *path) or None, config="deepspeed")
+    return one_key(lambda run: written_deepspeed(run, *path), config="deepspeed")
 
 
 def in_deepspeed(*path: str) -> Subject[Key]:
     """The same for rules that ask for more than this key: other keys, or what the process gets."""
-    return given_by(lambda run: deepspeed(run, *path) or None, config="deepspeed")
+    return given_by(lambda run: written_deepspeed(run, *path), config="deepspeed")
 
 
 def in_zero(*path: str) -> Subject[Key]:
@@ -109,7 +109,7 @@ def in_zero(*path: str) -> Subject[Key]:
 
 def in_accelerate(*path: str) -> Subject[Key]:
     """One key of the accelerate config, where it is written."""
-    return given_by(lambda run: accelerate(run, *path) or None, config="accelerate")
+    return given_by(lambda run: written_accelerate(run, *path), config="accelerate")
 
 
 def effective_setting(name: str) -> Subject[Key]:
