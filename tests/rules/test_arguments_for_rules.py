@@ -12,7 +12,7 @@ from tests.build.test_road_limits import run_of
 from zerocfg.rules import arguments as read
 from zerocfg.rules.api import Fix, Intent
 from zerocfg.rules.argument_reader import guessed, methods, parsed_argument, reader, reads_recipe
-from zerocfg.run.model import UNKNOWN, Origin, Run, Script, Setting, SourceFile
+from zerocfg.run.model import UNKNOWN, Elsewhere, Origin, Run, Script, Setting, SourceFile
 from zerocfg.source.edit import apply_edits
 from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.load import load_as
@@ -83,10 +83,10 @@ def test_of_a_known_script_the_literals_of_its_code_count() -> None:
 
 
 def test_options_of_the_scripts_own() -> None:
-    assert read.own_option(started(script=script(own=frozenset({"x"})), options_elsewhere=frozenset({"y"})), "x")
-    assert not read.own_option(started(script=script(), options_elsewhere=frozenset({"y"})), "y")
-    assert read.own_option(started(options_elsewhere=frozenset({"y"})), "y")
-    assert not read.own_option(started(options_elsewhere=frozenset({"y"})), "x")
+    assert read.own_option(started(script=script(own=frozenset({"x"})), elsewhere=Elsewhere(frozenset({"y"}))), "x")
+    assert not read.own_option(started(script=script(), elsewhere=Elsewhere(frozenset({"y"}))), "y")
+    assert read.own_option(started(elsewhere=Elsewhere(frozenset({"y"}))), "y")
+    assert not read.own_option(started(elsewhere=Elsewhere(frozenset({"y"}))), "x")
 
 
 def test_every_place_of_an_argument() -> None:

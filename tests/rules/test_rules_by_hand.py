@@ -29,6 +29,7 @@ from zerocfg.run.model import (
     UNKNOWN,
     Call,
     Comparison,
+    Elsewhere,
     Failure,
     Origin,
     Run,
@@ -459,7 +460,7 @@ def test_a_strategy_is_written_behind_its_steps(code: str) -> None:
     run = Run("a", "transformers", recipe=recipe)
     (one,) = found(code, run)
     assert after(one.fix).splitlines()[1:3] == ["eval_steps: 10", 'eval_strategy: "steps"']
-    assert not found(code, replace(run, options_elsewhere=frozenset({"eval_steps"})))
+    assert not found(code, replace(run, elsewhere=Elsewhere(frozenset({"eval_steps"}))))
 
 
 @pytest.mark.parametrize("code", ["ZC631"])

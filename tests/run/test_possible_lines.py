@@ -119,5 +119,5 @@ def test_a_project_with_a_trainer_of_its_own(code: str, silent: bool, tmp_path: 
     project(tmp_path, {"code/own.py": code, "recipes/a.yaml": RECIPE})
     assert told(tmp_path) == ([] if silent else ["a.yaml"])
     assert (
-        recipe_runs(tmp_path)["a.yaml"].trainers_elsewhere == ({"DPOConfig"} if silent else frozenset()) or not silent
+        recipe_runs(tmp_path)["a.yaml"].elsewhere.trainers == ({"DPOConfig"} if silent else frozenset()) or not silent
     )

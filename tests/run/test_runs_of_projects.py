@@ -183,9 +183,9 @@ def test_code_of_the_project_that_gives_a_batch_size(tmp_path: Path, monkeypatch
         runs, _ = find_runs([folder], Files(), **more)  # type: ignore[arg-type]
         return next(item for item in runs if item.name == "ds.json")
 
-    assert run(scripts=True).size_elsewhere is True
-    assert run().size_elsewhere is False
-    assert run(scripts=True, skip=lambda file: file.name == "train.py").size_elsewhere is False
+    assert run(scripts=True).elsewhere.sets_batch_size is True
+    assert run().elsewhere.sets_batch_size is False
+    assert run(scripts=True, skip=lambda file: file.name == "train.py").elsewhere.sets_batch_size is False
 
 
 def test_a_script_with_lightning_that_names_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_a_script_with_lightning_that_names_the_config(tmp_path: Path, monkeypat
     folder = project(tmp_path / "p", {"ds.json": DS, "train.py": code})
     monkeypatch.chdir(folder)
     runs, _ = find_runs([folder], Files(), scripts=True)
-    assert [run.size_elsewhere for run in runs if run.name == "ds.json"] == [True]
+    assert [run.elsewhere.lightning for run in runs if run.name == "ds.json"] == [True]
 
 
 def test_settings_are_given_once_and_errors_cost_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

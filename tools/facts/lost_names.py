@@ -1,9 +1,10 @@
 """``python -m tools.facts.lost_names``: the names that could be imported from older releases of transformers, TRL and
-accelerate and cannot be from the newest, to ``schemas/releases/lost-names.json``.
+accelerate and cannot be from the newest, to ``schemas/releases/lost-names.json``, each with the release that lost it.
 
-What a module of an older release has is read from its source, of the last patch of every second minor release; that the
-newest lacks it is seen by importing the module and asking it. A module that cannot be imported because another package
-is absent, and a name that its source binds somewhere all the same, are unknown and are left out.
+What a module of an older release has is read from its source, of the last patch of every minor release; that the newest
+lacks it is seen by importing the module and asking it. A module that cannot be imported because another package is
+absent, and a name that its source binds somewhere all the same, are unknown and are left out. A module that imports all
+names of another may have any that the release has.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import re
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from zipfile import ZipFile
@@ -79,7 +80,8 @@ def _names(statement: ast.stmt) -> Iterator[str]:
 
 
 def own_names(source: str) -> set[str]:
-    """As `bound`, without the names that the module itself imports from other packages."""
+    """As `bound`, without the names that the module itself imports from other packages; "*" where it imports all names
+    of some module of its own package."""
     tree = ast.parse(source)
     return {
         name
@@ -87,7 +89,7 @@ def own_names(source: str) -> set[str]:
         if not isinstance(statement, ast.Import)
         and not (isinstance(statement, ast.ImportFrom) and _of_others(statement))
         for name in _names(statement)
-        if name != "*" and not _FOR_OTHERS.match(name)
+        if not _FOR_OTHERS.match(name)
     }
 
 
@@ -117,7 +119,7 @@ def older(library: str) -> list[str]:
     for release in releases():
         if release.library == library:
             last[Version(release.version).release[:2]] = release.version
-    return [*OLDER[library], *list(last.values())[:-1][::2]]
+    return [*OLDER[library], *list(last.values())[:-1]]
 
 
 @cache
@@ -171,6 +173,34 @@ def lost(ever: Mapping[str, Iterable[str]]) -> tuple[list[str], dict[str, list[s
     return outer, {module: names for module, names in found.items() if names}
 
 
+def since(had: Mapping[str, Mapping[str, Sequence[str]]], newest: str, module: str, name: str = "") -> str:
+    """The first minor release that surely lacks a module, or a name of one; the newest release itself where only that
+    is known to. ``had``: by release, oldest first, the names of each module."""
+    after = newest
+    for version in reversed(list(had)):
+        if _may_have(had[version], module, name):
+            return after
+        after = ".".join(version.split(".")[:2])
+    raise ValueError(f"no release has {module}.{name}")
+
+
+def _may_have(modules: Mapping[str, Sequence[str]], module: str, name: str) -> bool:
+    names = modules.get(module)
+    if names is None or not name:
+        return names is not None
+    if name in names or f"{module}.{name}" in modules:
+        return True
+    return "*" in names and any(name in other for other in modules.values())
+
+
+def _by_release(losses: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """From pairs of a release and a name: by release the names that it lost, in one text."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for version, name in losses:
+        found[version].append(name)
+    return {version: " ".join(names) for version, names in found.items()}
+
+
 def _counts(module: str) -> bool:
     """Whether the names of a module are kept."""
     return not module.startswith("transformers.models.") or module.split(".")[2] in _MODELS
@@ -181,20 +211,25 @@ def main() -> int:
     written: dict[str, object] = {}
     for library in OLDER:
         ever: dict[str, set[str]] = defaultdict(set)
-        versions = older(library)
-        for version in versions:
+        had: dict[str, Mapping[str, list[str]]] = {}
+        for version in older(library):
             print(f"{library} {version}", file=sys.stderr, flush=True)
-            for module, names in read_wheel(Release(library, version), Path(__file__), "names", names_of).items():
-                ever[module] |= {name for name in names if not _OF_PAGES.fullmatch(name)}
+            had[version] = read_wheel(Release(library, version), Path(__file__), "names", names_of)
+            for module, names in had[version].items():
+                ever[module] |= {name for name in names if name != "*" and not _OF_PAGES.fullmatch(name)}
                 package, _, leaf = module.rpartition(".")
                 ever[package].add(leaf)
         ever.pop("", None)
         gone, names_lost = lost(ever)
+        newest = importlib.metadata.version(library)
         written[library] = {
-            "newest": importlib.metadata.version(library),
-            "read": versions,
-            "modules": gone,
-            "names": {module: " ".join(names) for module, names in names_lost.items()},
+            "newest": newest,
+            "read": list(had),
+            "modules": {module: since(had, newest, module) for module in gone},
+            "names": {
+                module: _by_release((since(had, newest, module, name), name) for name in names)
+                for module, names in names_lost.items()
+            },
         }
         print(f"{library}: {len(gone)} modules, {sum(map(len, names_lost.values()))} names in {len(names_lost)} others")
     FILE.write_text(json.dumps(written, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -8,12 +8,13 @@ from zerocfg.catalog.history import lost_names
 LIBRARIES = frozenset(("accelerate", "transformers", "trl"))
 
 
-def is_lost(module: str, name: str) -> bool:
-    """Whether the newest release of a library certainly lacks a name that some release before had in a module; of a
-    module that is lost any name. An empty name means the module itself."""
+def lost_since(module: str, name: str) -> str | None:
+    """The release from which on a library certainly lacks a name that some release before had in a module; of a module
+    that is lost any name. None where the newest may have it. An empty name means the module itself."""
     known = lost_names()[module.partition(".")[0]]
-    modules: list[str] = known["modules"]
-    if any(module == lost or module.startswith(f"{lost}.") for lost in modules):
-        return True
-    names: dict[str, str] = known["names"]
-    return name in names.get(module, "").split()
+    modules: dict[str, str] = known["modules"]
+    for lost, since in modules.items():
+        if module == lost or module.startswith(f"{lost}."):
+            return since
+    names: dict[str, str] = known["names"].get(module, {})
+    return next((since for since, every in names.items() if name in every.split()), None)

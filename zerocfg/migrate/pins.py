@@ -9,7 +9,7 @@ from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Left, Step
 from zerocfg.rules.api import Location
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.requirements.companions import limiting_package
+from zerocfg.run.requirements.companions import limiting_import, limiting_package
 from zerocfg.source.edit import Edit
 from zerocfg.source.requirements.pip import normalize_name
 from zerocfg.source.text import Span
@@ -22,9 +22,11 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
         for place in run.version_places.get(library, ()):
             if place.file is None or place.span is None:
                 continue
-            package = limiting_package(place, library)
-            if package:
-                at = Location(place.file, span=place.span)
+            package, imported = limiting_package(place, library), limiting_import(place, library)
+            at = Location(place.file, span=place.span)
+            if imported:
+                yield Left(at, f"`{imported}` is imported here, which {library} {plan.new[library]} may lack")
+            elif package:
                 yield Left(at, f"{package} holds {library} back here; see that {plan.new[library]} can be installed")
             else:
                 yield from _stated(place.file, place.span, library, plan)

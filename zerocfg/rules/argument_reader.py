@@ -54,7 +54,7 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
         return "transformers"  # by a class of the project that has TRL's names
     own = run.recipe_reader != "hf" and any(_trainers_with(str(name)) for name in keys)
     # a project may read its recipes with a trainer of its own, which has words and arguments that TRL's has not
-    return "trl" if own and run.trainers_elsewhere.isdisjoint(_configs_with(keys)) else "transformers"
+    return "trl" if own and run.elsewhere.trainers.isdisjoint(_configs_with(keys)) else "transformers"
 
 
 def values_arrive(run: Run) -> bool:

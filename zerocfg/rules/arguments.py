@@ -86,7 +86,7 @@ def passed(run: Run) -> Mapping[str, Setting]:
 def own_option(run: Run, name: str) -> bool:
     """Whether the script declares an option of this name by itself; where it is not known, whether any of the project
     does."""
-    return name in (run.script.own if run.script is not None else run.options_elsewhere)
+    return name in (run.script.own if run.script is not None else run.elsewhere.options)
 
 
 def arguments(run: Run) -> Iterator[Argument]:

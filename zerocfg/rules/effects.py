@@ -10,7 +10,7 @@ from zerocfg.rules.api import Location, at
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED, origin_label
 from zerocfg.run.remembered import remembered
-from zerocfg.run.requirements.companions import limiting_package
+from zerocfg.run.requirements.companions import limiting_import, limiting_package
 from zerocfg.run.templates import is_template, opened_by_script
 
 TRAINERS = frozenset(("transformers", "trl", *OWN_NAMES))
@@ -63,10 +63,12 @@ def admitted(run: Run, library: str) -> str:
 
 
 def _stated_at(place: Origin, library: str) -> str:
-    """Where it stands; with the name of another package that holds the library back, or of Python."""
+    """Where it stands; with what else holds the library back: another package, Python, or an import."""
     if place.file is None or place.span is None:
         return origin_label(place)
     where = f"{place.file.name}:{place.file.source.place(place.span.start).line}"
+    if limiting_import(place, library):
+        return f"the import at {where}"
     package = limiting_package(place, library)
     return f"{package} ({where})" if package else where
 

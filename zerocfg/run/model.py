@@ -369,6 +369,24 @@ class Script:
         return (*self.files, *self.looked_at)
 
 
+@record(frozen=True, slots=True)
+class Elsewhere:
+    """What may bear on a config that no launch line and no script of a project is known to read.
+
+    ``options``: of the project's scripts, which may read it; ``readers``: who reads the DeepSpeed configs of its other
+    runs; ``trainers``: the configs of TRL for which it has a class of its own, by that name or as the config of a
+    trainer by that name; ``sets_batch_size``: code gives a DeepSpeed config its batch size; ``lightning``: code gives
+    one to a strategy of Lightning; ``keeps_shards``: what ZeRO-3 shards is saved as it is, or converted afterwards.
+    """
+
+    options: frozenset[str] = frozenset()
+    readers: frozenset[str] = frozenset()
+    trainers: frozenset[str] = frozenset()
+    sets_batch_size: bool = False
+    lightning: bool = False
+    keeps_shards: bool = False
+
+
 @record(frozen=True, slots=True, eq=False)
 class Run:
     """The files of one training job and what is known about it. Immutable: each step makes a new run by `replace`.
@@ -387,11 +405,7 @@ class Run:
     ``own_framework``      whether the repository holds that framework's package, which may have keys of its own
     ``entry_point``        the file that the run starts
     ``script``             what the code of the training script says
-    ``options_elsewhere``  of configs by themselves: the options that scripts of the project have, which may read them
-    ``readers_elsewhere``  of configs by themselves: who reads the DeepSpeed configs of the project's other runs
-    ``size_elsewhere``     of configs by themselves: whether code of the project gives a DeepSpeed config its batch size
-    ``trainers_elsewhere`` of recipes by themselves: the configs of TRL for which the project has a class of its own, by
-                           that name or as the config of a trainer by that name
+    ``elsewhere``          of configs by themselves: what the project's scripts and other runs may mean for them
     ``flags``              options of the launcher
     ``arguments``          options of the training script by name without dashes, UNKNOWN where the value is not known;
                            literal arguments of its TrainingArguments are among them, with their place in the code
@@ -428,10 +442,7 @@ class Run:
     launch_file: SourceFile | None = None
     entry_point: FilePath | None = None
     script: Script | None = None
-    options_elsewhere: frozenset[str] = frozenset()
-    readers_elsewhere: frozenset[str] = frozenset()
-    size_elsewhere: bool = False
-    trainers_elsewhere: frozenset[str] = frozenset()
+    elsewhere: Elsewhere = Elsewhere()
     flags: Mapping[str, Setting] = field(default_factory=dict)
     arguments: Mapping[str, Setting] = field(default_factory=dict)
     arguments_whole: bool | None = None

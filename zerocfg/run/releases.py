@@ -10,11 +10,11 @@ zerocfg's settings win over all of these, the run's spec over both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from zerocfg.catalog.lost_names import is_lost
+from zerocfg.catalog.lost_names import lost_since
 from zerocfg.catalog.versions import OLDEST, both, bounds, release
 from zerocfg.frontends.registry import front_end
 from zerocfg.record import record, replace
@@ -133,7 +133,7 @@ def _outdated(run: Run, versions: Mapping[str, str]) -> dict[str, ImportedName]:
     """By library without a stated release: the first name that the script imports and that the newest lacks."""
     found: dict[str, ImportedName] = {}
     for item in run.script.imported if run.script is not None else ():
-        if item.library not in versions and item.library not in found and is_lost(item.module, item.name):
+        if item.library not in versions and item.library not in found and lost_since(item.module, item.name):
             found[item.library] = item
     return found
 
@@ -180,6 +180,9 @@ def _of_run(run: Run, projects: _Projects) -> dict[str, Declared]:
         found[name] = _bounded(found.get(name), declared, firm=True)
     for name, declared in _framework(run, found).items():
         found[name] = _bounded(found.get(name), declared, firm=False)
+    for name, declared in _importable(run):
+        if name in found and found[name].clauses:
+            found[name] = _bounded(found[name], declared, firm=False)
     return found
 
 
@@ -290,6 +293,14 @@ def _required(run: Run) -> dict[str, Declared]:
         if requirement is not None and requirement.versions:
             stated.setdefault(requirement.name, []).append(Declared(requirement.versions, (origin,)))
     return {name: all_of(every) for name, every in stated.items()}
+
+
+def _importable(run: Run) -> Iterator[tuple[str, Declared]]:
+    """What the script imports as soon as it is started, and newer releases lack."""
+    for item in run.script.imported if run.script is not None else ():
+        since = lost_since(item.module, item.name)
+        if since is not None:
+            yield item.library, Declared(f"<{since}", (replace(item.origin, note=item.shown),))
 
 
 def _framework(run: Run, found: Mapping[str, Declared]) -> dict[str, Declared]:

@@ -159,7 +159,7 @@ def _smaller(run: Run) -> Fix | None:
 
 @rule("ZC205", "batch-missing", Severity.ERROR, WHOLE_RUN)
 def batch_missing(run: Run) -> Iterator[Finding]:
-    if tuned(run) or changed_before(run) or run.size_elsewhere:
+    if tuned(run) or changed_before(run) or run.elsewhere.sets_batch_size or run.elsewhere.lightning:
         return
     if run.script is not None and run.script.foreign == "lightning":
         return  # its strategy adds the micro batch of the data loader

@@ -117,7 +117,7 @@ def _without_earlier(run: Run, file: SourceFile, document: Document, problem: Pr
 def json_not_strict(read: _Read) -> Iterator[Finding]:
     file, document = read.file, read.document
     run = read.run
-    others = run.readers_elsewhere if run.consumer is None and file is run.deepspeed else frozenset((run.consumer,))
+    others = run.elsewhere.readers if run.consumer is None and file is run.deepspeed else frozenset((run.consumer,))
     if others == {"deepspeed"}:
         return
     problems = [problem for problem in document.problems if problem.kind == "hjson-only"]

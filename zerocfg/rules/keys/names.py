@@ -99,10 +99,14 @@ def _elsewhere(key: KeyIssue, native: bool) -> tuple[str, Fix | None]:
         return f"move it to {json.name}", fix
     if said.places:
         ways = [instead(key, own) for own in said.places]
-        help_text = " and ".join(text for text, _ in ways)
-        if said.lost:
-            names = ", ".join(f"`{setting.rpartition('.')[2]}`" for setting in said.lost)
-            return f"{help_text}; accelerate has no key for {names}, which a DeepSpeed JSON has", None
+        lost = list(dict.fromkeys(setting.rpartition(".")[2] for setting in said.lost))
+        above = [name for name in lost if load_schema("accelerate").find(("deepspeed_config", name)) is not None]
+        texts = [text for text, _ in ways] + [f"write `{name}` in `deepspeed_config` itself" for name in above]
+        help_text = " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+        if others := [f"`{name}`" for name in lost if name not in above]:
+            help_text += f"; accelerate has no key for {', '.join(others)}, which a DeepSpeed JSON has"
+        if lost:
+            return help_text, None
         return help_text, ways[0][1] if len(ways) == 1 and json is None else None
     if native:
         return "put it in a DeepSpeed JSON, as `zerocfg convert --to deepspeed-json` does", None

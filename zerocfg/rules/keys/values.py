@@ -16,7 +16,7 @@ from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.rules.subjects import EACH_KEY, each_issue, issues_of_document
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.stages.options import PRECISIONS
-from zerocfg.source.node import Scalar, dotted
+from zerocfg.source.node import Node, Scalar, dotted
 
 
 def _shown(key: KeyIssue) -> str:
@@ -197,9 +197,16 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
         truthy = " (any non-empty string counts as true)" if text and a_truth else ""
         yield key.finding(
             f"{_shown(key)}{truthy}; {key.library} does not check it",
-            _read_as_text(key.file, key.issue.entry.value, fix) or ("write the value without quotes" if text else ""),
+            _read_as_text(key.file, key.issue.entry.value, fix) or (_as_value(key.issue.entry.value) if text else ""),
             fix=fix,
         )
+
+
+def _as_value(node: Node) -> str:
+    """How to make a value of what is read as a text."""
+    if isinstance(node, Scalar) and not node.quoted and node.raw.endswith(","):
+        return "remove the comma at the end, which YAML takes for a part of the value"
+    return "write the value without quotes"
 
 
 @rule("ZC113", "missing-key", Severity.ERROR, issues_of_document("missing"), histories="keys")

@@ -137,7 +137,7 @@ def steps_not_whole(given: ArgumentsOfRun) -> Iterator[Finding]:
 
 @rule("ZC809", "steps-without-strategy", Severity.WARNING, KNOWN_ARGUMENTS)
 def steps_without_strategy(given: ArgumentsOfRun) -> Iterator[Finding]:
-    if "deepspeed_config" in given.run.arguments or "eval_steps" in given.run.options_elsewhere:
+    if "deepspeed_config" in given.run.arguments or "eval_steps" in given.run.elsewhere.options:
         return
     if any(given.given(name) is not None for name in ("eval_strategy", "evaluation_strategy")):
         return

@@ -52,6 +52,8 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
         return  # DeepSpeed knows all three, whoever hands it the config
     if changed_before(run) or _never_saves(run) or _saves_sharded(run):
         return
+    if run.consumer is None and (run.elsewhere.keeps_shards or run.elsewhere.lightning):
+        return
     lost, chosen = misplaced_gather(run), setting(run, "zero_optimization.stage")
     key = lost or _gather_key(run)
     place = key if key else chosen  # a key that is absent is at the stage that needs it

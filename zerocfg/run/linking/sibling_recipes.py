@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from zerocfg.record import replace
-from zerocfg.run.model import UNKNOWN, Origin, ReaderEvidence, Run, Script, SourceFile, original
+from zerocfg.run.model import UNKNOWN, Elsewhere, Origin, ReaderEvidence, Run, Script, SourceFile, original
 from zerocfg.run.remembered import remembered
 from zerocfg.run.stages.batches import MICRO, TRAIN
 from zerocfg.source import disk
@@ -26,6 +27,14 @@ _OWN_TRAINER = re.compile(
 _LIGHTNING = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:pytorch_lightning|lightning|lightning_fabric)\b", re.MULTILINE)
 _STRATEGY = re.compile(r"\bDeepSpeed(?:Plugin|Strategy)\(")
 """Its strategy takes the micro batch of the data loader where the config has none."""
+_CONVERTS = re.compile(
+    r"\b(?:zero_to_fp32|(?:load_state_dict|get_fp32_state_dict|convert_zero_checkpoint)\w*_zero_checkpoint\w*)\b"
+)
+_SAVES_SHARDS = re.compile(r"\.save_checkpoint\(")
+_SAVES_WEIGHTS = re.compile(
+    r"\bTrainingArguments\b|\bAccelerator\(|\bsave_16bit_model\(|\bsave_fp16_model\(|\b(?:from|import)[ \t]+trl\b"
+)
+"""Ways to save that need the weights gathered, or the loops that have them."""
 
 
 def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
@@ -36,7 +45,7 @@ def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
     another way, or by a script that nobody understands, and nothing is known.
     """
     top = _top(run.recipe, root)
-    if top is None or run.consumer is not None or run.deepspeed is not None:
+    if top is None or run.consumer is not None or run.deepspeed is not None or _is_of_tests(run.recipe):
         return run
     lines = [item for item in known if item.launch is not None and item.recipe is not None]
     siblings = [line for line in lines if _top(line.recipe, root) == top]
@@ -69,29 +78,32 @@ def with_address_of_siblings(run: Run, known: Sequence[Run]) -> Run:
 
 
 def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -> list[Run]:
-    """The runs, those of configs by themselves with what may come from any script of the project: who reads the
-    DeepSpeed configs of the other runs, the options that the scripts of the ``runs`` declare, and a batch size, other
-    than "auto", that the text of ``scripts`` puts in, or Lightning does; those of recipes with the trainers that
-    ``scripts`` define themselves."""
+    """The runs, those of configs by themselves with what may come from any script of the project: the options that the
+    scripts of the ``runs`` declare, and what the texts of all ``scripts`` show."""
     if not any(map(_by_itself, runs)):
         return list(runs)
-    options = frozenset[str]().union(*(run.script.own for run in runs if run.script is not None))
-    readers = frozenset(run.consumer for run in runs if run.deepspeed is not None and run.consumer is not None)
-    size = any(map(_gives_a_batch_size, scripts))
     recipes = any(run.recipe is not None and _by_itself(run) for run in runs)
-    trainers = frozenset(name for file in scripts for name in _own_trainers(file)) if recipes else frozenset[str]()
-    return [
-        replace(
-            run,
-            readers_elsewhere=readers,
-            options_elsewhere=options,
-            size_elsewhere=size,
-            trainers_elsewhere=trainers,
-        )
-        if _by_itself(run)
-        else run
-        for run in runs
-    ]
+    looks = list(map(_look, scripts))
+    elsewhere = Elsewhere(
+        options=frozenset[str]().union(*(run.script.own for run in runs if run.script is not None)),
+        readers=frozenset(run.consumer for run in runs if run.deepspeed is not None and run.consumer is not None),
+        trainers=frozenset(name for file in scripts for name in _own_trainers(file)) if recipes else frozenset(),
+        sets_batch_size=any(look.sets_batch_size for look in looks),
+        lightning=any(look.lightning for look in looks),
+        keeps_shards=any(look.converts for look in looks)
+        or (any(look.saves_shards for look in looks) and not any(look.saves_weights for look in looks)),
+    )
+    return [replace(run, elsewhere=elsewhere) if _by_itself(run) else run for run in runs]
+
+
+class _Look(NamedTuple):
+    """What the text of a script shows that may read any config of its project."""
+
+    sets_batch_size: bool
+    lightning: bool
+    converts: bool
+    saves_shards: bool
+    saves_weights: bool
 
 
 @remembered
@@ -100,11 +112,15 @@ def _own_trainers(file: SourceFile) -> frozenset[str]:
 
 
 @remembered
-def _gives_a_batch_size(file: SourceFile) -> bool:
+def _look(file: SourceFile) -> _Look:
     text = file.source.text
-    if _SIZE.search(text) is not None:
-        return True
-    return _LIGHTNING.search(text) is not None and _STRATEGY.search(text) is not None
+    return _Look(
+        _SIZE.search(text) is not None,
+        _LIGHTNING.search(text) is not None and _STRATEGY.search(text) is not None,
+        _CONVERTS.search(text) is not None,
+        _SAVES_SHARDS.search(text) is not None,
+        _SAVES_WEIGHTS.search(text) is not None,
+    )
 
 
 def _by_itself(run: Run) -> bool:
@@ -117,6 +133,11 @@ def _script_of(lines: Sequence[Run]) -> Script | None:
     (`model/sft`, `model/grpo`)."""
     scripts = {id(line.script): line.script for line in lines}
     return next(iter(scripts.values())) if len(scripts) == 1 else None
+
+
+def _is_of_tests(recipe: SourceFile | None) -> bool:
+    """Whether a recipe lies among tests, which read it with code of their own."""
+    return recipe is not None and not {"test", "tests"}.isdisjoint(Path(recipe.name).parts)
 
 
 def _folder(recipe: SourceFile | None) -> str | None:

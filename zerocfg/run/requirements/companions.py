@@ -76,6 +76,11 @@ def limiting_package(place: Origin, library: str) -> str:
     return "Python" if place.note == PYTHON else place.note
 
 
+def limiting_import(place: Origin, library: str) -> str:
+    """What is imported at a place that bounds a library, because newer releases lack it; "" where nothing is."""
+    return place.note if place.note.startswith(f"{library}.") else ""
+
+
 def _beyond(clauses: str, edges: Edges) -> bool:
     """Whether a declaration admits a release behind the oldest of these, so that a bound may matter."""
     oldest = next(iter(edges.values()))
