@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from operator import attrgetter
 from reprlib import recursive_repr
+from types import MemberDescriptorType
 
 TYPE_CHECKING = False  # see `zerocfg`
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def _initializer(positional: Sequence[_Field], named: Sequence[_Field], whole: l
         nonlocal made
         made += 1
         if made == _MANY:
-            whole[0].__init__ = _compiled([*positional, *named])
+            whole[0].__init__ = _compiled(whole[0], [*positional, *named])
         for name, value in zip(names, given):  # noqa: B905 - fewer may be given
             _set(self, name, value)
         for name, taken, default, factory in every[len(given) :]:
@@ -201,8 +202,9 @@ def _initializer(positional: Sequence[_Field], named: Sequence[_Field], whole: l
     return initialize
 
 
-def _compiled(every: Iterable[_Field]) -> Callable[..., None]:
-    """The same in Python's own words; ``every`` field, those by name alone last."""
+def _compiled(of: type, every: Iterable[_Field]) -> Callable[..., None]:
+    """The same in Python's own words; ``every`` field, those by name alone last. Where assignments are refused, a slot
+    is set by its own descriptor, which need not look for its name."""
     known: dict[str, Any] = {"_set": _set, "MISSING": MISSING}
     words, lines, by_name = ["self"], [], False
     for item in every:
@@ -219,7 +221,14 @@ def _compiled(every: Iterable[_Field]) -> Callable[..., None]:
             words.append(f"{item.name}={default}" if optional else item.name)
             if item.default_factory is not MISSING:
                 value = f"{factory}() if {item.name} is MISSING else {item.name}"
-        lines.append(f"    _set(self, {item.name!r}, {value})\n")
+        slot = getattr(of, item.name, None)
+        if getattr(of, "__setattr__", None) is _set:
+            lines.append(f"    self.{item.name} = {value}\n")
+        elif isinstance(slot, MemberDescriptorType):
+            known[f"_set_{item.name}"] = slot.__set__
+            lines.append(f"    _set_{item.name}(self, {value})\n")
+        else:
+            lines.append(f"    _set(self, {item.name!r}, {value})\n")
     exec(f"def __init__({', '.join(words)}):\n{''.join(lines) or '    pass'}", known)
     compiled: Callable[..., None] = known["__init__"]
     return compiled

@@ -156,7 +156,7 @@ def test_which_files_were_opened(tmp_path: Path) -> None:
             files.open(item)
         files.open(two)
     files.open(item)
-    assert list(inner) == [str(item.resolve())] and list(outer) == [str(two.resolve())]
+    assert list(inner) == [str(item.resolve())] and list(outer) == [str(item.resolve()), str(two.resolve())]
     assert files.holds({**inner, **outer}) and files.holds({})
     item.write_text("{}")
     files.refresh({})

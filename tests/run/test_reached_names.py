@@ -123,7 +123,7 @@ def test_relative_imports_go_up_by_their_dots(tmp_path: Path) -> None:
             path = Path(str(path).replace("p__", "p/").replace("q__", "q/"))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        script = read_script(folder / "train.py", Files().open, folder)
+        script = read_script(folder / "train.py", Files(), folder)
         read = [file.name for file in script.files]
         assert script.reader == ("accelerate" if found else None), line
         assert found is None or read[-1].endswith(found), (line, read)
@@ -140,7 +140,7 @@ def test_a_script_is_read_again_where_a_module_changed(tmp_path: Path) -> None:
     files = Files()
 
     def reader(of: Files) -> object:
-        return read_script(tmp_path / "train.py", of.open, tmp_path)
+        return read_script(tmp_path / "train.py", of, tmp_path)
 
     first = reader(files)
     assert reader(files) is first

@@ -22,7 +22,7 @@ def read(tmp_path: Path, **modules: str) -> Script:
         path = tmp_path / f"{name.replace('__', '/')}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return read_script(tmp_path / "train.py", Files().open, tmp_path)
+    return read_script(tmp_path / "train.py", Files(), tmp_path)
 
 
 HF = "from transformers import Trainer, TrainingArguments\n"

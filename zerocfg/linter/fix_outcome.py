@@ -43,7 +43,7 @@ class Groups:
     def __init__(self, *results: Result) -> None:
         self._above: dict[str, str] = {}
         for result in results:
-            for files in result.together:
+            for files in set(result.together):
                 self._join(files)
             read_by: dict[str, set[str]] = {}
             for run, files in zip(result.runs, result.together, strict=True):

@@ -177,15 +177,27 @@ class Files:
     @contextmanager
     def opened(self) -> Iterator[dict[str, SourceFile]]:
         """The files that are opened within, by real path."""
-        before, self._opened = self._opened, {}
+        before, within = self._opened, dict[str, SourceFile]()
+        self._opened = within
         try:
-            yield self._opened
+            yield within
         finally:
             self._opened = before
+            if before is not None:
+                before.update(within)
 
     def holds(self, opened: Mapping[str, SourceFile]) -> bool:
-        """Whether these files are still what they were when they were opened."""
-        return all(self._read.get(key) is file for key, file in opened.items())
+        """Whether these files are still what they were when they were opened; if so, they count as opened again."""
+        if any(self._read.get(key) is not file for key, file in opened.items()):
+            return False
+        if self._opened is not None:
+            self._opened.update(opened)
+        return True
+
+    def has_read(self, path: str) -> bool:
+        """Whether a file, by its real path, was read and is on disk: then another text for it changes what it holds,
+        and not whether it is there or is one of ours."""
+        return path in self._read and disk.is_file(path)
 
     def open(self, path: Path, text: str | None = None) -> SourceFile:
         """Read one file; ``text`` replaces what is on disk (stdin). Never raises: problems are in the document."""

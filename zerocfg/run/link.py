@@ -211,14 +211,17 @@ class Links:
     def __init__(self) -> None:
         self._before: dict[tuple[int, int], _Link] = {}
         self._now: dict[tuple[int, int], _Link] = {}
+        self._files: Files | None = None
         self._given: frozenset[str] = frozenset()
 
     def begin(self, files: Files) -> None:
-        """Links are made anew. Where other files than before have a text in their place, none is used again: one of
-        them may have been looked for."""
-        given = frozenset(files.given)
-        self._before, self._now = self._now if given == self._given else {}, {}
-        self._given = given
+        """Links are made anew. Where other files than before have a text in their place, none is used again unless
+        these were read before, too: one of them may have been looked for."""
+        given, before = frozenset(files.given), self._files
+        other = given ^ self._given
+        same = not other or (before is not None and before is not files and all(map(before.has_read, other)))
+        self._before, self._now = self._now if same else {}, {}
+        self._files, self._given = files, given
 
     def forget(self) -> None:
         self._before, self._now = {}, {}

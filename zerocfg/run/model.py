@@ -328,9 +328,8 @@ class Script:
     ``default_dtypes``: the models that it loads without saying in which dtype.
     ``strict_parser``: None where it is not certain that a parser of argparse, all of whose options are known, stops at
     others.
-    ``imported``: the names that it takes from libraries as soon as it is started; ``looked_at``: the other modules of
-    the repository that were read for it, of which it reaches nothing. ``replaced``: methods of a library's Trainer that
-    its own subclass replaces.
+    ``imported``: the names that it takes from libraries as soon as it is started.
+    ``replaced``: methods of a library's Trainer that its own subclass replaces.
     ``understood`` False: Python could not parse it.
     """
 
@@ -360,13 +359,7 @@ class Script:
     default_dtypes: tuple[DefaultDtype, ...] = ()
     strict_parser: StrictParser | None = None
     imported: tuple[ImportedName, ...] = ()
-    looked_at: tuple[SourceFile, ...] = ()
     replaced: frozenset[str] = frozenset()
-
-    @property
-    def read(self) -> tuple[SourceFile, ...]:
-        """All files that what is known of it comes from."""
-        return (*self.files, *self.looked_at)
 
 
 @record(frozen=True, slots=True)

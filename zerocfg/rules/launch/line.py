@@ -104,9 +104,10 @@ def engine_options_without_engine(started: LineOfRun) -> Iterator[Finding]:
     chosen = [switch for switch in _ENGINES if started.option(switch)]
     by_file = f"use_{data.get('distributed_type')}".lower()
     for switch, names in _ENGINES.items():
-        option = next((option for name in names if (option := started.option(name))), None)
-        if option is None or switch in chosen or (not chosen and by_file == switch):
+        given = next((name for name in names if name in started.line.last_options), None)
+        if given is None or switch in chosen or (not chosen and by_file == switch):
             continue
+        option = started.option(given)
         if started.option("cpu", "tpu", "tpu_use_cluster"):
             continue
         added = None if chosen or started.option("multi_gpu") else before_script(started.run, f"--{switch}")

@@ -64,6 +64,6 @@ def open_script(paths: Paths, path: Path | None) -> Script | None:
         return None
     try:
         path, root = Path(paths.files.real(path)), Path(paths.files.real(paths.root))
-        return read_script(path, paths.files.open, root if path.is_relative_to(root) else path.parent)
+        return read_script(path, paths.files, root if path.is_relative_to(root) else path.parent)
     except (OSError, ValueError):
         return None

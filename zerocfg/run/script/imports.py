@@ -25,11 +25,9 @@ _NAME = pattern(r"(\w+|\*)(?:\s+as\s+\w+)?")
 _COMMENT = pattern(r"#[^\n]*")
 
 
-def imported_names(
-    modules: Sequence[Module], open_file: Open, root: Path
-) -> tuple[tuple[ImportedName, ...], tuple[SourceFile, ...]]:
+def imported_names(modules: Sequence[Module], open_file: Open, root: Path) -> tuple[ImportedName, ...]:
     """What the own lines of a script and of the modules that these import take from the libraries whose lost names are
-    known, and the files that were read for it. ``modules``: those that the script reaches, itself first.
+    known. ``modules``: those that the script reaches, itself first.
 
     An import within `try`, `if` or a function may be meant for another release, or may never run. Of a module that is
     imported and of which the script reaches nothing the text is looked at, and no further ones.
@@ -38,7 +36,6 @@ def imported_names(
     waiting = list(modules[:1])
     seen = {module.path for module in waiting}
     found: list[ImportedName] = []
-    read: list[SourceFile] = []
     for module in waiting:  # grows while it is gone through
         names, others = _imports(module.file, module.path)
         found += names
@@ -51,10 +48,8 @@ def imported_names(
             if inner is not None:
                 waiting.append(inner)
                 continue
-            file = open_file(place[0])
-            read.append(file)
-            found += _in_text(file)
-    return tuple(found), tuple(read)
+            found += _in_text(open_file(place[0]))
+    return tuple(found)
 
 
 @remembered

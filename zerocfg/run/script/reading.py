@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from pathlib import Path
 
 from zerocfg.frontends.registry import calls
 from zerocfg.patterns import pattern
+from zerocfg.run.discover import Files
 from zerocfg.run.model import (
     UNKNOWN,
     Call,
@@ -59,19 +61,22 @@ accelerate's DeepSpeedPlugin."""
 _REPLACES = pattern(r"(?:\bvars\(\w+\)|\b__dict__)\s*(?:\.update|\[|\|=)|\bsetattr\(|\bNamespace\(")
 """What may give a parser's answer other values than the command line's."""
 _MOST_KEPT = 512
-_known: dict[tuple[SourceFile, Path], Script] = {}
+_known: dict[tuple[SourceFile, Path], tuple[Script, Mapping[str, SourceFile]]] = {}
+"""With each script the files that were opened to read it."""
 
 
-def read_script(path: Path, open_file: Open, root: Path) -> Script:
+def read_script(path: Path, files: Files, root: Path) -> Script:
     """What the script says; of a file that Python could not parse only that it is there. Read again when one of its
     modules is another file than it was."""
-    file = open_file(path)
+    file = files.open(path)
     known = _known.get((file, root))
-    if known is not None and all(item.path is not None and open_file(item.path) is item for item in known.read):
-        return known
+    if known is not None and files.holds(known[1]):
+        return known[0]
     if len(_known) >= _MOST_KEPT:
         _known.clear()
-    script = _known[file, root] = _read(file, path, open_file, root)
+    with files.opened() as opened:
+        script = _read(file, path, files.open, root)
+    _known[file, root] = script, opened
     return script
 
 
@@ -84,7 +89,6 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
     parser = parser_of(found, walk)
     reader, foreign, shown = _reader(found, parser)
     patched = patches_trainers(found.modules)
-    imported, looked_at = imported_names(found.modules, open_file, root)
     calls = tuple(_call(call, walk, parser, patched) for call in found.calls if _wanted(call.name))
     parts = _parts(found, walk, parser) if found.dicts else ()
     return Script(
@@ -114,8 +118,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         ),
         strict_parser=_strict_parser(found) if parser.options is not None and not parser.lenient else None,
         saves_sharded=_saves_sharded(found) if reader in _SHARDING and "save_pretrained" in found.methods else None,
-        imported=imported,
-        looked_at=looked_at,
+        imported=imported_names(found.modules, open_file, root),
         replaced=frozenset(found.replaced),
     )
 

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})[ \t]*([^\s`{]*)[^\n]*$", re.MULTILINE)
-_PLACEHOLDER = re.compile(r"<[A-Za-z][^<>\n]*>|<\.\.\.>|(?<![$\w])\{[A-Za-z][\w-]*(?: [\w-]+)+\}")
+_PLACEHOLDER = re.compile(r"<(?:[A-Za-z][^<>\n]*|\.\.\.)>|\{(?<![$\w].)[A-Za-z][\w-]*(?: [\w-]+)+\}")
 _LANGUAGES = frozenset(("", "bash", "sh", "shell", "console", "zsh", "shell-session", "shellscript", "terminal"))
 _FORMS = frozenset(("json", "jsonc", "json5", "hjson", "yaml", "yml"))
 _FILE_NAME = re.compile(r"(?<![\w./:-])[\w./-]*\w\.(?:json|hjson|yaml|yml)\b")
 _COMMENT = re.compile(r"[ \t]*(?:#|//)[^\n]*")
 _MOST_NAMES = 2
-_PROMPT = re.compile(r"[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.@~:/-]*[$%])[ \t]+")
+_PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.@~:/-]*[$%])[ \t]+", re.MULTILINE)
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 def shell_blocks(text: str) -> Iterator[Chars]:
@@ -64,13 +65,12 @@ def blocks(text: str) -> Iterator[tuple[re.Match[str], int, int]]:
 
 
 def _without_prompts(text: str, start: int, end: int) -> Chars:
-    lines = list(re.compile(r"[^\n]*\n|[^\n]+").finditer(text, start, end))
-    if not any(_PROMPT.match(line[0]) for line in lines):
+    if not _PROMPT.search(text, start, end):
         return Chars(text[start:end], range(start, end))
     parts: list[str] = []
     at: list[int] = []
     continued = False
-    for line in lines:
+    for line in _LINE.finditer(text, start, end):
         prompt = _PROMPT.match(line[0])
         if not prompt and not continued:
             continue  # what the command printed

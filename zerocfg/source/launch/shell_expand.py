@@ -111,6 +111,8 @@ class Expander:
 
     def fields(self, word: Chars) -> list[Chars]:
         """The words that the program receives for one written word."""
+        if self._depth < EXPANSION_DEPTH and len(word.text) <= WORD_CHARACTERS and _LITERAL.fullmatch(word.text):
+            return [Chars(word.text, list(word.at))]
         builder = Builder()
         self._expand(word, builder, split=True)
         builder.close()

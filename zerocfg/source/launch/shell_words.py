@@ -24,6 +24,8 @@ SUBSTITUTIONS = ("<(", ">(")
 """How a word begins that stands for the input or output of another command."""
 
 
+_BARE = re.compile(r"[\w./:=@%,+~^?*\[\]-]+(?=[ \t\n])", re.ASCII)
+"""A word that means no more than it says; digits, behind which a redirection may follow, end at a blank too."""
 _PLAIN = re.compile(r"[^ \t\r\n\f\v;&|<>()\"'\\$`]+")
 _SPECIAL = re.compile(r"[\"'\\$`(){}#]|(?<!<)<<-?(?![<=])")
 _BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?(?:\n|\Z))+")
@@ -69,6 +71,11 @@ def tokens(text: str) -> Iterator[Token]:
         blank = _BLANK.match(text, at)
         if blank:
             at = blank.end()
+            continue
+        bare = _BARE.match(text, at)
+        if bare and not skip_word:  # most words of most texts
+            yield Token("word", at, bare.end(), bare[0])
+            at = bare.end()
             continue
         if text[at] == "#":
             at = _COMMENT.match(text, at).end()  # type: ignore[union-attr]
