@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from zerocfg.run import link
 from zerocfg.run.discover import Files
 from zerocfg.run.link import Links, find_runs
+from zerocfg.run.model import Run
 
-LINES = "deepspeed train.py --deepspeed a.json\ndeepspeed train.py --deepspeed b.json\ndeepspeed train.py --deepspeed c.json\n"
+LINES = "".join(f"deepspeed train.py --deepspeed {name}.json\n" for name in "abc")
 STAGE = '{"zero_optimization": {"stage": %d}}'
 
 
@@ -29,8 +31,13 @@ def stages_and_links(
     """The stage of each line's run, and how many lines or configs were linked anew."""
     made: list[object] = []
     real = link._linked
+
+    def counted(*given: Any) -> Run | None:
+        made.append(given)
+        return real(*given)
+
     with monkeypatch.context() as patch:
-        patch.setattr(link, "_linked", lambda *given: made.append(given) or real(*given))
+        patch.setattr(link, "_linked", counted)
         links.begin(files)
         runs, _ = find_runs([folder], files, kept=links)
     lines = sorted((run for run in runs if run.launch is not None), key=lambda run: run.launch.span)  # type: ignore[union-attr]
