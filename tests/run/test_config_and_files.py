@@ -157,10 +157,16 @@ def test_which_files_were_opened(tmp_path: Path) -> None:
         files.open(two)
     files.open(item)
     assert list(inner) == [str(item.resolve())] and list(outer) == [str(item.resolve()), str(two.resolve())]
-    assert files.holds({**inner, **outer}) and files.holds({})
+    assert files.holds(outer) and files.holds({})
+    with files.opened() as again:
+        assert files.holds(inner)
+    assert again == inner, "it counts as opened again"
     item.write_text("{}")
     files.refresh({})
-    assert not files.holds(inner) and files.holds(outer)
+    kept = {str(two.resolve()): outer[str(two.resolve())]}
+    with files.opened() as again:
+        assert not files.holds(inner) and not files.holds(outer) and files.holds(kept)
+    assert again == kept
     assert files.open(item) is not inner[str(item.resolve())]
     assert not files.holds(inner), "what is there now is another one"
 
