@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from zerocfg.catalog.lost_names import is_lost
+from zerocfg.catalog.lost_names import lost_since
 from zerocfg.run.config import VERSIONS
 
 DATA: dict[str, Any] = json.loads((ROOT / "schemas/releases/lost-names.json").read_text())
@@ -68,7 +68,7 @@ def test_they_are_those_of_the_newest_release() -> None:
     ],
 )
 def test_names_that_projects_import(module: str, name: str, lost: bool) -> None:
-    assert is_lost(module, name) is lost
+    assert (lost_since(module, name) is not None) is lost
 
 
 @pytest.mark.libs
@@ -77,7 +77,8 @@ def test_a_sample_cannot_be_imported() -> None:
     every = [
         [module, name]
         for entry in DATA.values()
-        for module, names in (*entry["names"].items(), *((module, "") for module in entry["modules"]))
+        for module, lost in (*entry["names"].items(), *((module, {"": ""}) for module in entry["modules"]))
+        for names in lost.values()
         for name in (names.split() or [""])
     ]
     sample = every[::EACH]
@@ -91,4 +92,4 @@ def test_what_is_there_is_not_lost() -> None:
     pytest.importorskip("trl")
     there = json.loads(run(THERE).splitlines()[-1])
     assert len(there) > 500
-    assert [pair for pair in there if is_lost(*pair)] == []
+    assert [pair for pair in there if lost_since(*pair)] == []

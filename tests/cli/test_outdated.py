@@ -105,6 +105,41 @@ def test_a_stated_release_counts(pin: str, severity: str, zerocfg: Cli, tmp_path
     assert "No file tells" not in zerocfg("lint").out
 
 
+def messages(zerocfg: Cli) -> list[str]:
+    return [item["message"] for item in json.loads(zerocfg("lint", "--output-format", "json").out)["diagnostics"]]
+
+
+def test_of_a_range_the_releases_count_that_have_the_name(zerocfg: Cli, tmp_path: Path) -> None:
+    """transformers 4.53 lost it; 4.51 removed one of the arguments, and 5.15 the other."""
+    both = LINE.replace(" --eval", " --warmup_ratio 0.1 --eval")
+    for pin, above, count in ((">=4.40", LOST, 1), (">=4.40", "", 2), (">=4.53", LOST, 2)):
+        project(tmp_path, above, requirements_txt=f"transformers{pin}\n")
+        (tmp_path / "train.sh").write_text(both)
+        assert len(messages(zerocfg)) == count
+        if count == 1:
+            assert messages(zerocfg)[0].endswith(
+                "(from transformers 4.51.0 on; requirements.txt:1 and the import at train.py:2 admit >=4.40,<4.53)"
+            )
+
+
+@pytest.mark.parametrize(
+    ("pin", "above", "found"),
+    [
+        ("trl==0.7.10", "from trl import DPOTrainer", 0),  # played: imports what transformers 4.39.3 lacks
+        ("trl<0.8", "from trl import DPOTrainer", 0),
+        ("trl==0.8.6", "from trl import DPOTrainer", 1),
+        ("trl", "from trl import DPOTrainer", 1),
+        ("trl==0.7.10", "", 1),
+    ],
+)
+def test_what_an_old_trl_imports_bounds_transformers(
+    pin: str, above: str, found: int, zerocfg: Cli, tmp_path: Path
+) -> None:
+    project(tmp_path, above, requirements_txt=f"transformers>=4.36\n{pin}\n")
+    assert len(messages(zerocfg)) == found
+    assert ("transformers >=4.36,<=4.38.2, says" in zerocfg("lint", "--show-runs").out) is (found == 0)
+
+
 def test_the_settings_state_a_release(zerocfg: Cli, tmp_path: Path) -> None:
     project(tmp_path, LOST)
     (tmp_path / "pyproject.toml").write_text('[tool.zerocfg]\ntransformers = "5.23.0"\n')

@@ -3,8 +3,8 @@ accelerate and cannot be from the newest, to ``schemas/releases/lost-names.json`
 
 What a module of an older release has is read from its source, of the last patch of every minor release; that the newest
 lacks it is seen by importing the module and asking it. A module that cannot be imported because another package is
-absent, and a name that its source binds somewhere all the same, are unknown and are left out. A module that imports all
-names of another may have any that the release has.
+absent, and a name that its source binds somewhere all the same, are unknown and are left out. A module that takes all
+names of another has those of the other, too.
 """
 
 from __future__ import annotations
@@ -80,11 +80,13 @@ def _names(statement: ast.stmt) -> Iterator[str]:
 
 
 def own_names(source: str) -> set[str]:
-    """As `bound`, without the names that the module itself imports from other packages; "*" where it imports all names
-    of some module of its own package."""
+    """As `bound`, without the names that the module itself imports from other packages; "*.utils" where it takes all
+    names of a module of its own."""
     tree = ast.parse(source)
     return {
-        name
+        f"*{'.' * statement.level}{statement.module or ''}"
+        if isinstance(statement, ast.ImportFrom) and name == "*"
+        else name
         for statement in _statements(tree.body)
         if not isinstance(statement, ast.Import)
         and not (isinstance(statement, ast.ImportFrom) and _of_others(statement))
@@ -104,8 +106,18 @@ def names_of(library: str, wheel: Path) -> dict[str, list[str]]:
         for path in held.namelist():
             module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
             if path.startswith(f"{library}/") and path.endswith(".py") and not _LEFT_OUT.search(module):
-                found[module] = _known(held.read(path).decode())
+                package = module if path.endswith("/__init__.py") else module.rpartition(".")[0]
+                names = _known(held.read(path).decode())
+                found[module] = [_taken_from(package, name) if name.startswith("*") else name for name in names]
     return found
+
+
+def _taken_from(package: str, star: str) -> str:
+    """The module that a star stands for, by its whole name."""
+    inner = star[1:].lstrip(".")
+    level = len(star) - 1 - len(inner)
+    above = package.split(".")[: len(package.split(".")) - level + 1] if level else []
+    return "*" + ".".join(filter(None, [*above, inner]))
 
 
 @cache
@@ -185,12 +197,16 @@ def since(had: Mapping[str, Mapping[str, Sequence[str]]], newest: str, module: s
 
 
 def _may_have(modules: Mapping[str, Sequence[str]], module: str, name: str) -> bool:
-    names = modules.get(module)
-    if names is None or not name:
-        return names is not None
-    if name in names or f"{module}.{name}" in modules:
-        return True
-    return "*" in names and any(name in other for other in modules.values())
+    waiting = [module]
+    for inner in waiting:  # grows while it is gone through
+        names = modules.get(inner)
+        if names is None:
+            continue
+        if not name or name in names or f"{inner}.{name}" in modules:
+            return True
+        stars = (other[1:] for other in names if other.startswith("*"))
+        waiting += [other for other in stars if other not in waiting]
+    return False
 
 
 def _by_release(losses: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -216,7 +232,7 @@ def main() -> int:
             print(f"{library} {version}", file=sys.stderr, flush=True)
             had[version] = read_wheel(Release(library, version), Path(__file__), "names", names_of)
             for module, names in had[version].items():
-                ever[module] |= {name for name in names if name != "*" and not _OF_PAGES.fullmatch(name)}
+                ever[module] |= {name for name in names if not name.startswith("*") and not _OF_PAGES.fullmatch(name)}
                 package, _, leaf = module.rpartition(".")
                 ever[package].add(leaf)
         ever.pop("", None)

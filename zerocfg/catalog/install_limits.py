@@ -1,6 +1,6 @@
-"""The newest releases of a library that an installer can combine with older packages or an older Python.
-
-``python -m tools.facts.beside`` resolved them and wrote ``schemas/releases/beside.json``.
+"""The newest releases of a library that can be combined with older packages or an older Python: by an installer
+(``python -m tools.facts.beside`` resolved them and wrote ``schemas/releases/beside.json``), or by an import of TRL
+(``tools.facts.needed_names``, ``trl-imports.json``).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from zerocfg.catalog.schema import schema_folder
 
@@ -18,7 +19,17 @@ Edges = Mapping[str, str]
 @lru_cache(maxsize=1)
 def install_limits() -> Mapping[str, Mapping[str, Edges]]:
     """By library, perhaps with an extra (``transformers[torch]``), and package; ``python`` is one, too."""
-    found: dict[str, dict[str, dict[str, str]]] = json.loads(
-        (schema_folder() / "releases" / "beside.json").read_text(encoding="utf-8")
-    )
+    found: dict[str, dict[str, dict[str, str]]] = _read("beside")
     return found
+
+
+@lru_cache(maxsize=1)
+def limits_of_trl() -> Mapping[str, Edges]:
+    """By library: the releases of TRL below which no trainer can be imported with a newer release of the library."""
+    found: dict[str, dict[str, str]] = _read("trl-imports")
+    return found
+
+
+def _read(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((schema_folder() / "releases" / f"{name}.json").read_text(encoding="utf-8"))
+    return read

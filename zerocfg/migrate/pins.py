@@ -22,7 +22,7 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
         for place in run.version_places.get(library, ()):
             if place.file is None or place.span is None:
                 continue
-            package, imported = limiting_package(place, library), limiting_import(place, library)
+            package, imported = limiting_package(place, library), limiting_import(place)
             at = Location(place.file, span=place.span)
             if imported:
                 yield Left(at, f"`{imported}` is imported here, which {library} {plan.new[library]} may lack")

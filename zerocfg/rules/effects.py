@@ -67,7 +67,7 @@ def _stated_at(place: Origin, library: str) -> str:
     if place.file is None or place.span is None:
         return origin_label(place)
     where = f"{place.file.name}:{place.file.source.place(place.span.start).line}"
-    if limiting_import(place, library):
+    if limiting_import(place):
         return f"the import at {where}"
     package = limiting_package(place, library)
     return f"{package} ({where})" if package else where

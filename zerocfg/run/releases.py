@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zerocfg.catalog.lost_names import lost_since
-from zerocfg.catalog.versions import OLDEST, both, bounds, release
+from zerocfg.catalog.versions import OLDEST, both, bounds, only_below, release
 from zerocfg.frontends.registry import front_end
 from zerocfg.record import record, replace
 from zerocfg.run.config import VERSIONS
@@ -180,7 +180,7 @@ def _of_run(run: Run, projects: _Projects) -> dict[str, Declared]:
         found[name] = _bounded(found.get(name), declared, firm=True)
     for name, declared in _framework(run, found).items():
         found[name] = _bounded(found.get(name), declared, firm=False)
-    for name, declared in _importable(run):
+    for name, declared in _importable(run, found):
         if name in found and found[name].clauses:
             found[name] = _bounded(found[name], declared, firm=False)
     return found
@@ -295,12 +295,22 @@ def _required(run: Run) -> dict[str, Declared]:
     return {name: all_of(every) for name, every in stated.items()}
 
 
-def _importable(run: Run) -> Iterator[tuple[str, Declared]]:
-    """What the script imports as soon as it is started, and newer releases lack."""
-    for item in run.script.imported if run.script is not None else ():
+def _importable(run: Run, found: Mapping[str, Declared]) -> Iterator[tuple[str, Declared]]:
+    """What the script imports as soon as it is started, and newer releases lack; and what the project's release of TRL
+    imports itself."""
+    imported = run.script.imported if run.script is not None else ()
+    for item in imported:
         since = lost_since(item.module, item.name)
         if since is not None:
-            yield item.library, Declared(f"<{since}", (replace(item.origin, note=item.shown),))
+            yield item.library, Declared(f"<{since}", (replace(item.origin, kind="computed", note=item.shown),))
+    trl = found.get("trl")
+    if trl is not None and trl.clauses and any(item.library == "trl" for item in imported):
+        from zerocfg.catalog.install_limits import limits_of_trl
+
+        for library, edges in limits_of_trl().items():
+            newest = next((newest for below, newest in edges.items() if only_below(trl.clauses, below)), None)
+            if newest is not None:
+                yield library, Declared(f"<={newest}", trl.places)
 
 
 def _framework(run: Run, found: Mapping[str, Declared]) -> dict[str, Declared]:
@@ -331,4 +341,14 @@ def _bounded(found: Declared | None, declared: Declared, *, firm: bool) -> Decla
         return declared if firm else found
     if bounds(clauses) == bounds(found.clauses):  # it says nothing new
         return found
-    return Declared(clauses, tuple(dict.fromkeys((*found.places, *declared.places))))
+    return Declared(_without_wider(clauses), tuple(dict.fromkeys((*found.places, *declared.places))))
+
+
+def _without_wider(clauses: str) -> str:
+    """Clauses without the upper bounds that another one leaves nothing to do."""
+    parts = clauses.split(",")
+    for part in clauses.split(","):
+        rest = [item for item in parts if item != part]
+        if part.startswith("<") and rest and bounds(",".join(rest)) == bounds(clauses):
+            parts = rest
+    return ",".join(parts)

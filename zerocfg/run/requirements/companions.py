@@ -76,9 +76,9 @@ def limiting_package(place: Origin, library: str) -> str:
     return "Python" if place.note == PYTHON else place.note
 
 
-def limiting_import(place: Origin, library: str) -> str:
+def limiting_import(place: Origin) -> str:
     """What is imported at a place that bounds a library, because newer releases lack it; "" where nothing is."""
-    return place.note if place.note.startswith(f"{library}.") else ""
+    return place.note if place.kind == "computed" and place.file is not None else ""
 
 
 def _beyond(clauses: str, edges: Edges) -> bool:
