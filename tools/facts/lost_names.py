@@ -18,7 +18,7 @@ import re
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from zipfile import ZipFile
@@ -185,28 +185,32 @@ def lost(ever: Mapping[str, Iterable[str]]) -> tuple[list[str], dict[str, list[s
     return outer, {module: names for module, names in found.items() if names}
 
 
-def since(had: Mapping[str, Mapping[str, Sequence[str]]], newest: str, module: str, name: str = "") -> str:
+def since(had: Mapping[str, Mapping[str, Collection[str]]], newest: str, module: str, name: str = "") -> str:
     """The first minor release that surely lacks a module, or a name of one; the newest release itself where only that
     is known to. ``had``: by release, oldest first, the names of each module."""
     after = newest
     for version in reversed(list(had)):
-        if _may_have(had[version], module, name):
+        names = had[version].get(module)
+        if names is not None and (not name or name in names or f"{module}.{name}" in had[version]):
             return after
         after = ".".join(version.split(".")[:2])
     raise ValueError(f"no release has {module}.{name}")
 
 
-def _may_have(modules: Mapping[str, Sequence[str]], module: str, name: str) -> bool:
-    waiting = [module]
-    for inner in waiting:  # grows while it is gone through
-        names = modules.get(inner)
-        if names is None:
-            continue
-        if not name or name in names or f"{inner}.{name}" in modules:
-            return True
-        stars = (other[1:] for other in names if other.startswith("*"))
-        waiting += [other for other in stars if other not in waiting]
-    return False
+def with_stars(modules: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+    """The names of each module of a release, with those of the modules from which it takes all names."""
+    known: dict[str, set[str]] = {}
+
+    def names_in(module: str, above: tuple[str, ...]) -> set[str]:
+        if module not in known:
+            found = {name for name in modules[module] if not name.startswith("*")}
+            for star in modules[module]:
+                if star.startswith("*") and star[1:] in modules and star[1:] not in above:
+                    found |= names_in(star[1:], (*above, module))
+            known[module] = found
+        return known[module]
+
+    return {module: names_in(module, ()) for module in modules}
 
 
 def _by_release(losses: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -227,11 +231,12 @@ def main() -> int:
     written: dict[str, object] = {}
     for library in OLDER:
         ever: dict[str, set[str]] = defaultdict(set)
-        had: dict[str, Mapping[str, list[str]]] = {}
+        had: dict[str, dict[str, set[str]]] = {}
         for version in older(library):
             print(f"{library} {version}", file=sys.stderr, flush=True)
-            had[version] = read_wheel(Release(library, version), Path(__file__), "names", names_of)
-            for module, names in had[version].items():
+            read = read_wheel(Release(library, version), Path(__file__), "names", names_of)
+            had[version] = with_stars(read)
+            for module, names in read.items():
                 ever[module] |= {name for name in names if not name.startswith("*") and not _OF_PAGES.fullmatch(name)}
                 package, _, leaf = module.rpartition(".")
                 ever[package].add(leaf)
