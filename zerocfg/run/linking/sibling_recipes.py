@@ -32,7 +32,7 @@ _CONVERTS = re.compile(
 )
 _SAVES_SHARDS = re.compile(r"\.save_checkpoint\(")
 _SAVES_WEIGHTS = re.compile(
-    r"\bTrainingArguments\b|\bAccelerator\(|\bsave_16bit_model\(|\bsave_fp16_model\(|\b(?:from|import)[ \t]+trl\b"
+    r"\bTrainingArguments\b|\bAccelerator\(|\bsave_(?:16bit_model|fp16_model|pretrained)\(|\b(?:from|import)[ \t]+trl\b"
 )
 """Ways to save that need the weights gathered, or the loops that have them."""
 
