@@ -80,3 +80,18 @@ def test_it_gets_the_name_that_is_read_and_the_value_in_its_form(row: Foreign, t
         gone = gone.get(part, {})
     assert path[: len(row.at)] == row.at or row.at[-1] not in gone
     assert path[-1] in advice
+
+
+def test_a_section_of_deepspeed_in_an_accelerate_config(tmp_path: Path) -> None:
+    """Which of its keys accelerate has there under another name, in the section above, or not at all."""
+    section = "{stage: 3, zero3_init_flag: true, overlap_comm: true, offload_optimizer: {pin_memory: true}}"
+    text = f"distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_optimization: {section}\n"
+    (tmp_path / "accelerate.yaml").write_text(text)
+    (found,) = lint(tmp_path, "accelerate", Selection(select=("ZC103",))).diagnostics
+    assert found.help == (
+        "write `zero_stage: 3` and write `zero3_init_flag` in `deepspeed_config` itself; accelerate has no key for "
+        "`overlap_comm`, `pin_memory`, which a DeepSpeed JSON has"
+    )
+    (tmp_path / "accelerate.yaml").write_text(text.replace(section, "{stage: 3}"))
+    (found,) = lint(tmp_path, "accelerate", Selection(select=("ZC103",))).diagnostics
+    assert found.help == "write `zero_stage: 3`"

@@ -37,3 +37,22 @@ def test_a_text_that_may_be_a_number(
 
 def test_what_pyyaml_makes_of_it() -> None:
     assert yaml.safe_load(DEEPSPEED.format("5e8"))["zero_optimization"]["reduce_bucket_size"] == "5e8"
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        ("true,", "remove the comma at the end, which YAML takes for a part of the value"),
+        ('"true,"', "write the value without quotes"),
+        ('"yes"', "write the value without quotes"),
+    ],
+)
+def test_a_comma_at_the_end_of_a_value(
+    value: str, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"train_batch_size: 8\nzero_optimization: {{stage: 2}}\nzero_allow_untested_optimizer: {value}\n"
+    assert yaml.safe_load(text)["zero_allow_untested_optimizer"] == value.strip('"')
+    (tmp_path / "config.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (found,) = Job([tmp_path], Settings(), Selection(select=("ZC109",))).lint().diagnostics
+    assert (found.help, found.span.start.line) == (advice, 3)

@@ -287,6 +287,7 @@ def test_a_recipe_takes_the_reader_of_its_tree(tmp_path: Path) -> None:
         (alone, [named(one.name, launch=None) for one in known]),
         (alone, [named(one.name, consumer="accelerate") for one in known]),
         (Run("x", recipe=recipe(tmp_path, "c.yaml")), known),
+        (Run("x", recipe=recipe(tmp_path, "recipes/tests/c.yaml")), known),
         (Run("x", consumer="accelerate", recipe=alone.recipe), known),
         (Run("x", deepspeed=file("deepspeed", DS), recipe=alone.recipe), known),
     ):

@@ -128,3 +128,35 @@ def test_a_config_that_a_function_of_the_project_reads(lint: Lint, function: str
         "run.sh": "torchrun train.py --deepspeed_config=ds.json\n",
     }
     assert [severity for _, _, severity in lint(files, "ZC415")] == severities
+
+
+SHARDED = '{"train_batch_size": 8, "zero_optimization": {"stage": 3}}'
+SAVES = "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config=read())\nengine.step()\n{}\n"
+LIGHTNING = (
+    "import deepspeed\nfrom lightning.pytorch.strategies import DeepSpeedStrategy\nDeepSpeedStrategy(config=path())\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "warned"),
+    [
+        (SAVES.format("print(1)"), True),
+        (SAVES.format("engine.save_checkpoint('out')"), False),
+        (SAVES.format("engine.save_checkpoint('out'); engine.save_16bit_model('out')"), True),
+        (SAVES.format("engine.save_checkpoint('out'); engine.module.save_pretrained('out')"), True),
+        (SAVES.format("engine.save_checkpoint('out')") + "args = TrainingArguments(deepspeed=path())\n", True),
+        ("from deepspeed.utils import zero_to_fp32 as z\nz.get_fp32_state_dict_from_zero_checkpoint('out')\n", False),
+        (LIGHTNING, False),
+        (TRAINER, True),
+    ],
+)
+def test_how_scripts_that_may_read_a_config_save(script: str, warned: bool, lint: Lint) -> None:
+    """engine.save_checkpoint writes the slices of ZeRO-3 on every rank, whatever the config says."""
+    files = {"z3.json": SHARDED, "train.py": script}
+    assert lint(files, "ZC401") == ([("z3.json", 1, "warning")] if warned else [])
+
+
+@pytest.mark.parametrize(("script", "warned"), [(LIGHTNING, False), (TRAINER, True)])
+def test_which_checkpoints_lightning_loads_is_not_known(script: str, warned: bool, lint: Lint) -> None:
+    text = '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "elastic_checkpoint": true}}'
+    assert lint({"z2.json": text, "train.py": script}, "ZC461") == ([("z2.json", 1, "warning")] if warned else [])

@@ -49,10 +49,10 @@ _IN_SCRIPTS = (
     *(b"TrainingArguments(", b"Accelerator(", b"DeepSpeedPlugin(", b"FullyShardedDataParallelPlugin("),
     *(b"SFTConfig(", b"DPOConfig(", b"GRPOConfig(", b"KTOConfig(", b"RLOOConfig(", b"RewardConfig("),
     *(b"SFTTrainer(", b"DPOTrainer(", b"GRPOTrainer(", b"KTOTrainer(", b"RLOOTrainer(", b"RewardTrainer("),
-    *(b"deepspeed.initialize(", b"DeepSpeedStrategy(", b"zero_optimi"),
+    *(b"deepspeed.initialize(", b"DeepSpeedStrategy(", b"zero_optimi", b"_zero_checkpoint("),
 )
-"""What a Python file holds that states a config of its own, or has a trainer of its own with the name of one of TRL's;
-parsing the others would take most of the time."""
+"""What a Python file holds that states a config of its own, converts a checkpoint of DeepSpeed, or has a trainer of its
+own with the name of one of TRL's; parsing the others would take most of the time."""
 _MAY_STATE = (
     *(b"Arguments(", b"Accelerator(", b"Plugin(", b"Strategy(", b"Config(", b"Trainer(", b"deepspeed", b"zero_optimi"),
 )

@@ -84,6 +84,7 @@ def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -
         return list(runs)
     recipes = any(run.recipe is not None and _by_itself(run) for run in runs)
     looks = list(map(_look, scripts))
+    trainer = any(run.consumer in ("transformers", "trl", "accelerate") for run in runs)
     elsewhere = Elsewhere(
         options=frozenset[str]().union(*(run.script.own for run in runs if run.script is not None)),
         readers=frozenset(run.consumer for run in runs if run.deepspeed is not None and run.consumer is not None),
@@ -91,7 +92,7 @@ def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -
         sets_batch_size=any(look.sets_batch_size for look in looks),
         lightning=any(look.lightning for look in looks),
         keeps_shards=any(look.converts for look in looks)
-        or (any(look.saves_shards for look in looks) and not any(look.saves_weights for look in looks)),
+        or (any(look.saves_shards for look in looks) and not trainer and not any(look.saves_weights for look in looks)),
     )
     return [replace(run, elsewhere=elsewhere) if _by_itself(run) else run for run in runs]
 
