@@ -3,11 +3,14 @@ which imported what is left of each module and asked it)."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from zerocfg.catalog.history import lost_names
 
 LIBRARIES = frozenset(("accelerate", "transformers", "trl"))
 
 
+@lru_cache(maxsize=4096)
 def lost_since(module: str, name: str) -> str | None:
     """The release from which on a library certainly lacks a name that some release before had in a module; of a module
     that is lost any name. None where the newest may have it. An empty name means the module itself."""

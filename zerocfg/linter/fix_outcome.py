@@ -47,7 +47,7 @@ class Groups:
                 self._join(files)
             read_by: dict[str, set[str]] = {}
             for run, files in zip(result.runs, result.together, strict=True):
-                read_by.setdefault(run.name, set()).update(files)
+                read_by.setdefault(run.name, set()).update(sorted(files)[:1])  # the others are joined to it
             for found in result.diagnostics:
                 edited = {real_name(file) for file, _ in found.fix.edits} if found.fix is not None else set()
                 met = (read_by.get(name, set()) for name in found.met_in)

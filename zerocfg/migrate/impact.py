@@ -14,7 +14,7 @@ from zerocfg.migrate.argument_history import since
 from zerocfg.migrate.arguments import lacking
 from zerocfg.migrate.configs import changed_accelerate, changed_deepspeed, is_gone, written_keys
 from zerocfg.migrate.defaults import changed_arguments, changed_dtype
-from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
+from zerocfg.migrate.outcome import Changed, changed_settings, coming, reported
 from zerocfg.migrate.releases import at_releases, pinned_release
 from zerocfg.rules.api import Location, at
 from zerocfg.rules.argument_reader import reader
@@ -70,13 +70,14 @@ def impact(
     runs: Sequence[Run], item: Mapping[str, str], other: Mapping[str, str], selection: Selection | None = None
 ) -> Impact:
     """What changes for the runs from the releases ``one`` to ``other``."""
-    before, after = findings(runs, item, selection), findings(runs, other, selection)
+    old, new = at_releases(runs, item), at_releases(runs, other)
+    before, after = reported(old, selection), reported(new, selection)
     keys: dict[tuple[object, ...], KeyChange] = {}
     for run in runs:
         for change in _keys(run, _complete(run, item, other), _complete(run, other, item)):
             keys.setdefault((change.span.file.name, change.span.start, change.name, change.kind), change)
     ordered = sorted(keys.values(), key=lambda change: (change.span.file.name, change.span.start, change.name))
-    settings = changed_settings(at_releases(runs, item), at_releases(runs, other))
+    settings = changed_settings(old, new)
     return Impact(tuple(coming(before, after)), tuple(coming(after, before)), tuple(settings), tuple(ordered))
 
 

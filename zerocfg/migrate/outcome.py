@@ -42,9 +42,9 @@ def rest(
     """``before`` and ``after``: the runs of the files as they are, and as the migration makes them."""
     # What the oldest releases refuse, too, does not come with the new ones; nor is a setting of unknown ones compared.
     renewed = at_releases(after, new)
-    found = _reported(renewed)
+    found = reported(renewed)
     if any(diagnostic.severity is Severity.ERROR for diagnostic in found):  # else there is nothing to compare
-        found = coming(_reported(at_stated_releases(before, old, oldest(new))), found)
+        found = coming(reported(at_stated_releases(before, old, oldest(new))), found)
     errors = [diagnostic for diagnostic in found if diagnostic.severity is Severity.ERROR]
     settings = changed_settings(at_stated_releases(before, old, new), renewed, migration.touched)
     return Rest(tuple(_unexplained(errors, migration)), tuple(settings))
@@ -67,15 +67,10 @@ def _where(span: FileSpan) -> tuple[str, str]:
     return span.file.name, span.path or here.split(maxsplit=1)[0] if here.strip() else ""
 
 
-def findings(runs: Sequence[Run], releases: Mapping[str, str], selection: Selection | None = None) -> list[Diagnostic]:
-    """The errors and warnings about the runs at these releases."""
-    return _reported(at_releases(runs, releases), selection)
-
-
-def _reported(runs: Sequence[Run], selection: Selection | None = None) -> list[Diagnostic]:
-    return [
-        diagnostic for diagnostic in lint_runs(runs, selection).diagnostics if diagnostic.severity is not Severity.NOTE
-    ]
+def reported(runs: Sequence[Run], selection: Selection | None = None) -> list[Diagnostic]:
+    """The errors and warnings about the runs at their releases, without fixes."""
+    found = lint_runs(runs, selection, fixes=False).diagnostics
+    return [diagnostic for diagnostic in found if diagnostic.severity is not Severity.NOTE]
 
 
 def coming(before: Iterable[Diagnostic], after: Iterable[Diagnostic]) -> list[Diagnostic]:

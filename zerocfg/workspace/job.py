@@ -101,9 +101,17 @@ class Job:
         )
         return without_known(result, self.known.entries, self.known.folder, looked_at)
 
+    def find_targets(self) -> list[UncheckedFile]:
+        """Link and settle the runs; the targets that could not be read. Rules are asked only where a target is a file:
+        what they say of it shows that it was understood."""
+        if all(map(disk.is_dir, self.targets)):
+            self.find({})
+            return []
+        return [file for file in self.lint().unread if file.named]
+
     def find(self, texts: Mapping[str, str]) -> None:
         """Link and settle the runs with these texts, by real path, in place of those on disk, and ask no rule."""
-        self._find(texts, None, Containment())
+        self._find(texts, self.kept, Containment())
 
     def _find(
         self, texts: Mapping[str, str] | None, kept: Kept | None, contained: Containment

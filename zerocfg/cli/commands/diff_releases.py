@@ -43,7 +43,7 @@ def diff_releases(new: str, words: tuple[str, ...], output_format: str) -> bool:
     settings = find_settings(targets[0] if targets[0].is_dir() else targets[0].parent)
     job = Job(targets, settings, Selection())
     with Working("comparing", job.progress):
-        unread = [file for file in job.lint().unread if file.named]
+        unread = job.find_targets()
         runs = job.included
         found = impact(runs, old[0] if old else {}, other)
     if unread:

@@ -13,6 +13,7 @@ from zerocfg.cli.settings_options import options
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
 from zerocfg.linter.engine import Diagnostic
+from zerocfg.linter.kept import Kept
 from zerocfg.linter.selection import Selection
 from zerocfg.migrate.migration import Done, Migration, migrate
 from zerocfg.migrate.outcome import Changed, Rest, rest
@@ -71,9 +72,9 @@ def command(
     missing = next((path for path in targets if not path.exists()), None)
     if missing is not None:
         raise click.UsageError(f"there is no file or folder '{missing}'")
-    job = Job(targets, SettingsOptions(**given).settings(targets[0]), Selection(), consumer)
+    job = Job(targets, SettingsOptions(**given).settings(targets[0]), Selection(), consumer, kept=Kept())
     with Working("migrating", job.progress), uncollected():
-        unchecked = [file for file in job.lint().unread if file.named]
+        unchecked = job.find_targets()
         runs, empty = job.included, list(job.empty)
         asked_for = {file.file for file in unchecked}
         unchecked += [file for file in unparsed_files(runs, targets) if file.file not in asked_for]
