@@ -25,14 +25,13 @@ _OWN_TRAINER = re.compile(
 )
 """A class of the project that is called as one of TRL is: a copy of it, or one that derives from it."""
 _LIGHTNING = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:pytorch_lightning|lightning|lightning_fabric)\b", re.MULTILINE)
-_STRATEGY = re.compile(r"\bDeepSpeed(?:Plugin|Strategy)\(")
+_STRATEGIES = ("DeepSpeedPlugin(", "DeepSpeedStrategy(")
 """Its strategy takes the micro batch of the data loader where the config has none."""
-_CONVERTS = re.compile(
-    r"\b(?:zero_to_fp32|(?:load_state_dict|get_fp32_state_dict|convert_zero_checkpoint)\w*_zero_checkpoint\w*)\b"
-)
-_SAVES_SHARDS = re.compile(r"\.save_checkpoint\(")
-_SAVES_WEIGHTS = re.compile(
-    r"\bTrainingArguments\b|\bAccelerator\(|\bsave_(?:16bit_model|fp16_model|pretrained)\(|\b(?:from|import)[ \t]+trl\b"
+_CONVERTS = ("zero_to_fp32", "_zero_checkpoint(")
+_SAVES_SHARDS = ".save_checkpoint("
+_SAVES_WEIGHTS = (
+    *("TrainingArguments", "Accelerator(", "save_16bit_model(", "save_fp16_model(", "save_pretrained("),
+    *("import trl", "from trl "),
 )
 """Ways to save that need the weights gathered, or the loops that have them."""
 
@@ -116,11 +115,11 @@ def _own_trainers(file: SourceFile) -> frozenset[str]:
 def _look(file: SourceFile) -> _Look:
     text = file.source.text
     return _Look(
-        _SIZE.search(text) is not None,
-        _LIGHTNING.search(text) is not None and _STRATEGY.search(text) is not None,
-        _CONVERTS.search(text) is not None,
-        _SAVES_SHARDS.search(text) is not None,
-        _SAVES_WEIGHTS.search(text) is not None,
+        "_batch_size" in text and _SIZE.search(text) is not None,
+        any(word in text for word in _STRATEGIES) and _LIGHTNING.search(text) is not None,
+        any(word in text for word in _CONVERTS),
+        _SAVES_SHARDS in text,
+        any(word in text for word in _SAVES_WEIGHTS),
     )
 
 
