@@ -165,3 +165,29 @@ def test_what_no_release_takes_is_told(zerocfg: Cli, tmp_path: Path) -> None:
     )
     (tmp_path / "train.sh").write_text(LINE.replace(" --eval", " --deepspeed ds.json --eval"))
     assert [severity for _, severity in found(zerocfg)[0]] == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("trl", "consequence"),
+    [
+        ("trl==1.16.0", "the parser stops at the other"),
+        (
+            "trl @ git+https://github.com/huggingface/trl.git@69ad852e5654a77f1695eb4c608906fe0c7e8624",
+            "TrlParser stops at the other, or drops it without a word before TRL 0.19",
+        ),
+    ],
+)
+def test_what_a_trl_from_a_commit_makes_of_an_unknown_key(
+    trl: str, consequence: str, zerocfg: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "from trl import GRPOConfig, GRPOTrainer, ScriptArguments, TrlParser\n"
+        "script, args = TrlParser((ScriptArguments, GRPOConfig)).parse_args_and_config()\n"
+        "GRPOTrainer(model='m', args=args, train_dataset=script.dataset_name).train()\n"
+    )
+    (tmp_path / "c.yaml").write_text("output_dir: out\nlearning_rate: 1.0e-5\nper_device_train_batch_size: 1\ndataset_configs: all\n")
+    (tmp_path / "run.sh").write_text("accelerate launch train.py --config c.yaml\n")
+    (tmp_path / "requirements.txt").write_text(f"{trl}\n")
+    data = json.loads(zerocfg("lint", "--output-format", "json").out)["diagnostics"]
+    (message,) = [item["message"] for item in data if item["code"] == "ZC841"]
+    assert message == f"there is no argument `dataset_configs`; `dataset_config` is one, and {consequence}"

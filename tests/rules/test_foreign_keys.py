@@ -95,3 +95,15 @@ def test_a_section_of_deepspeed_in_an_accelerate_config(tmp_path: Path) -> None:
     (tmp_path / "accelerate.yaml").write_text(text.replace(section, "{stage: 3}"))
     (found,) = lint(tmp_path, "accelerate", Selection(select=("ZC103",))).diagnostics
     assert found.help == "write `zero_stage: 3`"
+
+
+def test_a_key_that_is_near_one_that_is_written(tmp_path: Path) -> None:
+    """Under its name the section would hold it twice."""
+    section: dict[str, Any] = {"stage": 1, "allreduce_bucket_size": 5, "reduce_bucket_size": 5}
+    (tmp_path / "ds.json").write_text(json.dumps({"train_batch_size": 1, "zero_optimization": section}, indent=1))
+    (found,) = lint(tmp_path, "deepspeed", Selection(select=("ZC101",))).diagnostics
+    assert found.help == "remove it: `reduce_bucket_size` is written too" and found.fix is not None
+    del section["reduce_bucket_size"]
+    (tmp_path / "ds.json").write_text(json.dumps({"train_batch_size": 1, "zero_optimization": section}, indent=1))
+    (found,) = lint(tmp_path, "deepspeed", Selection(select=("ZC101",))).diagnostics
+    assert found.help == "did you mean `reduce_bucket_size`?"

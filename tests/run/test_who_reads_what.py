@@ -146,6 +146,7 @@ LIGHTNING = (
         (SAVES.format("engine.save_checkpoint('out'); engine.module.save_pretrained('out')"), True),
         (SAVES.format("engine.save_checkpoint('out')") + "args = TrainingArguments(deepspeed=path())\n", True),
         ("from deepspeed.utils import zero_to_fp32 as z\nz.get_fp32_state_dict_from_zero_checkpoint('out')\n", False),
+        ("import zero_to_fp32 as z\nz.get_fp32_state_dict_from_zero_checkpoint('o')\nA = Accelerator()\n", True),
         (LIGHTNING, False),
         (TRAINER, True),
     ],
@@ -160,3 +161,85 @@ def test_how_scripts_that_may_read_a_config_save(script: str, warned: bool, lint
 def test_which_checkpoints_lightning_loads_is_not_known(script: str, warned: bool, lint: Lint) -> None:
     text = '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "elastic_checkpoint": true}}'
     assert lint({"z2.json": text, "train.py": script}, "ZC461") == ([("z2.json", 1, "warning")] if warned else [])
+
+
+GRPO = "output_dir: out\nlearning_rate: 1.0e-5\nper_device_train_batch_size: 1\nbf16: true\nuse_peft: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("adapter", "release", "found"),
+    [
+        ("true", "==5.14.1", []),  # played: save_model writes the whole adapter
+        ("true", "==4.57.6", ["error"]),
+        ("true", ">=4.50", ["warning"]),
+        ("false", "==5.14.1", ["error"]),
+    ],
+)
+def test_an_adapter_is_saved_whole_since_transformers_5(
+    adapter: str, release: str, found: list[str], lint: Lint
+) -> None:
+    files = {
+        "z3.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config:\n"
+        "  zero_stage: 3\n",
+        "grpo.yaml": GRPO.format(adapter),
+        "train.py": "from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser\n"
+        "script, args, model = TrlParser((ScriptArguments, GRPOConfig, ModelConfig)).parse_args_and_config()\n"
+        "GRPOTrainer(model=model.model_name_or_path, args=args).train()\n",
+        "run.sh": "accelerate launch --config_file z3.yaml train.py --config grpo.yaml\n",
+        "requirements.txt": f"transformers{release}\n",
+    }
+    assert [severity for _, _, severity in lint(files, "ZC401")] == found
+
+
+PPO = (
+    "output_dir: out\nlearning_rate: 1.0e-5\nper_device_train_batch_size: 1\nnum_train_epochs: 1\nreport_to: none\n"
+    "save_strategy: 'no'\nlogging_strategy: steps\n{}: 3\n"
+)
+
+
+@pytest.mark.parametrize(("argument", "told"), [("num_ppo_epochs", False), ("vllm_max_model_len", True)])
+def test_an_argument_that_may_be_of_an_experimental_config(argument: str, told: bool, lint: Lint) -> None:
+    """PPOConfig lies in trl.experimental.ppo since 0.29, with all that it had; the other was of GRPOConfig alone."""
+    files = {"c.yaml": PPO.format(argument) + "num_generations: 2\n", "requirements.txt": "trl==1.9.0\n"}
+    assert bool(lint(files, "ZC840")) is told
+
+
+def test_a_part_of_a_hydra_config_is_no_accelerate_config(lint: Lint) -> None:
+    text = "{}distributed_type: DEEPSPEED\ncompute_environment: LOCAL_MACHINE\nepochs: 2\n"
+    assert lint({"a.yaml": text.format("")}, "ZC101") == [("a.yaml", 3, "error")]
+    assert lint({"a.yaml": text.format("_target_: src.Trainer\n")}, "ZC101") == []
+
+
+@pytest.mark.parametrize(("more", "found"), [("", True), (" ...", False), (" …", False), (" ...x", True)])
+def test_options_that_a_page_leaves_out(more: str, found: bool, lint: Lint) -> None:
+    files = {
+        "z2.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config:\n"
+        "  zero_stage: 2\n",
+        "train.py": TRAINER,
+        "README.md": f"```bash\naccelerate launch --config_file z2.yaml train.py --output_dir out{more}\n```\n",
+    }
+    assert bool(lint(files, "ZC302")) is found
+
+
+@pytest.mark.parametrize(("script", "told"), [("", True), ("from llamafactory.train import main\nmain()\n", False)])
+def test_a_framework_that_lies_in_the_repository_may_be_a_fork(script: str, told: bool, lint: Lint) -> None:
+    options = (
+        "--stage sft --do_train --model_name_or_path m --output_dir o --dataset d --template t --finetuning_type lora"
+    )
+    files = {"run.sh": f"deepspeed src/train_bash.py {options} --ld_alphas 1.0\n"}
+    assert bool(lint({**files, **({"src/train_bash.py": script} if script else {})}, "ZC121")) is told
+    files["run.sh"] = files["run.sh"].replace("--ld_alphas 1.0", "--logging_steps1")  # which no fork has
+    assert lint(files, "ZC121") == [("run.sh", 1, "error")]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"), [('"$@"', True), ("$EXTRA", False), ("${EXTRA[@]}", False), ("--run_name $NAME", True)]
+)
+def test_variables_that_may_hold_options(words: str, found: bool, lint: Lint) -> None:
+    files = {
+        "z2.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config:\n"
+        "  zero_stage: 2\n",
+        "train.py": TRAINER,
+        "run.sh": f"accelerate launch --config_file z2.yaml train.py --output_dir out {words}\n",
+    }
+    assert bool(lint(files, "ZC302")) is found

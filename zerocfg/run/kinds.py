@@ -77,7 +77,7 @@ def sniff(data: Any, name: str = "") -> Kind:
     keys = {key for key in data if isinstance(key, str)}
     if recognise(data) is not None:
         return "neighbour"
-    if isinstance(data.get("defaults"), list) or "hydra" in keys:
+    if isinstance(data.get("defaults"), list) or "hydra" in keys or "_target_" in keys:
         return "other"  # a config of Hydra, for a program of its own
     if "log_history" in keys or "_n_gpu" in keys or (keys & _INFERENCE and not keys & _TRAINING):
         return "other"  # the Trainer's state, its arguments as it dumps them, a config of init_inference

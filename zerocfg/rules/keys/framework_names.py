@@ -35,7 +35,7 @@ class _Argument:
 def argument_of_no_release(run: Run) -> Iterator[Finding]:
     framework = front_end(run.consumer)
     facts = framework.facts if framework is not None else None
-    if facts is None or facts.unknown != "stops" or run.own_framework or run.script is not None:
+    if facts is None or facts.unknown != "stops" or run.script is not None:
         return
     written = list(_written(run))
     names = {argument.name for argument in written}
@@ -47,6 +47,8 @@ def argument_of_no_release(run: Run) -> Iterator[Finding]:
         return  # a file of another program, or of a copy that has arguments of its own
     releases = facts.keys().names
     for argument in unknown:
+        if run.own_framework and argument.name.rstrip("0123456789") not in known:
+            continue  # a fork may have it, but for a name with the value at its end
         near = closest(argument.name, current)
         if near is None and not _ends_within(run, facts):
             continue  # a newer release may have it

@@ -30,7 +30,11 @@ def _renamed(key: KeyIssue, new: str) -> Fix | None:
 def _suggested(key: KeyIssue, otherwise: str = "remove it") -> tuple[str, Fix | None]:
     """What to do about a key that the reader does not know: the name that is near it, else ``otherwise``."""
     near = key.issue.suggestion
-    return (f"did you mean `{near}`?", _renamed(key, near)) if near else (otherwise, None)
+    if not near:
+        return otherwise, None
+    if present(key.file, (*key.path[:-1], near)):
+        return f"remove it: `{near}` is written too", None
+    return f"did you mean `{near}`?", _renamed(key, near)
 
 
 @rule("ZC101", "unknown-key", Severity.ERROR, each_issue("unknown-crash"), histories="keys")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from zerocfg.catalog.fields import in_trl
+from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import library_name
 from zerocfg.record import replace
@@ -14,6 +16,7 @@ from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.recipes.trainer_types import number_in
 from zerocfg.rules.taken import as_installed, in_call, lets_through, newer, removed, said_for, what_happens
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import parsed
 
 _SCHEMAS = {"transformers": "training-arguments", "trl": "trl"}
 
@@ -30,8 +33,19 @@ def argument_removed(run: Run) -> Iterator[Finding]:
 def trl_argument_removed(run: Run) -> Iterator[Finding]:
     if reader(run) == "trl":
         inherited = load_schema("training-arguments").root.names
-        asked = (argument for argument in arguments(run) if argument.name not in inherited)
+        asked = (
+            argument
+            for argument in arguments(run)
+            if argument.name not in inherited
+            and (parsed(run) or in_call(argument) or not _may_be_experimental(argument.name))
+        )
         yield from _removed(run, "trl", asked, _modernized_for_trl)
+
+
+def _may_be_experimental(name: str) -> bool:
+    """Whether a config of TRL that moved to `trl.experimental` has, or had, an argument of this name."""
+    known = histories("trl")
+    return any(known.today(field.rpartition(".")[0]) is None for field in in_trl(name))
 
 
 def _removed(

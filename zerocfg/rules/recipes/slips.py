@@ -96,6 +96,8 @@ def consequence(run: Run, argument: Argument) -> str:
         return f"TrlParser drops the other without a word ({admitted(run, 'trl')})"
     if lets_through(run, argument):
         return "the script's parser lets the other through"
+    if run.recipe_reader == "trl" and not argument.on_line and "trl" in run.undetermined:
+        return "TrlParser stops at the other, or drops it without a word before TRL 0.19"
     return "the parser stops at the other"
 
 

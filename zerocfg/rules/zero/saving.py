@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
-from zerocfg.rules.arguments import word
+from zerocfg.rules.arguments import given, word
 from zerocfg.rules.effects import changed_before, effective_value, stage_of, under_trainer
 from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
 from zerocfg.rules.subjects import given_by, in_accelerate
@@ -27,6 +27,8 @@ _TRAINING = frozenset("train fit step backward train_batch training_step learn p
 
 _GATHERING = frozenset("get_state_dict save_model save_16bit_model GatheredParameters save_checkpoint".split())
 """Methods that gather weights, or save them as they are sharded."""
+_ADAPTERS = ("use_peft", "use_lora", "lora_enable", "enable_lora")
+"""Arguments of TRL and of many scripts that put an adapter on the model."""
 _WEIGHTS = frozenset("get_state_dict save_model save_pretrained save_16bit_model push_to_hub state_dict save".split())
 """Methods that keep the weights by themselves."""
 
@@ -72,6 +74,7 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
         else Severity.NOTE
         if run.consumer == "deepspeed"
         else Severity.WARNING,
+        versions="transformers<5.0.0" if under_trainer(run) and _trains_adapter(run) else "",
     )
 
 
@@ -91,6 +94,13 @@ def _never_saves(run: Run) -> bool:
         return run.consumer == "accelerate" and "save_state" in script.methods and not script.methods & _WEIGHTS
     file = run.deepspeed or run.accelerate
     return run.consumer is None and file is not None and "infer" in file.name.lower()
+
+
+def _trains_adapter(run: Run) -> bool:
+    """Whether an argument says that an adapter is trained, of which the Trainer saves all weights since transformers
+    5.0."""
+    written = (argument for name in _ADAPTERS if (argument := given(run, name)) is not None)
+    return any(argument.value is True or str(argument.value).lower() in ("true", "1") for argument in written)
 
 
 def _saves_sharded(run: Run) -> bool:

@@ -27,8 +27,8 @@ _OWN_TRAINER = re.compile(
 _LIGHTNING = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:pytorch_lightning|lightning|lightning_fabric)\b", re.MULTILINE)
 _STRATEGIES = ("DeepSpeedPlugin(", "DeepSpeedStrategy(")
 """Its strategy takes the micro batch of the data loader where the config has none."""
-_CONVERTS = ("zero_to_fp32", "_zero_checkpoint(")
-_SAVES_SHARDS = ".save_checkpoint("
+_KEEPS_SHARDS = (".save_checkpoint(", "zero_to_fp32", "_zero_checkpoint(")
+"""How a script saves what ZeRO-3 sharded as it is, and how another one makes weights of that."""
 _SAVES_WEIGHTS = (
     *("TrainingArguments", "Accelerator(", "save_16bit_model(", "save_fp16_model(", "save_pretrained("),
     *("import trl", "from trl "),
@@ -90,8 +90,9 @@ def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -
         trainers=frozenset(name for file in scripts for name in _own_trainers(file)) if recipes else frozenset(),
         sets_batch_size=any(look.sets_batch_size for look in looks),
         lightning=any(look.lightning for look in looks),
-        keeps_shards=any(look.converts for look in looks)
-        or (any(look.saves_shards for look in looks) and not trainer and not any(look.saves_weights for look in looks)),
+        keeps_shards=any(look.keeps_shards for look in looks)
+        and not trainer
+        and not any(look.saves_weights for look in looks),
     )
     return [replace(run, elsewhere=elsewhere) if _by_itself(run) else run for run in runs]
 
@@ -101,8 +102,7 @@ class _Look(NamedTuple):
 
     sets_batch_size: bool
     lightning: bool
-    converts: bool
-    saves_shards: bool
+    keeps_shards: bool
     saves_weights: bool
 
 
@@ -117,8 +117,7 @@ def _look(file: SourceFile) -> _Look:
     return _Look(
         "_batch_size" in text and _SIZE.search(text) is not None,
         any(word in text for word in _STRATEGIES) and _LIGHTNING.search(text) is not None,
-        any(word in text for word in _CONVERTS),
-        _SAVES_SHARDS in text,
+        any(word in text for word in _KEEPS_SHARDS),
         any(word in text for word in _SAVES_WEIGHTS),
     )
 

@@ -73,7 +73,7 @@ def arguments_of(run: Run) -> Arguments:
     complete = bool(recipe) or any(name in TRAINER_WORDS for name in written)
     if run.arguments_whole is not None:
         complete = run.arguments_whole
-    if recipe_untold(run):
+    if recipe_untold(run) or options_untold(run):
         complete = False
     complete = complete and has_defaults(run.consumer)
     found = Arguments({}, complete)
@@ -109,6 +109,19 @@ def recipe_untold(run: Run) -> bool:
     words = [line.arguments[0].value] if line.arguments else []
     words += [None if named.value is UNKNOWN else str(named.value)] if named is not None else []
     return any(word is None or word.endswith((".yaml", ".yml", ".json")) for word in words)
+
+
+def options_untold(run: Run) -> bool:
+    """Whether a word behind the script may hold any options: one that a page leaves out, or a variable outside quotes,
+    but for the arguments of the launch script itself (`$@`), which most calls leave empty."""
+    line = run.launch
+    if line is None or all(word.value is not None for word in line.arguments):
+        return False
+    values = {option.value.span for option in line.script_options if option.value is not None}
+    return any(
+        word.value is None and word.span not in values and not word.text.startswith(('"', "'", "$@", "$*"))
+        for word in line.arguments
+    )
 
 
 def parsed(run: Run) -> frozenset[str]:

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})[ \t]*([^\s`{]*)[^\n]*$", re.MULTILINE)
-_PLACEHOLDER = re.compile(r"<(?:[A-Za-z][^<>\n]*|\.\.\.)>|\{(?<![$\w].)[A-Za-z][\w-]*(?: [\w-]+)+\}")
+_PLACEHOLDER = re.compile(
+    r"(?<!\S)(?:\.\.\.|…)(?!\S)|<(?:[A-Za-z][^<>\n]*|\.\.\.)>|\{(?<![$\w].)[A-Za-z][\w-]*(?: [\w-]+)+\}"
+)
 _LANGUAGES = frozenset(("", "bash", "sh", "shell", "console", "zsh", "shell-session", "shellscript", "terminal"))
 _FORMS = frozenset(("json", "jsonc", "json5", "hjson", "yaml", "yml"))
 _FILE_NAME = re.compile(r"(?<![\w./:-])[\w./-]*\w\.(?:json|hjson|yaml|yml)\b")
