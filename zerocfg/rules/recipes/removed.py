@@ -16,7 +16,6 @@ from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.recipes.trainer_types import number_in
 from zerocfg.rules.taken import as_installed, in_call, lets_through, newer, removed, said_for, what_happens
 from zerocfg.run.model import Run
-from zerocfg.run.stages.arguments import parsed
 
 _SCHEMAS = {"transformers": "training-arguments", "trl": "trl"}
 
@@ -37,7 +36,7 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
             argument
             for argument in arguments(run)
             if argument.name not in inherited
-            and (parsed(run) or in_call(argument) or not _may_be_experimental(argument.name))
+            and (run.consumer is not None or in_call(argument) or not _may_be_experimental(argument.name))
         )
         yield from _removed(run, "trl", asked, _modernized_for_trl)
 
