@@ -209,6 +209,8 @@ class _Lint:
         self.others: dict[tuple[str, str, Place, str], dict[str, None]] = {}
         self.met: dict[tuple[str, str, Place, str], set[str]] = {}
         self.mended: dict[tuple[str, Edits], set[str]] = {}
+        self.edits: dict[int, tuple[Fix, Edits]] = {}
+        """By id of a fix, which is kept with them."""
         self.known: Sequence[Rule] = ()
         self.kept = kept
         self.broken: set[str] = set()
@@ -344,8 +346,14 @@ class _Lint:
         key = _key(diagnostic)
         met = self.met[key]
         if diagnostic.fix is not None:
-            met = met | self.mended[diagnostic.code, edits_of(diagnostic.fix)]
+            met = met | self.mended[diagnostic.code, self.edits_of(diagnostic.fix)]
         return replace(diagnostic, also_in=tuple(self.others.get(key, ())), met_in=frozenset(met))
+
+    def edits_of(self, fix: Fix) -> Edits:
+        known = self.edits.get(id(fix))
+        if known is None:
+            known = self.edits[id(fix)] = fix, edits_of(fix)
+        return known[1]
 
     def take(self, rule: Rule, finding: Finding, run: Run) -> None:
         """Report a finding, unless it was reported before, is about files nobody asked for, or is suppressed."""
@@ -358,7 +366,7 @@ class _Lint:
         key = _key(diagnostic)
         self.met.setdefault(key, set()).add(run.name)
         if diagnostic.fix is not None:
-            self.mended.setdefault((rule.code, edits_of(diagnostic.fix)), set()).add(run.name)
+            self.mended.setdefault((rule.code, self.edits_of(diagnostic.fix)), set()).add(run.name)
         first = self.seen.setdefault(key, diagnostic)
         if first is not diagnostic:
             if run.name != first.run and diagnostic.message == first.message:

@@ -45,7 +45,7 @@ class Selection:
 
     def ignores(self, code: str, name: str, file: SourceFile, path: str) -> bool:
         """Whether the settings ignore what a rule finds at the path of keys of a file."""
-        return any(
+        return bool(self.per_file) and any(
             # Codes first: they are cheap to compare, and a pattern is compiled when it is looked at.
             covers(codes, code, name) and _matches(pattern, file, path, self.root)
             for pattern, codes in self.per_file

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,12 @@ _OTHERS = re.compile(r"setup\.py|environment\.ya?ml|conda-lock\.yml|.*\.(?:txt|i
 
 def states_releases(path: Path) -> bool:
     """Whether a file has a name that only files have in which projects state releases."""
-    return is_image(path.name) or _NO_DOCUMENTS.fullmatch(path.name) is not None
+    return _is_of_releases(path.name)
+
+
+@lru_cache(maxsize=1024)  # most documents of an editor have one of a few names
+def _is_of_releases(name: str) -> bool:
+    return is_image(name) or _NO_DOCUMENTS.fullmatch(name) is not None
 
 
 def may_be_consulted(path: Path, kind: Kind | None) -> bool:

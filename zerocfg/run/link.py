@@ -89,15 +89,15 @@ def find_runs(
         from zerocfg.run.linking.sibling_recipes import with_what_is_elsewhere
 
         runs = with_what_is_elsewhere(runs, code)
-    named = {disk.real(file.path) for file in asked.values() if file.kind == "script" and file.path}
-    kinds = {disk.real(file.path): file.kind for file in asked.values() if file.path} if single else {}
-    consulted = {real for path in named_files if may_be_consulted(path, kinds.get(real := disk.real(path)))}
+    named = {files.real(file.path) for file in asked.values() if file.kind == "script" and file.path}
+    kinds = {files.real(file.path): file.kind for file in asked.values() if file.path} if single else {}
+    consulted = {real for path in named_files if may_be_consulted(path, kinds.get(real := files.real(path)))}
     memory = Consulted()
     resolved = []
     for run in runs:
         with contain(contained, f"compute the settings of the run `{run.name}`", run.main_file):
             wanted = any(id(original(file)) in asked for file in files_of(run)) or (
-                named and run.entry_point is not None and disk.real(run.entry_point) in named
+                named and run.entry_point is not None and files.real(run.entry_point) in named
             )
             if not wanted and not consulted:
                 continue

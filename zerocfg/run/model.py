@@ -477,7 +477,8 @@ class Run:
     @property
     def main_file(self) -> str:
         """The name of its first file, empty where it has none."""
-        return self.files[0].name if self.files else ""
+        files = self.files
+        return files[0].name if files else ""
 
 
 def files_of(run: Run) -> list[SourceFile]:
