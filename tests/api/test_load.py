@@ -74,7 +74,7 @@ REFUSED = {
         [
             ("2:12", "zero_optimization.stage", "4", "is none of 0, 1, 2, 3"),
             ("2:37", "zero_optimization.reduce_bucket_size", '"5e8"', "is a string that is not a whole number"),
-            ("2:54", "zero_optimization.stagee", "3", "did you mean `stage`?"),
+            ("2:54", "zero_optimization.stagee", "3", "remove it: `stage` is written too"),
             ("3:21", "zero_optimization.sub_group_size", "1e999", "`1e999` is read as inf"),
             ("4:31", "zero_optimization.offload_param.device", '"CPU"', "did you mean cpu?"),
             ("5:10", "fp16", "3", "is a number, not a mapping"),

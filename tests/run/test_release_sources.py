@@ -440,7 +440,7 @@ def test_a_framework_bounds_the_range(
         ({"requirements.txt": "transformers>=4.53.3\nhuggingface-hub>=0.33.4\ntokenizers>=0.13\n"}, ">=4.53.3"),
         ({"requirements.txt": "transformers==5.1.0\nhuggingface-hub<1.0\n"}, "==5.1.0"),
         ({"requirements-eval.txt": "transformers>=4.53.3\nhuggingface-hub<1.0\n"}, ">=4.53.3"),
-        ({"requirements.txt": "transformers[torch]>=4.28.1,<5\ntorch>=1.13.1,<2\n"}, ">=4.28.1,<5,<=4.47.1"),
+        ({"requirements.txt": "transformers[torch]>=4.28.1,<5\ntorch>=1.13.1,<2\n"}, ">=4.28.1,<=4.47.1"),
         ({"requirements.txt": "transformers>=4.28.1,<5\ntorch>=1.13.1,<2\n"}, ">=4.28.1,<5"),  # needs no torch
         ({"requirements.txt": "transformers[torch,sentencepiece]>=4.28\ntorch>=2.1\n"}, ">=4.28"),
         # the extra asks for accelerate>=0.26.0 from 4.45 on
