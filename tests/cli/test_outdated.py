@@ -185,7 +185,9 @@ def test_what_a_trl_from_a_commit_makes_of_an_unknown_key(
         "script, args = TrlParser((ScriptArguments, GRPOConfig)).parse_args_and_config()\n"
         "GRPOTrainer(model='m', args=args, train_dataset=script.dataset_name).train()\n"
     )
-    (tmp_path / "c.yaml").write_text("output_dir: out\nlearning_rate: 1.0e-5\nper_device_train_batch_size: 1\ndataset_configs: all\n")
+    (tmp_path / "c.yaml").write_text(
+        "output_dir: out\nlearning_rate: 1.0e-5\nper_device_train_batch_size: 1\ndataset_configs: all\n"
+    )
     (tmp_path / "run.sh").write_text("accelerate launch train.py --config c.yaml\n")
     (tmp_path / "requirements.txt").write_text(f"{trl}\n")
     data = json.loads(zerocfg("lint", "--output-format", "json").out)["diagnostics"]
