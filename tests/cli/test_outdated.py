@@ -173,7 +173,7 @@ def test_what_no_release_takes_is_told(zerocfg: Cli, tmp_path: Path) -> None:
         ("trl==1.16.0", "the parser stops at the other"),
         (
             "trl @ git+https://github.com/huggingface/trl.git@69ad852e5654a77f1695eb4c608906fe0c7e8624",
-            "TrlParser stops at the other, or drops it without a word before TRL 0.19",
+            "TrlParser stops at the other, or drops it without a word in TRL 0.13 to 0.18",
         ),
     ],
 )

@@ -315,9 +315,9 @@ def test_what_may_come_from_elsewhere(code: str, size: bool) -> None:
     options = Run("s", script=Script(TRAIN, own=frozenset({"mine"})))
     alone, started = Run("a", deepspeed=file("deepspeed", DS)), Run("b", launch=line)
     found = with_what_is_elsewhere([alone, options, started], [text])
-    every = [one.elsewhere for one in found]
-    sizes = [one.sets_batch_size or one.lightning for one in every]
-    assert (sizes, [set(one.options) for one in every]) == ([size, False, False], [{"mine"}, set(), set()])
+    every = [run.elsewhere for run in found]
+    sizes = [item.sets_batch_size or item.lightning for item in every]
+    assert (sizes, [set(item.options) for item in every]) == ([size, False, False], [{"mine"}, set(), set()])
 
 
 def test_scripts_that_state_something(tmp_path: Path) -> None:

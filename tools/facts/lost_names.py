@@ -113,7 +113,7 @@ def names_of(library: str, wheel: Path) -> dict[str, list[str]]:
 
 
 def _taken_from(package: str, star: str) -> str:
-    """The module that a star stands for, by its whole name."""
+    """The whole name of the module whose names a star import takes, with the star before it."""
     inner = star[1:].lstrip(".")
     level = len(star) - 1 - len(inner)
     above = package.split(".")[: len(package.split(".")) - level + 1] if level else []

@@ -97,7 +97,7 @@ def consequence(run: Run, argument: Argument) -> str:
     if lets_through(run, argument):
         return "the script's parser lets the other through"
     if run.recipe_reader == "trl" and not argument.on_line and "trl" in run.undetermined:
-        return "TrlParser stops at the other, or drops it without a word before TRL 0.19"
+        return "TrlParser stops at the other, or drops it without a word in TRL 0.13 to 0.18"
     return "the parser stops at the other"
 
 
