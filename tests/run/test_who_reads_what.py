@@ -211,7 +211,8 @@ def test_a_part_of_a_hydra_config_is_no_accelerate_config(lint: Lint) -> None:
 
 
 BF16 = {
-    "z2.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config:\n  zero_stage: 2\n",
+    "z2.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config:\n"
+    "  zero_stage: 2\n",
     "train.py": TRAINER,
 }
 
