@@ -269,7 +269,7 @@ def played_on(on: Set, name: str, work: Sequence[Work], options: argparse.Namesp
             continue
         if outcome != SAME:
             print(f"{name} {one.name} {outcome.kind}: {outcome.seen}", flush=True)
-        if NOT_COMPILED in outcome.seen:  # nothing new: what is known of it stays
+        if NOT_COMPILED in outcome.seen and not options.compile:  # nothing new: what is known of it stays
             left += 1
             continue
         yield one, outcome

@@ -23,6 +23,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 import types
 from importlib import import_module
 from pathlib import Path
@@ -111,9 +112,11 @@ def operators(compiled: Callable[[], None]) -> None:
     if not folder.exists() and os.environ.get(COMPILE):
         compiled()
         made = Path(os.environ["TORCH_EXTENSIONS_DIR"])
-        folder.mkdir(parents=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        copied = Path(tempfile.mkdtemp(dir=folder.parent.parent))  # what is interrupted leaves no folder that looks whole
         for file in made.glob("*/*.so"):
-            shutil.copy(file, folder)
+            shutil.copy(file, copied)
+        copied.rename(folder)
     held = folder if folder.exists() else standing_in(folder.parent)
     for file in held.glob("*.so"):
         if file.stem not in OpBuilder._loaded_ops:
