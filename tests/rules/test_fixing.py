@@ -182,7 +182,7 @@ def test_a_fix_holds_in_every_writing(code: str, at: int, tmp_path: Path) -> Non
 
 def test_groups_are_fixed_side_by_side(tmp_path: Path) -> None:
     """As many lints as the group with the most fixes needs, not as many as there are fixes."""
-    text = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  reduce_bucket_size: 5e8\n"
+    text = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  gradient_clipping: 1e0\n"
     for number in range(20):
         (tmp_path / f"{number}.yaml").write_text(text)
     only = Selection(select=("ZC005",))
@@ -199,7 +199,7 @@ def test_groups_are_fixed_side_by_side(tmp_path: Path) -> None:
 
 def test_a_fix_that_brings_another_finding_is_dropped_alone(tmp_path: Path) -> None:
     """One group's bad fix does not stop that of another, and is no longer offered."""
-    text = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  reduce_bucket_size: 5e8\n"
+    text = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  gradient_clipping: 1e0\n  overlap_comm: true\n"
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(text)
     only = Selection(select=("ZC005",))

@@ -12,6 +12,7 @@ from zerocfg.frontends.registry import foreign_keys, front_end
 from zerocfg.rules.effects import recipe_data
 from zerocfg.run.model import Run
 from zerocfg.run.stages.arguments import parsed
+from zerocfg.run.templates import has_placeholders
 from zerocfg.source.launch.line import Option
 
 _OF_OTHERS = frozenset("batch_size epochs lr lr_scheduler n_epochs num_workers per_device_batch_size".split())
@@ -59,7 +60,10 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
 
 def values_arrive(run: Run) -> bool:
     """Whether the Trainer gets the values of training arguments as they are known: its parser reads them, or a front
-    end lowers onto them."""
+    end lowers onto them. Those of a template are still to be filled in."""
+    document = run.recipe.document if run.recipe is not None else None
+    if document is not None and has_placeholders(document):
+        return False
     return reader(run) is not None or front_end(run.consumer) is not None
 
 

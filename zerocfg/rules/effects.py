@@ -11,6 +11,7 @@ from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED, origin_label
 from zerocfg.run.remembered import remembered
 from zerocfg.run.requirements.companions import limiting_import, limiting_package
+from zerocfg.run.script.arguments import call_of
 from zerocfg.run.templates import is_template, opened_by_script
 
 TRAINERS = frozenset(("transformers", "trl", *OWN_NAMES))
@@ -156,6 +157,19 @@ def _data(file: SourceFile) -> object:
 def deepspeed_data(run: Run) -> dict[str, Any]:
     data = _data(run.deepspeed) if run.deepspeed else None
     return data if isinstance(data, dict) else {}
+
+
+BUILT = {"optimizer": "optimizer", "scheduler": "lr_scheduler"}
+"""Sections of which the engine builds something, and the argument of `deepspeed.initialize` that takes its place."""
+
+
+def brings(run: Run, section: str) -> bool:
+    """Whether the script hands DeepSpeed an optimizer or a scheduler, so that none is built of this section."""
+    if run.consumer is None:
+        return section in run.elsewhere.brought
+    call = call_of(run.script, "deepspeed.initialize") if run.consumer == "deepspeed" else None
+    given = call.arguments.get(BUILT[section]) if call is not None else None
+    return given is not None and given.value is not None
 
 
 def compute_environment(run: Run) -> object:

@@ -13,7 +13,7 @@ from zerocfg.catalog.versions import LIBRARY_NAMES, Bounds, Release, bounds, rel
 from zerocfg.patterns import pattern
 from zerocfg.record import field, record, replace
 from zerocfg.rules.api import Finding, Location
-from zerocfg.rules.effects import compute_environment
+from zerocfg.rules.effects import BUILT, brings, compute_environment
 from zerocfg.rules.key import Key
 from zerocfg.rules.release_scope import limited
 from zerocfg.run.config import VERSIONS
@@ -83,6 +83,8 @@ def issues(run: Run, *kinds: str) -> Iterator[KeyIssue]:
                 continue  # a fork may have keys of its own
             if name == "deepspeed" and issue.kind in _OF_TYPES and scientific_text(file, issue.entry.value):
                 continue  # DeepSpeed reads no YAML; the program that does may convert it, as OmegaConf does
+            if name == "deepspeed" and issue.kind in _OF_VALUES and issue.path[0] in BUILT and brings(run, str(issue.path[0])):
+                continue  # DeepSpeed builds nothing of the section
             key = KeyIssue(run, file, issue.path, issue.value, issue=issue, library=library)
             if file.document.editable or not key.unfilled:  # a value that the script makes is not known
                 yield key

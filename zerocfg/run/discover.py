@@ -344,8 +344,8 @@ def _read(path: Path, text: str | None, there: bytes | None) -> SourceFile:
     if document.root is None:
         return SourceFile(name, guess_unread(source.text, name), source, document, path)
     kind = "other" if is_hydra_fragment(source.text) else sniff(document.data(), name)
-    if kind == "recipe" and is_in_hydra_group(path):
-        kind = "other"
+    if kind in ("recipe", "deepspeed", "accelerate") and _format(path) == "yaml" and is_in_hydra_group(path):
+        kind = "other"  # the config is composed of several files, and any of them may change what this one says
     return SourceFile(name, kind, source, document, path)
 
 

@@ -91,6 +91,8 @@ def sniff(data: Any, name: str = "") -> Kind:
     accelerate = 3 * len(sure) + len(keys & _ACCELERATE_HINTS)
     if "distributed_type" not in keys and ("fsdp" in keys or not keys & _ACCELERATE_OWN):
         accelerate = 0  # training arguments, beside `fsdp`, and Composer have an fsdp_config, too
+    if accelerate and _makes_an_accelerator(keys):
+        accelerate = 0
     recipe = 2 * len(keys & _RECIPE_SURE) + (len(keys & _RECIPE_HINTS) if keys & _RECIPE_SURE else 0)
     if recipe and is_for_omegaconf(data):
         recipe = 0
@@ -116,6 +118,15 @@ def _of_a_program(keys: set[str]) -> bool:
         return False
     read = len(keys & load_schema("deepspeed").root.names.keys())
     return len(keys) - read > max(read, _MOST_MISTYPED)
+
+
+def _makes_an_accelerator(keys: set[str]) -> bool:
+    """Whether keys of accelerate stand among those of a program that makes an Accelerator by itself: most keys are none
+    of the launcher's, and more than anybody mistypes. `accelerate config` always writes `compute_environment`."""
+    if "compute_environment" in keys:
+        return False
+    known = len(keys & load_schema("accelerate").root.names.keys())
+    return len(keys) - known > max(known, _MOST_MISTYPED)
 
 
 def named_recipe(data: Any, more: frozenset[str], share: float) -> bool:

@@ -369,7 +369,9 @@ class Elsewhere:
     ``options``: of the project's scripts, which may read it; ``readers``: who reads the DeepSpeed configs of its other
     runs; ``trainers``: the configs of TRL for which it has a class of its own, by that name or as the config of a
     trainer by that name; ``sets_batch_size``: code gives a DeepSpeed config its batch size; ``lightning``: code gives
-    one to a strategy of Lightning; ``keeps_shards``: what ZeRO-3 shards is saved as it is, or converted afterwards.
+    one to a strategy of Lightning; ``keeps_shards``: what ZeRO-3 shards is saved as it is, or converted afterwards;
+    ``adapters``: every script that saves weights knows PEFT;
+    ``brought``: sections of a DeepSpeed config in whose place every `deepspeed.initialize` gets something.
     """
 
     options: frozenset[str] = frozenset()
@@ -378,6 +380,8 @@ class Elsewhere:
     sets_batch_size: bool = False
     lightning: bool = False
     keeps_shards: bool = False
+    adapters: bool = False
+    brought: frozenset[str] = frozenset()
 
 
 @record(frozen=True, slots=True, eq=False)

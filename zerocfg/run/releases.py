@@ -304,7 +304,7 @@ def _importable(run: Run, found: Mapping[str, Declared]) -> Iterator[tuple[str, 
         if since is not None:
             yield item.library, Declared(f"<{since}", (replace(item.origin, kind="computed", note=item.shown),))
     trl = found.get("trl")
-    if trl is not None and trl.clauses and any(item.library == "trl" for item in imported):
+    if trl is not None and trl.clauses and (run.script is None or any(item.library == "trl" for item in imported)):
         from zerocfg.catalog.install_limits import limits_of_trl
 
         for library, edges in limits_of_trl().items():

@@ -36,13 +36,14 @@ def placeholder(value: object) -> str | None:
 
 
 def placeholder_in(node: Node, document: Document) -> str | None:
-    """The same of a value in a file. In JSON a bare word in capitals is one, too: `"train_batch_size": GBSIZE,`."""
+    """The same of a value in a file. In JSON a bare word in capitals is one, too, and dots where a value is left out:
+    `"train_batch_size": GBSIZE,`, `"num_train_epochs": ...,`."""
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
         return None
     found = placeholder(node.value)
     if found is None and document.format == "json" and not node.quoted:
         word = node.value.rstrip(", ")
-        if len(word) > 2 and word.isupper() and word.isidentifier():
+        if word == "..." or (len(word) > 2 and word.isupper() and word.isidentifier()):
             return word
     return found
 

@@ -9,21 +9,22 @@ from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, Subject, rule
 from zerocfg.rules.arguments import under_deepspeed
-from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, with_accelerate
+from zerocfg.rules.effects import BUILT, TRAINERS, brings, describe_origin, effective_value, with_accelerate
 from zerocfg.rules.key import Key, deepspeed, trainer_argument
 from zerocfg.rules.subjects import given_by
 from zerocfg.run.model import UNKNOWN, Run
-
-
 def may_be_deepspeed(run: Run) -> bool:
     """Whether DeepSpeed is the engine, as far as anybody knows."""
     return effective_value(run, "engine") in (None, UNKNOWN, "deepspeed")
 
 
 def type_of(run: Run, section: str) -> Key | None:
-    """The type that a section names, a text; None where it is "auto", and where DeepSpeed is not the engine."""
+    """The type that a section names, a text; None where it is "auto", where the script brings what it names, and where
+    DeepSpeed is not the engine."""
     key = deepspeed(run, section, "type")
-    return key if isinstance(key.value, str) and key.value != "auto" and may_be_deepspeed(run) else None
+    if not isinstance(key.value, str) or key.value == "auto" or not may_be_deepspeed(run):
+        return None
+    return None if section in BUILT and brings(run, section) else key
 
 
 @cache

@@ -83,8 +83,9 @@ def number_read_as_string(run: Run) -> Iterator[Finding]:
 
 
 def _judged(run: Run, file: SourceFile) -> set[Path]:
-    """Where ZC104, ZC105, ZC106 or ZC109 say what comes of the value, and what to write: one mistake, one finding."""
-    found = {key.path for key in issues(run, "type", "raw-type", "choice", "range") if key.file is file}
+    """Where another rule says what comes of the key or its value, and what to write: one mistake, one finding."""
+    of_key = ("unknown-crash", "unknown-ignored", "removed")
+    found = {key.path for key in issues(run, *of_key, "type", "raw-type", "choice", "range") if key.file is file}
     every = [*failures(run, "ZC104"), *failures(run, "ZC106")]
     return found | {place.path for failure in every for place in failure.places if place.file is file}
 

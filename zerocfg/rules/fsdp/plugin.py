@@ -200,6 +200,8 @@ _NAMES = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "megatron_lm_c
 
 @rule("ZC604", "section-of-another-engine", Severity.ERROR, each_ignored("ZC604"))
 def section_of_another_engine(unused: IgnoredOfRun) -> Iterator[Finding]:
+    if _offers_engines(unused.run):
+        return
     engine = effective_value(unused.run, "engine")
     used = {"ddp": "plain data parallelism", "single": "one plain process"}.get(str(engine), "")
     item, key = unused.item, unused.key
@@ -213,6 +215,13 @@ def section_of_another_engine(unused: IgnoredOfRun) -> Iterator[Finding]:
         None if option else _right_engine(unused.run, str(place.path[0]) if place.path else ""),
         where="key",
     )
+
+
+def _offers_engines(run: Run) -> bool:
+    """Whether a config has sections of several engines and chooses none of them: it is there to be filled in."""
+    config = accelerate(run)
+    offered = {name for section, name in _NAMES.items() if config.get(section)}
+    return len(offered) > 1 and config["distributed_type"].value not in offered
 
 
 def _right_engine(run: Run, unused: str) -> Fix | None:

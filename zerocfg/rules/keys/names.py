@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
-from zerocfg.rules.effects import deepspeed_data
+from zerocfg.rules.effects import brings, deepspeed_data
 from zerocfg.rules.fixes import present, rewritten
 from zerocfg.rules.issues import KeyIssue
 from zerocfg.rules.key import deepspeed
@@ -17,7 +17,6 @@ from zerocfg.rules.renaming import in_section, instead, nowhere, own_name, said_
 from zerocfg.rules.subjects import each_issue, issues_of_document
 from zerocfg.rules.zero.saving import misplaced_gather
 from zerocfg.run.model import Run
-from zerocfg.run.script.arguments import call_of
 from zerocfg.source.node import dotted
 
 
@@ -71,12 +70,16 @@ def ignored_key(key: KeyIssue) -> Iterator[Finding]:
         return
     if home(key) is not None or foreign(key):
         return  # ZC114 and ZC115 say more
-    help_text, fix = _suggested(key, "remove it, unless your own code reads it")
+    of_trainer = key.name in load_schema("training-arguments").root.names
+    if of_trainer:
+        help_text, fix = "give it to the Trainer, whose argument it is, or remove it", None
+    else:
+        help_text, fix = _suggested(key, "remove it, unless your own code reads it")
     yield key.finding(
         f"DeepSpeed reads no key `{key.name}` {in_section(key.path[:-1])}; it is silently ignored",
         help_text,
         fix=fix,
-        severity=None if key.issue.suggestion else Severity.WARNING,
+        severity=None if key.issue.suggestion and not of_trainer else Severity.WARNING,
     )
 
 
@@ -137,23 +140,17 @@ def _into_json(key: KeyIssue) -> Fix | None:
 
 @rule("ZC110", "removed-key", Severity.ERROR, each_issue("removed"), histories="keys")
 def removed_key(key: KeyIssue) -> Iterator[Finding]:
-    dead = key.path[0] == "optimizer" and _brings_optimizer(key.run)
+    dead = key.path[0] == "optimizer" and (
+        brings(key.run, "optimizer")
+        # a config of no known reader that speaks of untested optimizers is meant for a script that has one
+        or (key.run.consumer is None and "zero_allow_untested_optimizer" in deepspeed_data(key.run))
+    )
     yield key.finding(
         f"{key.library} refuses `{dotted(key.path)}` by its presence, whatever its value",
         key.issue.reason,
         fix=key.delete("remove the key", safe=False),
         severity=Severity.NOTE if dead else None,
     )
-
-
-def _brings_optimizer(run: Run) -> bool:
-    """Whether the script has an optimizer of its own, so that DeepSpeed makes none of the config's section. Where no
-    reader is known, a config that speaks of untested optimizers is meant for such a script."""
-    if run.consumer is None:
-        return "zero_allow_untested_optimizer" in deepspeed_data(run)
-    call = call_of(run.script, "deepspeed.initialize") if run.consumer == "deepspeed" else None
-    given = call.arguments.get("optimizer") if call is not None else None
-    return given is not None and given.value is not None
 
 
 @rule("ZC111", "deprecated-key", Severity.WARNING, each_issue("deprecated"), histories="keys")

@@ -57,8 +57,8 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
             run = paths.with_accelerate(run, accelerate, bases)
         run = paths.with_deepspeed(run, run.flags.get("deepspeed_config_file"), bases, "accelerate")
     run = _with_script(paths, run, line, bases)
-    if found is not None and front_end(run.consumer) is not None:
-        run = replace(run, own_framework=True)  # the script lies here, and so does the framework, or a fork of it
+    if (found is not None or not line.directory_known) and front_end(run.consumer) is not None:
+        run = replace(run, own_framework=True)  # the script lies here, and so does the framework, or a fork of it may
     if line.launcher == "python" and not _is_known_training(run):
         return None
     files = (

@@ -28,12 +28,23 @@ _LIGHTNING = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:pytorch_lightning|light
 _STRATEGIES = ("DeepSpeedPlugin(", "DeepSpeedStrategy(")
 """Its strategy takes the micro batch of the data loader where the config has none."""
 _KEEPS_SHARDS = (".save_checkpoint(", "zero_to_fp32", "_zero_checkpoint(")
-"""How a script saves what ZeRO-3 sharded as it is, and how another one makes weights of that."""
-_SAVES_WEIGHTS = (
-    *("TrainingArguments", "Accelerator(", "save_16bit_model(", "save_fp16_model(", "save_pretrained("),
-    *("import trl", "from trl "),
+"""How an engine saves its shards as they are, and how a script makes weights of them afterwards."""
+_TRAINERS = re.compile(
+    r"^[ \t]*from[ \t]+(?:transformers|trl)\b[\w.]*[ \t]+import[ \t]+(?:\([^)]*|[^\n]*)"
+    r"(?:Trainer|TrainingArguments|HfArgumentParser|TrlParser)\b",
+    re.MULTILINE,
 )
-"""Ways to save that need the weights gathered, or the loops that have them."""
+"""The loops that save the weights gathered, or nothing."""
+_SAVES_WEIGHTS = ("save_16bit_model(", "save_fp16_model(", "get_state_dict(", ".save_model(", "import trl")
+_SAVES_PRETRAINED = re.compile(r"(?<!tokenizer)(?<!processor)(?<!onfig)\.save_pretrained\(")
+"""Of a model, as far as its name tells, unless the script keeps shards: then it may save what was converted."""
+_PEFT = re.compile(r"\b(?:get_peft_model|LoraConfig|get_peft_config|peft_config|PeftModel)\b")
+_ENGINES = re.compile(r"\bdeepspeed\.initialize\(((?:[^()]|\([^()]*\)){0,2000})\)")
+_BROUGHT = {
+    "optimizer": re.compile(r"\boptimizer[ \t]*=(?!=|[ \t]*None\b)"),
+    "scheduler": re.compile(r"\blr_scheduler[ \t]*=(?!=|[ \t]*None\b)"),
+}
+"""Sections of which an engine builds nothing where its call has these arguments."""
 
 
 def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
@@ -83,16 +94,18 @@ def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -
         return list(runs)
     recipes = any(run.recipe is not None and _by_itself(run) for run in runs)
     looks = list(map(_look, scripts))
-    trainer = any(run.consumer in ("transformers", "trl", "accelerate") for run in runs)
+    saving = [look for look in looks if look.saves_weights]
+    brought = [call for look in looks for call in look.engines]
+    trainer = any(run.consumer in ("transformers", "trl") for run in runs)
     elsewhere = Elsewhere(
         options=frozenset[str]().union(*(run.script.own for run in runs if run.script is not None)),
         readers=frozenset(run.consumer for run in runs if run.deepspeed is not None and run.consumer is not None),
         trainers=frozenset(name for file in scripts for name in _own_trainers(file)) if recipes else frozenset(),
         sets_batch_size=any(look.sets_batch_size for look in looks),
         lightning=any(look.lightning for look in looks),
-        keeps_shards=any(look.keeps_shards for look in looks)
-        and not trainer
-        and not any(look.saves_weights for look in looks),
+        keeps_shards=any(look.keeps_shards for look in looks) and not trainer and not saving,
+        adapters=bool(saving) and all(look.adapters for look in saving),
+        brought=frozenset.intersection(*brought) if brought else frozenset(),
     )
     return [replace(run, elsewhere=elsewhere) if _by_itself(run) else run for run in runs]
 
@@ -104,6 +117,9 @@ class _Look(NamedTuple):
     lightning: bool
     keeps_shards: bool
     saves_weights: bool
+    adapters: bool
+    engines: tuple[frozenset[str], ...]
+    """For each engine that it makes, the sections of the config in whose place it brings something."""
 
 
 @remembered
@@ -114,12 +130,21 @@ def _own_trainers(file: SourceFile) -> frozenset[str]:
 @remembered
 def _look(file: SourceFile) -> _Look:
     text = file.source.text
+    keeps_shards = any(word in text for word in _KEEPS_SHARDS)
     return _Look(
         "_batch_size" in text and _SIZE.search(text) is not None,
         any(word in text for word in _STRATEGIES) and _LIGHTNING.search(text) is not None,
-        any(word in text for word in _KEEPS_SHARDS),
-        any(word in text for word in _SAVES_WEIGHTS),
+        keeps_shards,
+        any(word in text for word in _SAVES_WEIGHTS)
+        or ("Trainer" in text or "Arg" in text or "TrlParser" in text) and _TRAINERS.search(text) is not None
+        or not keeps_shards and _SAVES_PRETRAINED.search(text) is not None,
+        _PEFT.search(text) is not None,
+        tuple(map(_brought, _ENGINES.findall(text))) if "deepspeed.initialize(" in text else (),
     )
+
+
+def _brought(arguments: str) -> frozenset[str]:
+    return frozenset(section for section, given in _BROUGHT.items() if given.search(arguments))
 
 
 def _by_itself(run: Run) -> bool:

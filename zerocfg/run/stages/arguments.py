@@ -73,7 +73,7 @@ def arguments_of(run: Run) -> Arguments:
     complete = bool(recipe) or any(name in TRAINER_WORDS for name in written)
     if run.arguments_whole is not None:
         complete = run.arguments_whole
-    if recipe_untold(run) or options_untold(run):
+    if recipe_untold(run) or options_untold(run) or _of_another_parser(run, recipe):
         complete = False
     complete = complete and has_defaults(run.consumer)
     found = Arguments({}, complete)
@@ -98,6 +98,15 @@ def arguments_of(run: Run) -> Arguments:
         value = UNKNOWN if half is UNKNOWN else not half
         found.values["bf16"] = Setting(value, Origin("default", "TRL turns bf16 on unless fp16 is"))
     return found
+
+
+def _of_another_parser(run: Run, recipe: Mapping[str, Any]) -> bool:
+    """Whether a recipe of no known parser has mostly keys that are no arguments: a program of its own fills the
+    training arguments from them, by other names as well."""
+    if not recipe or run.script is not None or run.recipe_reader is not None or front_end(run.consumer) is not None:
+        return False
+    known = load_schema("training-arguments").root.names
+    return 2 * sum(name in known for name in recipe) < len(recipe)
 
 
 def recipe_untold(run: Run) -> bool:

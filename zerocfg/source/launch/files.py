@@ -18,16 +18,18 @@ from zerocfg.source.text import BOM, SourceText
 
 _MENTIONS = ("accelerate", "deepspeed", "torchrun", "torch.distributed", "--per_device_train_batch_size")
 _PAGES = (".md", ".markdown", ".mdx", ".rst")
+_ON_ISSUES = ("issues.md", "issue_template.md")
+"""Pages on how to report a mistake: their commands are examples of what a report holds."""
 
 
 def read_launch_lines(source: SourceText, programs: Programs = NONE) -> LaunchFile:
     """The launch lines of a file, whose kind follows from its name. Never raises. ``programs``: those that start a
     training in addition to the launchers."""
     found = LaunchFile(source)
-    if not _mentions(programs).search(source.text):
+    name = _base_name(source)
+    if name in _ON_ISSUES or not _mentions(programs).search(source.text):
         return found
     allowance = Allowance()
-    name = _base_name(source)
     if name.endswith(_PAGES):
         from zerocfg.source.launch.markdown import named_blocks, shell_blocks
 

@@ -70,10 +70,11 @@ class LaunchLine:
     ``options`` are the launcher's own, before the script; ``script`` is the training script or module (None when it
     could not be told); ``arguments`` are the script's words after it, and ``script_options`` the same read as options.
     ``environment`` holds ``NAME=value`` written before the command and exported in the file before it (None: the value
-    is unknown). ``directory`` is the folder of a ``cd`` with a known value before the line, or None. ``written``: the
-    files that the script itself has written by then, those of other branches of it, too. ``cut_off``: the words of the
-    lines below that begin with an option, which the shell takes for commands of their own: a continuation is missing.
-    ``as_program``: ``NAME=value`` in the place of the program that ``srun`` or its like is to run, behind its name.
+    is unknown). ``directory`` is the folder of a ``cd`` with a known value before the line, or None;
+    ``directory_known`` False: the value of such a ``cd`` is unknown. ``written``: the files that the script itself has
+    written by then, those of other branches of it, too. ``cut_off``: the words of the lines below that begin with an
+    option, which the shell takes for commands of their own: a continuation is missing. ``as_program``: ``NAME=value``
+    in the place of the program that ``srun`` or its like is to run, behind its name.
     """
 
     launcher: str
@@ -88,6 +89,7 @@ class LaunchLine:
     written: tuple[Written, ...] = ()
     cut_off: tuple[Word, ...] = ()
     as_program: tuple[Word, Word] | None = None
+    directory_known: bool = True
 
     @cached_property
     def last_options(self) -> dict[str, tuple[int, Option]]:

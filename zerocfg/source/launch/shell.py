@@ -368,6 +368,7 @@ class Shell:
                         self.scope.directory,
                         self.heredocs.known() if self.scope.directory_known else (),
                         as_program=assignment_as_program(words, at) if wrapped else None,
+                        directory_known=self.scope.directory_known,
                     )
                 )
                 return
