@@ -144,9 +144,13 @@ LIGHTNING = (
         (SAVES.format("engine.save_checkpoint('out')"), False),
         (SAVES.format("engine.save_checkpoint('out'); engine.save_16bit_model('out')"), True),
         (SAVES.format("engine.save_checkpoint('out'); engine.module.save_pretrained('out')"), True),
-        (SAVES.format("engine.save_checkpoint('out')") + "args = TrainingArguments(deepspeed=path())\n", True),
+        (SAVES.format("engine.save_checkpoint('out'); tokenizer.save_pretrained('out')"), False),
+        (SAVES.format("engine.save_checkpoint('out')") + TRAINER, True),
+        (SAVES.format("engine.save_checkpoint('out')") + "args = TrainingArguments(out='out')\n", False),  # whose?
         ("from deepspeed.utils import zero_to_fp32 as z\nz.get_fp32_state_dict_from_zero_checkpoint('out')\n", False),
-        ("import zero_to_fp32 as z\nz.get_fp32_state_dict_from_zero_checkpoint('o')\nA = Accelerator()\n", True),
+        ("import deepspeed\nmodel = load_state_dict_from_zero_checkpoint(base, 'o')\nmodel.save_pretrained('out')\n", False),
+        ("A = Accelerator()\nA.prepare(model).save_checkpoint('out')\n", False),
+        ("A = Accelerator()\nmodel.save_checkpoint('out')\nA.save_model(model, 'out')\n", True),
         (LIGHTNING, False),
         (TRAINER, True),
     ],
@@ -191,6 +195,53 @@ def test_an_adapter_is_saved_whole_since_transformers_5(
     assert [severity for _, _, severity in lint(files, "ZC401")] == found
 
 
+PLAIN = "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(output_dir=path())\n"
+WRAPPED = f"from peft import get_peft_model\n{PLAIN}model = get_peft_model(model, config)\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "release", "found"),
+    [(PLAIN, "==5.14.1", ["warning"]), (WRAPPED, "==5.14.1", []), (WRAPPED, "==4.57.6", ["warning"])],
+)
+def test_scripts_that_train_adapters(script: str, release: str, found: list[str], lint: Lint) -> None:
+    files = {"z3.json": SHARDED, "train.py": script, "requirements.txt": f"transformers{release}\n"}
+    assert [severity for _, _, severity in lint(files, "ZC401")] == found
+
+
+BUILT = (
+    '{"train_batch_size": 8, "optimizer": {"type": "FusedAdam"},'
+    ' "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0}}}'
+)
+BRINGS = "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config=read(), {})\nengine.step()\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("training_data=rows(1)", ["ZC105", "ZC212"]),
+        ("optimizer=None, lr_scheduler=None", ["ZC105", "ZC212"]),
+        ("optimizer=Adam(model.parameters())", ["ZC105"]),  # played on 0.19.8: the engine has the one that is given
+        ("optimizer=AdamW(list(model.parameters())), lr_scheduler=plan(optimizer)", []),
+    ],
+)
+def test_what_scripts_hand_to_the_engine_is_built_of_no_section(given: str, found: list[str], lint: Lint) -> None:
+    files = {"ds.json": BUILT, "train.py": BRINGS.format(given)}
+    assert [code for code in ("ZC105", "ZC212") if lint(files, code)] == found
+
+
+def test_an_engine_that_is_handed_nothing_builds_of_the_section(lint: Lint) -> None:
+    brings = BRINGS.format("optimizer=optimizer")
+    assert lint({"ds.json": BUILT, "a.py": brings}, "ZC212") == []
+    assert lint({"b.py": BRINGS.format("args=args")}, "ZC212") == [("ds.json", 1, "error")]
+
+
+@pytest.mark.parametrize(("given", "found"), [("optimizer=optimizer", []), ("args=args", ["error"])])
+def test_the_script_of_a_line_brings_its_optimizer(given: str, found: list[str], lint: Lint) -> None:
+    script = BRINGS.format(given).replace("config=read()", "config='ds.json'")
+    files = {"ds.json": BUILT, "train.py": script, "run.sh": "deepspeed train.py\n"}
+    assert [severity for _, _, severity in lint(files, "ZC212")] == found
+
+
 PPO = (
     "output_dir: out\nlearning_rate: 1.0e-5\nper_device_train_batch_size: 1\nnum_train_epochs: 1\nreport_to: none\n"
     "save_strategy: 'no'\nlogging_strategy: steps\n{}: 3\n"
@@ -208,6 +259,40 @@ def test_a_part_of_a_hydra_config_is_no_accelerate_config(lint: Lint) -> None:
     text = "{}distributed_type: DEEPSPEED\ncompute_environment: LOCAL_MACHINE\nepochs: 2\n"
     assert lint({"a.yaml": text.format("")}, "ZC101") == [("a.yaml", 3, "error")]
     assert lint({"a.yaml": text.format("_target_: src.Trainer\n")}, "ZC101") == []
+
+
+def test_a_file_of_a_group_that_hydra_composes(lint: Lint) -> None:
+    """Whatever one of the files says, another may change."""
+    text = '"train_batch_size": 8\n"optimizer": {"type": "FusedAdam"}\n"zero_optimization": {"stage": 1}\n'
+    files = {"conf/deepspeed/a.yaml": text, "conf/train.yaml": "seed: 1\n"}
+    assert lint(files, "ZC212") == [("conf/deepspeed/a.yaml", 2, "error")]
+    files["conf/train.yaml"] = "defaults:\n  - deepspeed@engine.config: a\nseed: 1\n"
+    assert lint(files, "ZC212") == []
+
+
+@pytest.mark.parametrize(("more", "found"), [(5, 5), (7, 7), (8, 0)])
+def test_keys_of_a_program_that_makes_an_accelerator(more: int, found: int, lint: Lint) -> None:
+    own = "".join(f"own_{number}: 1\n" for number in range(more))
+    text = f"distributed_type: MULTI_GPU\nmixed_precision: bf16\n{own}"
+    assert len(lint({"accelerator.yaml": text}, "ZC101")) == found
+    written = {"accelerator.yaml": f"compute_environment: LOCAL_MACHINE\n{text}"}
+    assert len(lint(written, "ZC101")) == more, "`accelerate config` wrote it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"), [("MULTI_GPU", []), ("DEEPSPEED", [5]), ("FSDP", [3])]
+)
+def test_a_config_with_the_sections_of_several_engines(kind: str, found: list[int], lint: Lint) -> None:
+    text = (
+        f"distributed_type: {kind}\nnum_processes: 2\n"
+        "deepspeed_config:\n  zero_stage: 2\nfsdp_config:\n  fsdp_version: 2\n"
+    )
+    assert [line for _, line, _ in lint({"a.yaml": text}, "ZC604")] == found
+
+
+def test_a_section_of_the_only_other_engine(lint: Lint) -> None:
+    text = "distributed_type: MULTI_GPU\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
+    assert lint({"a.yaml": text}, "ZC604") == [("a.yaml", 3, "error")]
 
 
 BF16 = {
@@ -246,3 +331,35 @@ def test_variables_that_may_hold_options(words: str, found: bool, lint: Lint) ->
         "run.sh": f"accelerate launch --config_file z2.yaml train.py --output_dir out {words}\n",
     }
     assert bool(lint(files, "ZC302")) is found
+
+
+@pytest.mark.parametrize(("before", "reported"), [("", True), ("cd $CHECKOUT/src\n", False), ("cd src\n", True)])
+def test_a_framework_in_a_folder_that_nobody_knows_may_be_a_fork(before: str, reported: bool, lint: Lint) -> None:
+    options = (
+        "--stage sft --do_train --model_name_or_path m --output_dir o --dataset d --template t --finetuning_type lora"
+    )
+    assert bool(lint({"run.sh": f"{before}deepspeed train_bash.py {options} --ld_alphas 1.0\n"}, "ZC121")) is reported
+
+
+@pytest.mark.parametrize(("name", "found"), [("README.md", True), ("ISSUES.md", False), ("docs/issues.md", False)])
+def test_a_page_on_how_to_report_a_mistake(name: str, found: bool, lint: Lint) -> None:
+    page = "```bash\npython -m torch.distributed.launch --nproc_per_node 2 train.py --output_dir out\n```\n"
+    assert bool(lint({name: page, "train.py": TRAINER}, "ZC740")) is found
+
+
+DEFAULTS = "output_dir: out\nper_device_train_batch_size: 1\nsave_steps: 5\nlearning_rate: 1.0e-5\n"
+
+
+@pytest.mark.parametrize(("own", "found"), [(5, ["error"]), (6, [])])
+def test_a_recipe_of_mostly_other_keys_leaves_the_defaults_open(own: int, found: list[str], lint: Lint) -> None:
+    """A program that makes TrainingArguments of its own keys may set any of them."""
+    keys = "".join(f"own_{number}: 1\n" for number in range(own))
+    text = '{"bf16": {"enabled": true}, "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto"}'
+    files = {"z.json": text, "c.yaml": f"{DEFAULTS}deepspeed: z.json\n{keys}"}
+    assert [severity for _, _, severity in lint(files, "ZC302")] == found
+
+
+def test_a_json_whose_values_are_left_out(lint: Lint) -> None:
+    text = '{"output_dir": "o", "per_device_train_batch_size": 1, "save_steps": 5, "lr_scheduler_type": %s}'
+    assert lint({"c.json": text % '"..."'}, "ZC811") == [("c.json", 1, "error")]
+    assert lint({"c.json": (text % "...,").replace(", ", ",\n")}, "ZC811") == []

@@ -4,7 +4,7 @@ configs an address that lines give, and any script of the project may be the one
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,8 +27,10 @@ _OWN_TRAINER = re.compile(
 _LIGHTNING = re.compile(r"^[ \t]*(?:from|import)[ \t]+(?:pytorch_lightning|lightning|lightning_fabric)\b", re.MULTILINE)
 _STRATEGIES = ("DeepSpeedPlugin(", "DeepSpeedStrategy(")
 """Its strategy takes the micro batch of the data loader where the config has none."""
-_KEEPS_SHARDS = (".save_checkpoint(", "zero_to_fp32", "_zero_checkpoint(")
-"""How an engine saves its shards as they are, and how a script makes weights of them afterwards."""
+_SAVES_SHARDS = ".save_checkpoint("
+"""How an engine saves its shards as they are."""
+_CONVERTS = ("zero_to_fp32", "_zero_checkpoint(")
+"""How a script makes weights of them afterwards."""
 _TRAINERS = re.compile(
     r"^[ \t]*from[ \t]+(?:transformers|trl)\b[\w.]*[ \t]+import[ \t]+(?:\([^)]*|[^\n]*)"
     r"(?:Trainer|TrainingArguments|HfArgumentParser|TrlParser)\b",
@@ -37,9 +39,11 @@ _TRAINERS = re.compile(
 """The loops that save the weights gathered, or nothing."""
 _SAVES_WEIGHTS = ("save_16bit_model(", "save_fp16_model(", "get_state_dict(", ".save_model(", "import trl")
 _SAVES_PRETRAINED = re.compile(r"(?<!tokenizer)(?<!processor)(?<!onfig)\.save_pretrained\(")
-"""Of a model, as far as its name tells, unless the script keeps shards: then it may save what was converted."""
+"""Of a model, as far as its name tells, unless the script converts: then it saves what it made of the shards."""
 _PEFT = re.compile(r"\b(?:get_peft_model|LoraConfig|get_peft_config|peft_config|PeftModel)\b")
-_ENGINES = re.compile(r"\bdeepspeed\.initialize\(((?:[^()]|\([^()]*\)){0,2000})\)")
+_ENGINE = "deepspeed.initialize("
+_LONGEST_CALL = 4000
+"""Characters of a call in which its last parenthesis is looked for."""
 _BROUGHT = {
     "optimizer": re.compile(r"\boptimizer[ \t]*=(?!=|[ \t]*None\b)"),
     "scheduler": re.compile(r"\blr_scheduler[ \t]*=(?!=|[ \t]*None\b)"),
@@ -130,17 +134,30 @@ def _own_trainers(file: SourceFile) -> frozenset[str]:
 @remembered
 def _look(file: SourceFile) -> _Look:
     text = file.source.text
-    keeps_shards = any(word in text for word in _KEEPS_SHARDS)
+    converts = any(word in text for word in _CONVERTS)
     return _Look(
         "_batch_size" in text and _SIZE.search(text) is not None,
         any(word in text for word in _STRATEGIES) and _LIGHTNING.search(text) is not None,
-        keeps_shards,
+        converts or _SAVES_SHARDS in text,
         any(word in text for word in _SAVES_WEIGHTS)
         or ("Trainer" in text or "Arg" in text or "TrlParser" in text) and _TRAINERS.search(text) is not None
-        or not keeps_shards and _SAVES_PRETRAINED.search(text) is not None,
+        or not converts and _SAVES_PRETRAINED.search(text) is not None,
         _PEFT.search(text) is not None,
-        tuple(map(_brought, _ENGINES.findall(text))) if "deepspeed.initialize(" in text else (),
+        tuple(map(_brought, _calls(text, _ENGINE))),
     )
+
+
+def _calls(text: str, opening: str) -> Iterator[str]:
+    """The arguments of each call that begins so, as they are written."""
+    start = text.find(opening)
+    while start >= 0:
+        start += len(opening)
+        depth, end = 1, start
+        while depth and end < min(len(text), start + _LONGEST_CALL):
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        yield text[start:end]
+        start = text.find(opening, end)
 
 
 def _brought(arguments: str) -> frozenset[str]:
