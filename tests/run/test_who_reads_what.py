@@ -148,7 +148,10 @@ LIGHTNING = (
         (SAVES.format("engine.save_checkpoint('out')") + TRAINER, True),
         (SAVES.format("engine.save_checkpoint('out')") + "args = TrainingArguments(out='out')\n", False),  # whose?
         ("from deepspeed.utils import zero_to_fp32 as z\nz.get_fp32_state_dict_from_zero_checkpoint('out')\n", False),
-        ("import deepspeed\nmodel = load_state_dict_from_zero_checkpoint(base, 'o')\nmodel.save_pretrained('out')\n", False),
+        (
+            "import deepspeed\nmodel = load_state_dict_from_zero_checkpoint(base, 'o')\nmodel.save_pretrained('out')\n",
+            False,
+        ),
         ("A = Accelerator()\nA.prepare(model).save_checkpoint('out')\n", False),
         ("A = Accelerator()\nmodel.save_checkpoint('out')\nA.save_model(model, 'out')\n", True),
         (LIGHTNING, False),
@@ -279,15 +282,15 @@ def test_keys_of_a_program_that_makes_an_accelerator(more: int, found: int, lint
     assert len(lint(written, "ZC101")) == more, "`accelerate config` wrote it"
 
 
-@pytest.mark.parametrize(
-    ("kind", "found"), [("MULTI_GPU", []), ("DEEPSPEED", [5]), ("FSDP", [3])]
-)
+@pytest.mark.parametrize(("kind", "found"), [("MULTI_GPU", []), ("DEEPSPEED", [5]), ("FSDP", [3])])
 def test_a_config_with_the_sections_of_several_engines(kind: str, found: list[int], lint: Lint) -> None:
     text = (
         f"distributed_type: {kind}\nnum_processes: 2\n"
         "deepspeed_config:\n  zero_stage: 2\nfsdp_config:\n  fsdp_version: 2\n"
     )
     assert [line for _, line, _ in lint({"a.yaml": text}, "ZC604")] == found
+    started = {"run.sh": "accelerate launch --config_file a.yaml train.py\n"}
+    assert [line for _, line, _ in lint(started, "ZC604")] == (found or [3, 5])
 
 
 def test_a_section_of_the_only_other_engine(lint: Lint) -> None:
@@ -363,3 +366,20 @@ def test_a_json_whose_values_are_left_out(lint: Lint) -> None:
     text = '{"output_dir": "o", "per_device_train_batch_size": 1, "save_steps": 5, "lr_scheduler_type": %s}'
     assert lint({"c.json": text % '"..."'}, "ZC811") == [("c.json", 1, "error")]
     assert lint({"c.json": (text % "...,").replace(", ", ",\n")}, "ZC811") == []
+
+
+@pytest.mark.parametrize(("method", "found"), [("KTO", []), ("DPO", ["error"])])
+def test_words_of_the_config_that_the_script_makes(method: str, found: list[str], lint: Lint) -> None:
+    """KTOConfig has `kto` among its types of loss, DPOConfig has not; their other arguments are alike."""
+    script = (
+        f"from trl import {method}Config, {method}Trainer\n"
+        f"args = {method}Config(output_dir='o', beta=0.1, loss_type='kto')\n{method}Trainer(model=m, args=args).train()\n"
+    )
+    assert [severity for _, _, severity in lint({"train.py": script}, "ZC843")] == found
+
+
+@pytest.mark.parametrize(("release", "found"), [("==1.9.1", False), ("==1.10.0", True), (">=1.7", True), ("", True)])
+def test_torchrun_came_with_torch_1_10(release: str, found: bool, lint: Lint) -> None:
+    line = "python -m torch.distributed.launch --nproc_per_node 2 train.py --output_dir out\n"
+    files = {"run.sh": line, "train.py": TRAINER, "requirements.txt": f"torch{release}\n"}
+    assert bool(lint(files, "ZC740")) is found

@@ -131,7 +131,8 @@ def methods(run: Run) -> frozenset[str]:
     if reader(run) != "trl":
         return frozenset()
     found = _CONFIGS
-    stated = {f"trl.{name}" for name in found} & parsed(run)
+    calls = run.script.calls if run.script is not None else ()
+    stated = {f"trl.{name}" for name in found} & (parsed(run) or {call.name for call in calls})
     if stated:
         return frozenset(name.removeprefix("trl.") for name in stated)
     found = _configs_with((*recipe_data(run), *run.arguments))

@@ -83,7 +83,12 @@ def issues(run: Run, *kinds: str) -> Iterator[KeyIssue]:
                 continue  # a fork may have keys of its own
             if name == "deepspeed" and issue.kind in _OF_TYPES and scientific_text(file, issue.entry.value):
                 continue  # DeepSpeed reads no YAML; the program that does may convert it, as OmegaConf does
-            if name == "deepspeed" and issue.kind in _OF_VALUES and issue.path[0] in BUILT and brings(run, str(issue.path[0])):
+            if (
+                name == "deepspeed"
+                and issue.kind in _OF_VALUES
+                and issue.path[0] in BUILT
+                and brings(run, str(issue.path[0]))
+            ):
                 continue  # DeepSpeed builds nothing of the section
             key = KeyIssue(run, file, issue.path, issue.value, issue=issue, library=library)
             if file.document.editable or not key.unfilled:  # a value that the script makes is not known

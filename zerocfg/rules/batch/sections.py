@@ -13,6 +13,8 @@ from zerocfg.rules.effects import BUILT, TRAINERS, brings, describe_origin, effe
 from zerocfg.rules.key import Key, deepspeed, trainer_argument
 from zerocfg.rules.subjects import given_by
 from zerocfg.run.model import UNKNOWN, Run
+
+
 def may_be_deepspeed(run: Run) -> bool:
     """Whether DeepSpeed is the engine, as far as anybody knows."""
     return effective_value(run, "engine") in (None, UNKNOWN, "deepspeed")

@@ -218,7 +218,10 @@ def section_of_another_engine(unused: IgnoredOfRun) -> Iterator[Finding]:
 
 
 def _offers_engines(run: Run) -> bool:
-    """Whether a config has sections of several engines and chooses none of them: it is there to be filled in."""
+    """Whether a config that nobody is known to read has sections of several engines and chooses none of them: it is
+    there to be filled in."""
+    if run.consumer is not None or run.launch is not None:
+        return False
     config = accelerate(run)
     offered = {name for section, name in _NAMES.items() if config.get(section)}
     return len(offered) > 1 and config["distributed_type"].value not in offered

@@ -91,7 +91,8 @@ def old_torch_launcher(run: Run) -> Iterator[Finding]:
     edit = [Edit(Span(*found.span()), "torchrun")]
     fix = line_fix(run, "start with torchrun", edit, old.removed() if old else [])
     location = Location(run.launch_file, span=Span(*found.span()))
-    yield Finding(location, "torch.distributed.launch is deprecated; torchrun takes the same options", "", fix=fix)
+    message = "torch.distributed.launch is deprecated; torchrun takes the same options"
+    yield Finding(location, message, "", fix=fix, versions="torch>=1.10")  # the first release with torchrun
 
 
 def starts_by_old_module(run: Run) -> bool:

@@ -140,8 +140,10 @@ def _look(file: SourceFile) -> _Look:
         any(word in text for word in _STRATEGIES) and _LIGHTNING.search(text) is not None,
         converts or _SAVES_SHARDS in text,
         any(word in text for word in _SAVES_WEIGHTS)
-        or ("Trainer" in text or "Arg" in text or "TrlParser" in text) and _TRAINERS.search(text) is not None
-        or not converts and _SAVES_PRETRAINED.search(text) is not None,
+        or ("Trainer" in text or "Arg" in text or "TrlParser" in text)
+        and _TRAINERS.search(text) is not None
+        or not converts
+        and _SAVES_PRETRAINED.search(text) is not None,
         _PEFT.search(text) is not None,
         tuple(map(_brought, _calls(text, _ENGINE))),
     )
