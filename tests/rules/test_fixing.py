@@ -199,7 +199,8 @@ def test_groups_are_fixed_side_by_side(tmp_path: Path) -> None:
 
 def test_a_fix_that_brings_another_finding_is_dropped_alone(tmp_path: Path) -> None:
     """One group's bad fix does not stop that of another, and is no longer offered."""
-    text = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  gradient_clipping: 1e0\n  overlap_comm: true\n"
+    text = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  gradient_clipping: 1e0\n"
+    text += "  overlap_comm: true\n"
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(text)
     only = Selection(select=("ZC005",))

@@ -373,7 +373,8 @@ def test_words_of_the_config_that_the_script_makes(method: str, found: list[str]
     """KTOConfig has `kto` among its types of loss, DPOConfig has not; their other arguments are alike."""
     script = (
         f"from trl import {method}Config, {method}Trainer\n"
-        f"args = {method}Config(output_dir='o', beta=0.1, loss_type='kto')\n{method}Trainer(model=m, args=args).train()\n"
+        f"args = {method}Config(output_dir='o', beta=0.1, loss_type='kto')\n"
+        f"{method}Trainer(model=m, args=args).train()\n"
     )
     assert [severity for _, _, severity in lint({"train.py": script}, "ZC843")] == found
 

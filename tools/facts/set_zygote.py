@@ -113,7 +113,9 @@ def operators(compiled: Callable[[], None]) -> None:
         compiled()
         made = Path(os.environ["TORCH_EXTENSIONS_DIR"])
         folder.parent.mkdir(parents=True, exist_ok=True)
-        copied = Path(tempfile.mkdtemp(dir=folder.parent.parent))  # what is interrupted leaves no folder that looks whole
+        copied = Path(
+            tempfile.mkdtemp(dir=folder.parent.parent)
+        )  # what is interrupted leaves no folder that looks whole
         for file in made.glob("*/*.so"):
             shutil.copy(file, copied)
         copied.rename(folder)

@@ -135,15 +135,16 @@ def _own_trainers(file: SourceFile) -> frozenset[str]:
 def _look(file: SourceFile) -> _Look:
     text = file.source.text
     converts = any(word in text for word in _CONVERTS)
+    saves = (
+        any(word in text for word in _SAVES_WEIGHTS)
+        or _TRAINERS.search(text) is not None
+        or (not converts and _SAVES_PRETRAINED.search(text) is not None)
+    )
     return _Look(
         "_batch_size" in text and _SIZE.search(text) is not None,
         any(word in text for word in _STRATEGIES) and _LIGHTNING.search(text) is not None,
         converts or _SAVES_SHARDS in text,
-        any(word in text for word in _SAVES_WEIGHTS)
-        or ("Trainer" in text or "Arg" in text or "TrlParser" in text)
-        and _TRAINERS.search(text) is not None
-        or not converts
-        and _SAVES_PRETRAINED.search(text) is not None,
+        saves,
         _PEFT.search(text) is not None,
         tuple(map(_brought, _calls(text, _ENGINE))),
     )
