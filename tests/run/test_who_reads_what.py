@@ -384,3 +384,58 @@ def test_torchrun_came_with_torch_1_10(release: str, found: bool, lint: Lint) ->
     line = "python -m torch.distributed.launch --nproc_per_node 2 train.py --output_dir out\n"
     files = {"run.sh": line, "train.py": TRAINER, "requirements.txt": f"torch{release}\n"}
     assert bool(lint(files, "ZC740")) is found
+
+
+@pytest.mark.parametrize(
+    ("release", "name"),
+    [("==4.40.2", "evaluation_strategy"), (">=4.40", "eval_strategy"), ("==4.41.0", "eval_strategy")],
+)
+def test_how_the_evaluation_is_called_in_the_admitted_releases(
+    release: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "c.yaml").write_text(f"{DEFAULTS}eval_steps: 5\nreport_to: none\n")
+    (tmp_path / "requirements.txt").write_text(f"transformers{release}\n")
+    monkeypatch.chdir(tmp_path)
+    (found,) = Job([tmp_path], Settings(), Selection(select=("ZC809",))).lint().diagnostics
+    assert found.help == f"write `{name}: steps`, or remove eval_steps"
+
+
+@pytest.mark.parametrize("made", ["SFTConfig(**config['train'])", "yaml.safe_load(f)\nSFTConfig(output_dir='o')"])
+def test_code_that_makes_arguments_of_a_recipe_may_add_to_it(made: str, lint: Lint) -> None:
+    recipe = f"{DEFAULTS}eval_steps: 5\nreport_to: none\n"
+    assert lint({"c.yaml": recipe}, "ZC809") == [("c.yaml", 5, "warning")]
+    assert lint({"train.py": "from trl import SFTConfig\nSFTConfig(output_dir='o')\n"}, "ZC809") != []
+    assert lint({"train.py": f"import yaml\nfrom trl import SFTConfig\n{made}\n"}, "ZC809") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("tra_environment.yaml", False), ("env.yml", False), ("conda-env.cuda.yml", False), ("envelope.yaml", True)],
+)
+def test_files_from_which_conda_makes_an_environment(name: str, found: bool, lint: Lint) -> None:
+    text = "name: a\ndependencies:\n  - pip\n  - pip:\n    - transformers==4.45.2\n"
+    script = "from transformers import Trainer, TrainingArguments\n"
+    script += "args = TrainingArguments(output_dir='o', evaluation_strategy='no')\nTrainer(args=args).train()\n"
+    assert bool(lint({name: text, "train.py": script}, "ZC801")) is found
+
+
+@pytest.mark.parametrize(
+    ("devices", "more", "found"),
+    [("0,1,2", "use_vllm: true\n", []), ("0,1,2", "", ["warning"]), ("0,1,2,3", "use_vllm: true\n", ["warning"])],
+)
+def test_a_device_for_vllm(devices: str, more: str, found: list[str], lint: Lint) -> None:
+    files = {
+        "a.yaml": f"distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: {devices}\n",
+        "c.yaml": f"{DEFAULTS}num_generations: 2\n{more}",
+        "train.py": "from trl import GRPOConfig, GRPOTrainer, ModelConfig, ScriptArguments, TrlParser\n"
+        "script, args, model = TrlParser((ScriptArguments, GRPOConfig, ModelConfig)).parse_args_and_config()\n"
+        "GRPOTrainer(model=model.model_name_or_path, args=args).train()\n",
+        "run.sh": "accelerate launch --config_file a.yaml train.py --config c.yaml\n",
+    }
+    assert [severity for _, _, severity in lint(files, "ZC731")] == found
+
+
+@pytest.mark.parametrize(("devices", "severity"), [("0,1,2", "note"), ("0,1,2,3", "warning")])
+def test_devices_of_a_config_that_nobody_starts(devices: str, severity: str, lint: Lint) -> None:
+    text = f"distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: {devices}\n"
+    assert lint({"a.yaml": text}, "ZC731") == [("a.yaml", 3, severity)]

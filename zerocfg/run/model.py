@@ -371,7 +371,8 @@ class Elsewhere:
     trainer by that name; ``sets_batch_size``: code gives a DeepSpeed config its batch size; ``lightning``: code gives
     one to a strategy of Lightning; ``keeps_shards``: what ZeRO-3 shards is saved as it is, or converted afterwards;
     ``adapters``: every script that saves weights knows PEFT;
-    ``brought``: sections of a DeepSpeed config in whose place every `deepspeed.initialize` gets something.
+    ``brought``: sections of a DeepSpeed config in whose place every `deepspeed.initialize` gets something;
+    ``fills_arguments``: code makes training arguments of a mapping, which may be a recipe that it loads by itself.
     """
 
     options: frozenset[str] = frozenset()
@@ -382,6 +383,7 @@ class Elsewhere:
     keeps_shards: bool = False
     adapters: bool = False
     brought: frozenset[str] = frozenset()
+    fills_arguments: bool = False
 
 
 @record(frozen=True, slots=True, eq=False)

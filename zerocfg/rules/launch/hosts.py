@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
+from zerocfg.rules.arguments import value
 from zerocfg.rules.effects import accelerate_data, under_deepspeed_launcher
 from zerocfg.rules.key import Key, accelerate
 from zerocfg.rules.launch.options import by_torchrun, launcher_option, listed, machines_of, number_fix, under_runner
@@ -86,10 +87,14 @@ def more_devices_than_processes(run: Run) -> Iterator[Finding]:
         return
     devices, share = len(listed(ids.value)), (processes.count or 0) // machines
     if 1 <= share < devices:
+        spare = devices - share == 1
+        if spare and value(run, "use_vllm"):
+            return  # vLLM generates on the device behind those of the processes
         yield ids.finding(
             f"{devices} devices in gpu_ids {show(ids.value)} for {share} process{'es' * (share > 1)} on each machine: "
             "the rest idles",
             f"name {share} devices, or raise num_processes",
             [processes],
             number_fix(run, "num_processes", devices * machines),
+            severity=Severity.NOTE if spare and run.launch is None and run.recipe is None else None,
         )

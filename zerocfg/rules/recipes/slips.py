@@ -23,6 +23,8 @@ from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.node import dotted
 
+_KINDS = {list: "list", dict: "mapping"}
+
 
 @rule("ZC841", "argument-misspelled", Severity.WARNING, WHOLE_RUN, histories="arguments")
 def argument_misspelled(run: Run) -> Iterator[Finding]:
@@ -61,7 +63,10 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
         yield Finding(
             argument.at(),
             f"there is no argument `{name}`; `{near}` is one, and {consequence(run, argument)}",
-            f"remove it: `{near}` is written too" if near in present else f"write {near}",
+            f"remove it: `{near}` is written too"
+            if near in present
+            else f"write {near}"
+            + ("" if takes else f", which takes no {_KINDS.get(type(argument.held), 'such value')}"),
             fix=renamed(run, argument, near, f"write {near}") if near not in present and takes else None,
         )
 

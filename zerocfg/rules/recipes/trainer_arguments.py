@@ -24,6 +24,15 @@ def _evaluation_argument(run: Run) -> str | None:
     return None if len(former) > 1 else _OLD if former == {True} else _NEW
 
 
+def _name_to_write(run: Run) -> str:
+    """Under which name to say when to evaluate, where nothing does: the former one where no admitted release has the
+    new one."""
+    among = admitted("transformers", run.declared("transformers"))
+    if among is None or any(fields.exists(_NEW, release) for release in among.releases):
+        return _NEW
+    return _OLD
+
+
 def evaluates_by(run: Run) -> str | None:
     """When it is evaluated, also by the argument's former name; None where that is not known."""
     name = _evaluation_argument(run)
@@ -139,14 +148,16 @@ def steps_not_whole(given: ArgumentsOfRun) -> Iterator[Finding]:
 def steps_without_strategy(given: ArgumentsOfRun) -> Iterator[Finding]:
     if "deepspeed_config" in given.run.arguments or "eval_steps" in given.run.elsewhere.options:
         return
-    if any(given.given(name) is not None for name in ("eval_strategy", "evaluation_strategy")):
+    if given.run.elsewhere.fills_arguments:
+        return  # the code may give the strategy
+    if any(given.given(name) is not None for name in (_NEW, _OLD)):
         return
     steps = given.number("eval_steps")
     if steps and given.value("do_eval") is not False:
+        name = _name_to_write(given.run)
         yield given.written("eval_steps").finding(
-            f"`eval_steps: {steps:.15g}` has no effect: `eval_strategy` is not written, "
-            "and by default nothing is evaluated",
-            "write `eval_strategy: steps`, or remove eval_steps",
-            given.set("eval_strategy", '"steps"', "evaluate every eval_steps", after="eval_steps"),
+            f"`eval_steps: {steps:.15g}` has no effect: `{name}` is not written, and by default nothing is evaluated",
+            f"write `{name}: steps`, or remove eval_steps",
+            given.set(name, '"steps"', "evaluate every eval_steps", after="eval_steps"),
             severity=Severity.NOTE if guessed(given.run) else None,
         )

@@ -41,6 +41,8 @@ _SAVES_WEIGHTS = ("save_16bit_model(", "save_fp16_model(", "get_state_dict(", ".
 _SAVES_PRETRAINED = re.compile(r"(?<!tokenizer)(?<!processor)(?<!onfig)\.save_pretrained\(")
 """Of a model, as far as its name tells, unless the script converts: then it saves what it made of the shards."""
 _PEFT = re.compile(r"\b(?:get_peft_model|LoraConfig|get_peft_config|peft_config|PeftModel)\b")
+_LOADS_YAML = ("yaml.safe_load(", "yaml.load(", "OmegaConf.load(")
+_MAKES_ARGUMENTS = re.compile(r"\b(?:(?:Seq2Seq)?TrainingArguments|(?:SFT|DPO|KTO|GRPO|RLOO|Reward)Config)\((\s*\*\*)?")
 _ENGINE = "deepspeed.initialize("
 _LONGEST_CALL = 4000
 """Characters of a call in which its last parenthesis is looked for."""
@@ -109,6 +111,7 @@ def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -
         lightning=any(look.lightning for look in looks),
         keeps_shards=any(look.keeps_shards for look in looks) and not trainer and not saving,
         adapters=bool(saving) and all(look.adapters for look in saving),
+        fills_arguments=any(look.fills_arguments for look in looks),
         brought=frozenset.intersection(*brought) if brought else frozenset(),
     )
     return [replace(run, elsewhere=elsewhere) if _by_itself(run) else run for run in runs]
@@ -122,6 +125,7 @@ class _Look(NamedTuple):
     keeps_shards: bool
     saves_weights: bool
     adapters: bool
+    fills_arguments: bool
     engines: tuple[frozenset[str], ...]
     """For each engine that it makes, the sections of the config in whose place it brings something."""
 
@@ -146,8 +150,15 @@ def _look(file: SourceFile) -> _Look:
         converts or _SAVES_SHARDS in text,
         saves,
         _PEFT.search(text) is not None,
+        _fills_arguments(text),
         tuple(map(_brought, _calls(text, _ENGINE))),
     )
+
+
+def _fills_arguments(text: str) -> bool:
+    """Whether a script makes training arguments of a mapping, or reads YAML beside."""
+    made = _MAKES_ARGUMENTS.findall(text)
+    return any(made) or (bool(made) and any(word in text for word in _LOADS_YAML))
 
 
 def _calls(text: str, opening: str) -> Iterator[str]:

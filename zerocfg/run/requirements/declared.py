@@ -201,8 +201,8 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
         yield from (("image", inner) for inner in entries(folder / name) if is_image(inner.name))
     elif is_image(name):
         yield "image", folder / name
-    elif name.endswith(".txt"):
-        if _LOOSE.fullmatch(name):
+    elif name.endswith((".txt", ".yml", ".yaml")):
+        if _LOOSE.fullmatch(name) or _OF_CONDA.fullmatch(name):
             yield "loose", folder / name
     elif (name.endswith((".sh", ".bash")) or "." not in name) and SETTING_UP.fullmatch(name):
         yield "loose", folder / name
@@ -211,6 +211,9 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 LOOSE = r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt"
 """Names of requirements files."""
 _LOOSE = pattern(LOOSE)
+OF_CONDA = r"(?:.*[-_.])?(?:conda[-_]?)?env(?:ironment)?s?(?:[-_.].*)?\.ya?ml"
+"""Names of files from which conda makes an environment, beside its own."""
+_OF_CONDA = pattern(OF_CONDA)
 _SETUP = r"(?:install|setup|env)"
 SETTING_UP = pattern(rf"(?:.*[-_])?{_SETUP}(?:[-_].*)?\.(?:ba)?sh|(?:[^.]*[-_])?{_SETUP}(?:[-_][^.]*)?")
 """Scripts that set up an environment. One without a suffix is a shell script if its first line says so: `for_shell`."""
