@@ -23,7 +23,7 @@ from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.node import dotted
 
-_KINDS = {list: "list", dict: "mapping"}
+_KINDS: dict[type, str] = {list: "list", dict: "mapping"}
 
 
 @rule("ZC841", "argument-misspelled", Severity.WARNING, WHOLE_RUN, histories="arguments")
