@@ -15,8 +15,12 @@ from zerocfg.run.stages.arguments import parsed
 from zerocfg.run.templates import has_placeholders
 from zerocfg.source.launch.line import Option
 
-_OF_OTHERS = frozenset("batch_size epochs lr lr_scheduler n_epochs num_workers per_device_batch_size".split())
-"""Keys by which programs with a parser of their own call what TrainingArguments call otherwise."""
+_OF_OTHERS = frozenset(
+    "batch_size epochs lr lr_scheduler n_epochs num_workers per_device_batch_size "
+    "tensor_parallel_degree pipeline_parallel_degree sharding_parallel_degree virtual_pp_degree recompute".split()
+)
+"""Keys by which programs with a parser of their own call what TrainingArguments call otherwise; those of the second line
+are PaddleNLP's, whose arguments have most other names of the Trainer's."""
 _OF_TRAINERS = frozenset(
     "per_device_train_batch_size per_device_eval_batch_size num_train_epochs lr_scheduler_type lr_scheduler_kwargs "
     "evaluation_strategy eval_strategy save_strategy logging_strategy save_total_limit remove_unused_columns "
@@ -58,6 +62,20 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
     return "trl" if own and run.elsewhere.trainers.isdisjoint(_configs_with(keys)) else "transformers"
 
 
+def may_have_other_defaults(run: Run) -> bool:
+    """Whether an argument that is not written may have another default than the library's: nobody is known to read the
+    recipe, and some of its keys are of no library, or code makes arguments of a recipe and may add to it."""
+    if run.consumer is not None or run.recipe_reader is not None:
+        return False
+    return run.elsewhere.fills_arguments or not frozenset(map(str, recipe_data(run))) <= _names()
+
+
+@lru_cache(maxsize=1)
+def _names() -> frozenset[str]:
+    names = load_schema("training-arguments").root.names.keys() | load_schema("trl").root.names.keys()
+    return frozenset(names)
+
+
 def values_arrive(run: Run) -> bool:
     """Whether the Trainer gets the values of training arguments as they are known: its parser reads them, or a front
     end lowers onto them. Those of a template are still to be filled in."""
@@ -97,8 +115,7 @@ def _mostly_arguments(keys: frozenset[str]) -> bool:
     loop of its own has a few of their names, too."""
     if keys.isdisjoint(_OF_TRAINERS) or not keys.isdisjoint(_OF_OTHERS):
         return False
-    names = load_schema("training-arguments").root.names.keys() | load_schema("trl").root.names.keys()
-    return 2 * len(keys & names) >= len(keys)
+    return 2 * len(keys & _names()) >= len(keys)
 
 
 def key_of(run: Run, name: str) -> Key | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog import fields
 from zerocfg.catalog.admitted import admitted
 from zerocfg.rules.api import Finding, Fix, Severity, rule
-from zerocfg.rules.argument_reader import guessed
+from zerocfg.rules.argument_reader import guessed, may_have_other_defaults
 from zerocfg.rules.arguments import ARRIVING_ARGUMENTS, KNOWN_ARGUMENTS, ArgumentsOfRun, given, set_argument, word
 from zerocfg.run.model import Run
 
@@ -148,8 +148,8 @@ def steps_not_whole(given: ArgumentsOfRun) -> Iterator[Finding]:
 def steps_without_strategy(given: ArgumentsOfRun) -> Iterator[Finding]:
     if "deepspeed_config" in given.run.arguments or "eval_steps" in given.run.elsewhere.options:
         return
-    if given.run.elsewhere.fills_arguments:
-        return  # the code may give the strategy
+    if may_have_other_defaults(given.run):
+        return
     if any(given.given(name) is not None for name in (_NEW, _OLD)):
         return
     steps = given.number("eval_steps")
