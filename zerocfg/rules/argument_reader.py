@@ -19,8 +19,8 @@ _OF_OTHERS = frozenset(
     "batch_size epochs lr lr_scheduler n_epochs num_workers per_device_batch_size "
     "tensor_parallel_degree pipeline_parallel_degree sharding_parallel_degree virtual_pp_degree recompute".split()
 )
-"""Keys by which programs with a parser of their own call what TrainingArguments call otherwise; those of the second line
-are PaddleNLP's, whose arguments have most other names of the Trainer's."""
+"""Keys by which programs with a parser of their own call what TrainingArguments call otherwise; the second line has
+those of PaddleNLP, whose arguments have most other names of the Trainer's."""
 _OF_TRAINERS = frozenset(
     "per_device_train_batch_size per_device_eval_batch_size num_train_epochs lr_scheduler_type lr_scheduler_kwargs "
     "evaluation_strategy eval_strategy save_strategy logging_strategy save_total_limit remove_unused_columns "
