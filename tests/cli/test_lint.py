@@ -83,8 +83,7 @@ def test_the_tutorial_snippets(zerocfg: Cli, tmp_path: Path) -> None:
     gather = [d for d in report if d["path"].endswith("stage3_gather_16bit_weights_on_model_save")]
     assert any("does not read" in d["message"] or "no effect" in d["message"] for d in gather)
     assert any("zero3_save_16bit_model: true" in d["help"] for d in gather)
-    strings = [d["message"] for d in report if d["code"] == "ZC005"]
-    assert sum("'5e8'" in message and "string" in message for message in strings) == 3
+    assert not [d for d in report if d["code"] == "ZC005"], "what accelerate ignores is no number and no string"
 
 
 def test_clean_file_exits_zero(zerocfg: Cli, tmp_path: Path) -> None:
@@ -109,7 +108,8 @@ def test_silent_about_files_of_others(zerocfg: Cli, tmp_path: Path) -> None:
 
 
 def test_select_and_ignore(zerocfg: Cli, tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(SNIPPET_B)
+    clipping = "deepspeed_config:\n  gradient_clipping: 1e0\n"
+    (tmp_path / "a.yaml").write_text(SNIPPET_B.replace("deepspeed_config:\n", clipping))
     codes = {d["code"] for d in _report(zerocfg("lint", "--select", "ZC1", "--output-format", "json"))}
     assert codes == {"ZC103"}
     codes = {d["code"] for d in _report(zerocfg("lint", "--ignore", "ZC1,ZC005", "--output-format", "json"))}
@@ -121,11 +121,11 @@ def test_select_and_ignore(zerocfg: Cli, tmp_path: Path) -> None:
 
 def test_ignore_comments(zerocfg: Cli, tmp_path: Path) -> None:
     text = GOOD + "  overlap_comm: true  # zerocfg: ignore[ZC103] our fork reads it\n"
-    text += "  # zerocfg: ignore[ZC103, ZC005]\n  reduce_bucket_size: 5e8\n"
+    text += "  # zerocfg: ignore[ZC103]\n  reduce_bucket_size: 5e8\n"
     (tmp_path / "a.yaml").write_text(text)
     outcome = zerocfg("lint")
     assert outcome.code == 0
-    assert "3 suppressed" in outcome.out
+    assert "2 suppressed" in outcome.out
     (tmp_path / "a.yaml").write_text(text.replace("ZC103]", "ZC104]"))
     assert zerocfg("lint").code == 1
 

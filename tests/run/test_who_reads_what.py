@@ -439,3 +439,46 @@ def test_a_device_for_vllm(devices: str, more: str, found: list[str], lint: Lint
 def test_devices_of_a_config_that_nobody_starts(devices: str, severity: str, lint: Lint) -> None:
     text = f"distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: {devices}\n"
     assert lint({"a.yaml": text}, "ZC731") == [("a.yaml", 3, severity)]
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("config['train_micro_batch_size_per_gpu'] = size", []),
+        ('config.update({"train_batch_size": size})', []),
+        ("config['train_micro_batch_size_per_gpu'] == size", ["error"]),
+        ("print(config)", ["error"]),
+    ],
+)
+def test_a_script_that_gives_its_config_the_batch_size(written: str, found: list[str], lint: Lint) -> None:
+    script = (
+        "import json\nimport deepspeed\nimport sys\n"
+        f"path = 'z2.json'\nconfig = json.load(open(path))\n{written}\n"
+        "engine, *_ = deepspeed.initialize(model=model, config='z2.json')\nengine.step()\n"
+    )
+    files = {"z2.json": '{"zero_optimization": {"stage": 2}}', "train.py": script, "run.sh": "deepspeed train.py\n"}
+    assert [severity for _, _, severity in lint(files, "ZC205")] == found
+
+
+@pytest.mark.parametrize(("release", "found"), [("==0.10.2", False), ("<0.11", False), (">=0.10.2", True), ("", True)])
+def test_an_old_vllm_holds_trl_back(release: str, found: bool, lint: Lint) -> None:
+    script = (
+        "from trl import GRPOConfig, GRPOTrainer\n"
+        "args = GRPOConfig(output_dir='o', max_prompt_length=5)\nGRPOTrainer(model='m', args=args).train()\n"
+    )
+    files = {"train.py": script, "requirements.txt": f"trl\nvllm{release}\n"}
+    assert bool(lint(files, "ZC840")) is found
+
+
+def test_recipes_of_code_that_makes_arguments_of_them_are_nobodys(lint: Lint) -> None:
+    recipe = f"{DEFAULTS}do_train: true\nnum_train_epochs: 1\nwarmup_steps: 9\nmax_steps: 5\n"
+    files = {"c.yaml": recipe, "train.py": "from trl import SFTConfig\nSFTConfig(output_dir='o')\n"}
+    assert lint(files, "ZC720") == [("c.yaml", 8, "warning")]
+    files["train.py"] = "from trl import SFTConfig\nSFTConfig(**config)\n"
+    assert lint(files, "ZC820") == []
+
+
+def test_a_recipe_with_keys_of_paddlenlp(lint: Lint) -> None:
+    recipe = f"{DEFAULTS}do_train: true\nnum_train_epochs: 1\nwarmup_steps: 9\nmax_steps: 5\n"
+    assert lint({"c.yaml": recipe}, "ZC820") == [("c.yaml", 7, "warning")]
+    assert lint({"c.yaml": f"{recipe}tensor_parallel_degree: 2\n"}, "ZC820") == []

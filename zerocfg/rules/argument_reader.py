@@ -54,6 +54,8 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
         return None
     if run.consumer is None and not _mostly_arguments(frozenset(map(str, keys))):
         return None
+    if run.consumer is None and run.elsewhere.fills_arguments:
+        return None  # code makes arguments of a recipe, and what it takes of it nobody knows
     stated = parsed(run)
     if stated and not any(name.startswith("trl.") for name in stated):
         return "transformers"  # by a class of the project that has TRL's names
@@ -91,6 +93,8 @@ def reads_recipe(run: Run) -> bool:
     if run.recipe_reader is not None or run.consumer in ("transformers", "trl") or front_end(run.consumer) is not None:
         return True
     keys = frozenset(map(str, recipe_data(run)))
+    if run.elsewhere.fills_arguments:
+        return False
     return run.script is None and keys.isdisjoint(foreign_keys()) and _mostly_arguments(keys)
 
 

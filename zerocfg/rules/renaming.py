@@ -77,6 +77,9 @@ def nowhere(key: KeyIssue) -> tuple[str, Fix | None]:
         section = Key(key.run, key.file, key.path[:-1], None)
         fix = section.replace(f"{{{_FILE}: {key.name}}}", f"write {_FILE}", safe=False)
         return f"write `{_FILE}: {key.name}`", fix if alone else None
+    above = key.name.removeprefix("fsdp_").removeprefix("deepspeed_")
+    if above != key.name and above in load_schema("accelerate").root.names:
+        return f"write `{above}` at the top level, where accelerate reads it", None
     argument = key.name in load_schema("training-arguments").root.keys
     help_text = "it is an argument of the Trainer: say it in the training arguments" if argument else "remove it"
     if argument and key.run.consumer in _OWN_LOOPS:

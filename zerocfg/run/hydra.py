@@ -7,6 +7,7 @@ from typing import Any
 
 from zerocfg.patterns import pattern
 from zerocfg.source import disk
+from zerocfg.source.boundary import lies_inside
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 from zerocfg.source.paths import names
@@ -39,6 +40,8 @@ def is_in_hydra_group(path: Path) -> bool:
     for _ in range(_DEEPEST_GROUP):
         group = f"{folder.name}/{group}" if group else folder.name
         folder = folder.parent
+        if not lies_inside(str(folder)):
+            return False
         configs = [name for name in names(folder) if name.endswith((".yaml", ".yml"))]
         if any(_lists(folder / name, group) for name in configs[:_MOST_CONFIGS]):
             return True

@@ -364,7 +364,8 @@ class Script:
 
 @record(frozen=True, slots=True)
 class Elsewhere:
-    """What may bear on a config that no launch line and no script of a project is known to read.
+    """What may bear on a config that no launch line and no script of a project is known to read; of a run whose script
+    hands its config to an engine ``sets_batch_size`` alone, by that script.
 
     ``options``: of the project's scripts, which may read it; ``readers``: who reads the DeepSpeed configs of its other
     runs; ``trainers``: the configs of TRL for which it has a class of its own, by that name or as the config of a

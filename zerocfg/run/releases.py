@@ -23,7 +23,7 @@ from zerocfg.run.linking.entry_point import starts_elsewhere
 from zerocfg.run.model import ImportedName, Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED
 from zerocfg.run.requirements.companions import limited_releases, unreachable_newest
-from zerocfg.run.requirements.deciders import FORKS, HOLDS
+from zerocfg.run.requirements.deciders import FORKS, HOLDS, HOLDS_WHERE_OLD
 from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, all_of, any_of, installs_of, is_bare
 from zerocfg.run.resolve_settings import with_releases, with_settings
 from zerocfg.source import disk
@@ -173,6 +173,9 @@ def _of_run(run: Run, projects: _Projects) -> dict[str, Declared]:
     open_ = dict(stated.open)
     for package in HOLDS.keys() & found.keys():
         open_ |= dict.fromkeys(HOLDS[package], Declared(None, found[package].places))
+    for package in HOLDS_WHERE_OLD.keys() & found.keys():
+        if any(clause in (found[package].clauses or "") for clause in ("==", "<", "~=")):
+            open_ |= dict.fromkeys(HOLDS_WHERE_OLD[package], Declared(None, found[package].places))
     for library in forked(found):
         open_[library] = Declared(None)
     found = {**open_, **found}

@@ -95,7 +95,9 @@ def with_address_of_siblings(run: Run, known: Sequence[Run]) -> Run:
 
 def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -> list[Run]:
     """The runs, those of configs by themselves with what may come from any script of the project: the options that the
-    scripts of the ``runs`` declare, and what the texts of all ``scripts`` show."""
+    scripts of the ``runs`` declare, and what the texts of all ``scripts`` show. Of runs whose script reads the config
+    the texts of that script alone."""
+    runs = [_with_own_size(run) for run in runs]
     if not any(map(_by_itself, runs)):
         return list(runs)
     recipes = any(run.recipe is not None and _by_itself(run) for run in runs)
@@ -115,6 +117,14 @@ def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -
         brought=frozenset.intersection(*brought) if brought else frozenset(),
     )
     return [replace(run, elsewhere=elsewhere) if _by_itself(run) else run for run in runs]
+
+
+def _with_own_size(run: Run) -> Run:
+    if run.consumer != "deepspeed" or run.deepspeed is None or run.script is None:
+        return run
+    if not any(_look(file).sets_batch_size for file in run.script.files):
+        return run
+    return replace(run, elsewhere=replace(run.elsewhere, sets_batch_size=True))
 
 
 class _Look(NamedTuple):
