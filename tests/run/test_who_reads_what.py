@@ -473,7 +473,7 @@ def test_an_old_vllm_holds_trl_back(release: str, found: bool, lint: Lint) -> No
 def test_recipes_of_code_that_makes_arguments_of_them_are_nobodys(lint: Lint) -> None:
     recipe = f"{DEFAULTS}do_train: true\nnum_train_epochs: 1\nwarmup_steps: 9\nmax_steps: 5\n"
     files = {"c.yaml": recipe, "train.py": "from trl import SFTConfig\nSFTConfig(output_dir='o')\n"}
-    assert lint(files, "ZC720") == [("c.yaml", 8, "warning")]
+    assert lint(files, "ZC820") == [("c.yaml", 7, "warning")]
     files["train.py"] = "from trl import SFTConfig\nSFTConfig(**config)\n"
     assert lint(files, "ZC820") == []
 
