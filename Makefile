@@ -114,7 +114,8 @@ test-rest: $(OPERATORS)
 CODE ?= $(error name a rule: make rule CODE=ZC103)
 # What needs no library first. The operators are compiled for a proof that is played, which a page without a phase has not.
 rule: setup
-	$(BIN)/pytest tests/rules/test_examples.py tests/rules/test_pages.py -k $(CODE)
+	$(BIN)/pytest tests/rules/test_examples.py tests/rules/test_pages.py tests/rules/test_claims_are_strong.py tests/rules/near -k $(CODE)
+	$(BIN)/python -m tools.proof_counts
 	@if grep -q '^phase:' docs/rules/$(CODE).md; then $(MAKE) --no-print-directory proof CODE=$(CODE); fi
 
 proof: $(OPERATORS)

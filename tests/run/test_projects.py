@@ -13,7 +13,8 @@ from tests.run.test_reader import CALL, TRAIN
 from tests.run.test_scripts import read
 from zerocfg.frontends.registry import front_end
 from zerocfg.run.discover import Files, walk
-from zerocfg.run.linking.sibling_recipes import as_siblings, with_what_is_elsewhere
+from zerocfg.run.linking.project_scripts import with_what_is_elsewhere
+from zerocfg.run.linking.sibling_recipes import as_siblings
 from zerocfg.run.linking.spec_runs import launch_place
 from zerocfg.run.linking.standalone_scripts import standalone_run
 from zerocfg.run.model import MisplacedFile, Origin, Run, Script, Setting, SourceFile, files_of

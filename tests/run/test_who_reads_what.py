@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from zerocfg.linter.selection import Selection
+from zerocfg.run.reader import reader_evidence
 from zerocfg.workspace.job import Job
 from zerocfg.workspace.settings import Settings
 
@@ -482,3 +483,17 @@ def test_a_recipe_with_keys_of_paddlenlp(lint: Lint) -> None:
     recipe = f"{DEFAULTS}do_train: true\nnum_train_epochs: 1\nwarmup_steps: 9\nmax_steps: 5\n"
     assert lint({"c.yaml": recipe}, "ZC820") == [("c.yaml", 7, "warning")]
     assert lint({"c.yaml": f"{recipe}tensor_parallel_degree: 2\n"}, "ZC820") == []
+
+
+def test_the_line_shows_who_reads_the_recipe_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ds.json").write_text(SHARDED)
+    (tmp_path / "sft.yaml").write_text(
+        "stage: sft\ndo_train: true\nfinetuning_type: full\nmodel_name_or_path: m\ndeepspeed: ds.json\n"
+    )
+    (tmp_path / "run.sh").write_text("llamafactory-cli train sft.yaml\n")
+    monkeypatch.chdir(tmp_path)
+    job = Job([tmp_path], Settings(), Selection())
+    job.lint()
+    evidence = next(reader_evidence(run) for run in job.runs if run.launch is not None)
+    assert evidence is not None and evidence.by == "option"
+    assert evidence.place is not None and evidence.place.file is not None and evidence.place.file.name == "run.sh"

@@ -86,7 +86,7 @@ def find_runs(
             runs = [*without_read_configs(runs, standalone), *standalone]
     code = [file for file in pool.values() if file.kind == "script" and (skip is None or not skip(file))]
     if code or any(run.script is not None for run in runs):
-        from zerocfg.run.linking.sibling_recipes import with_what_is_elsewhere
+        from zerocfg.run.linking.project_scripts import with_what_is_elsewhere
 
         runs = with_what_is_elsewhere(runs, code)
     named = {files.real(file.path) for file in asked.values() if file.kind == "script" and file.path}

@@ -56,7 +56,9 @@ def reader_evidence(run: Run) -> ReaderEvidence | None:
         return None
     arguments = run.arguments
     for name, route in (("deepspeed_config", "engine"), ("deepspeed", "trainer")):
-        if run.deepspeed_route == route and name in arguments:
+        if run.deepspeed_route != route or name not in arguments:
+            continue
+        if run.launch is None or run.launch_file is None or arguments[name].origin.file is run.launch_file:
             return ReaderEvidence("option", arguments[name].origin)
     if run.recipe is not None:
         return ReaderEvidence("recipe")

@@ -808,11 +808,11 @@ HOSTS_AND_DEVICES = (
         "trl",
     ),
     of("ZC731", "one device more", {"accelerate.yaml": MEETING.replace("8", "4") + "gpu_ids: 0,1,2\n"}).finds(
-        "warning", "accelerate.yaml: gpu_ids: 0,1,2", 3, "0,1,2", 2, 2, also=("accelerate.yaml: num_processes: 4",)
+        "note", "accelerate.yaml: gpu_ids: 0,1,2", 3, "0,1,2", 2, 2, also=("accelerate.yaml: num_processes: 4",)
     ),
     of(
         "ZC731", "one process under an engine", {"accelerate.yaml": ENGINE.replace("2", "1", 1) + "gpu_ids: 0,1\n"}
-    ).finds("warning", "accelerate.yaml: gpu_ids: 0,1", 2, "0,1", 1, 1, also=("accelerate.yaml: num_processes: 1",)),
+    ).finds("note", "accelerate.yaml: gpu_ids: 0,1", 2, "0,1", 1, 1, also=("accelerate.yaml: num_processes: 1",)),
     of("ZC731", "a comma at the end names no device", {"accelerate.yaml": DEVICES % 2 + "gpu_ids: 0,1,\n"}),
     of("ZC731", "on the line", accelerate(DEVICES % 2, "--gpu_ids 0,1,2 ")).finds(
         "warning", "train.sh: --gpu_ids 0,1,2", 3, "0,1,2", 2, 2, also=("accelerate.yaml: num_processes: 2",)

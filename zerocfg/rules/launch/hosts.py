@@ -96,5 +96,5 @@ def more_devices_than_processes(run: Run) -> Iterator[Finding]:
             f"name {share} devices, or raise num_processes",
             [processes],
             number_fix(run, "num_processes", devices * machines),
-            severity=Severity.NOTE if spare and run.launch is None and run.recipe is None else None,
+            severity=Severity.NOTE if spare and run.consumer is None and run.launch is None else None,
         )
