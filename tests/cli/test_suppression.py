@@ -23,7 +23,7 @@ else:
 Cli = Callable[..., Outcome]
 
 YAML = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  zero_stage: 2\n"
-DEAD = "  overlap_comm: true\n  reduce_bucket_size: 5e8\n"
+DEAD = "  overlap_comm: true\n  reduce_bucket_size: 5\n  gradient_clipping: 1e0\n"
 DS = '{"train_batch_size": 8,\n "zero_optimization": {"stage": 2, "typo": 1}}\n'
 LINE = "#!/bin/sh\naccelerate launch \\\n  --num_processes two \\\n  train.py\n"
 
@@ -104,7 +104,8 @@ def test_add_ignore(zerocfg: Cli, legacy: Path) -> None:
     assert "silenced in" in outcome.err and "All checks passed" in outcome.out
     assert (legacy / "a.yaml").read_bytes().decode() == (
         YAML + "  # zerocfg: ignore[ZC103] TODO\n  overlap_comm: true\n"
-        "  # zerocfg: ignore[ZC005, ZC103] TODO\n  reduce_bucket_size: 5e8\n"
+        "  # zerocfg: ignore[ZC103] TODO\n  reduce_bucket_size: 5\n"
+        "  # zerocfg: ignore[ZC005] TODO\n  gradient_clipping: 1e0\n"
     ).replace("\n", "\r\n")
     assert (legacy / "train.sh").read_text() == LINE.replace("accel", "# zerocfg: ignore[ZC711] TODO\naccel")
     assert tomllib.loads((legacy / "zerocfg.toml").read_text()) == {
@@ -131,7 +132,7 @@ def test_add_ignore_stays_behind_a_byte_order_mark(zerocfg: Cli, tmp_path: Path)
 
 
 def test_other_codes_and_other_files_are_not_ignored(zerocfg: Cli, tmp_path: Path) -> None:
-    text = YAML + "  reduce_bucket_size: 5e8\n"
+    text = YAML + DEAD
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(text)
 
@@ -149,7 +150,8 @@ def test_other_codes_and_other_files_are_not_ignored(zerocfg: Cli, tmp_path: Pat
 
 
 def test_add_ignore_extends_a_comment(zerocfg: Cli, tmp_path: Path) -> None:
-    text = YAML + "  # zerocfg: ignore[ZC005] our fork\n  reduce_bucket_size: 5e8\n"
+    text = "distributed_type: DEEPSPEED\nnum_processes: 8\n# zerocfg: ignore[ZC005] our fork\n"
+    text += "deepspeed_config: {zero_stage: 2, overlap_comm: true, gradient_clipping: 1e0}\n"
     (tmp_path / "a.yaml").write_text(text)
     assert zerocfg("lint", "--add-ignore").code == 0
     assert (tmp_path / "a.yaml").read_text() == text.replace("[ZC005]", "[ZC005, ZC103]")
@@ -248,12 +250,12 @@ def test_baseline_knows_old_findings_and_tells_new_ones(zerocfg: Cli, legacy: Pa
     clean = zerocfg("lint", "--baseline", name)
     assert clean.code == 0 and f"{count} suppressed ({count} by baseline)" in clean.out
     # Lines may move, and what is around may change.
-    (legacy / "a.yaml").write_text("# 8 GPUs\n" + YAML + "  gradient_clipping: 1.0\n" + DEAD)
+    (legacy / "a.yaml").write_text("# 8 GPUs\n" + YAML + "  gradient_accumulation_steps: 2\n" + DEAD)
     assert zerocfg("lint", "--baseline", name).code == 0
     # Another value is another finding; the entry of the old one no longer occurs.
-    (legacy / "a.yaml").write_text(YAML + DEAD.replace("5e8", "2e8"))
+    (legacy / "a.yaml").write_text(YAML + DEAD.replace("1e0", "2e0").replace("size: 5", "size: 6"))
     changed = zerocfg("lint", "--baseline", name)
-    assert changed.code == 1 and "2e8" in changed.out and "overlap_comm" not in changed.out
+    assert changed.code == 1 and "2e0" in changed.out and "overlap_comm" not in changed.out
     assert "2 entries of the baseline no longer occur" in changed.out
     assert report(zerocfg, "--baseline", name)["stale_in_baseline"] == 2
 

@@ -132,7 +132,13 @@ def test_many_exports_before_many_launch_lines(tmp_path: Path) -> None:
         ("ZC003", {"acc.yaml": "".join(f"num_processes: {at}\n" for at in range(4000)) + MULTI_GPU}),
         ("ZC010", {"acc.yaml": MULTI_GPU + "# zerocfg: ignore[ZC101] because\n" * 4000}),
         ("ZC102", {"ds.json": json.dumps({**DS, **UNKNOWN}), "acc.yaml": ACCELERATE}),
-        ("ZC101", {"acc.yaml": MULTI_GPU + "".join(f"{name}: 1\n" for name in UNKNOWN)}),
+        (
+            "ZC101",
+            {
+                "acc.yaml": f"compute_environment: LOCAL_MACHINE\n{MULTI_GPU}"
+                + "".join(f"{name}: 1\n" for name in UNKNOWN)
+            },
+        ),
         (
             "ZC711",
             {

@@ -14,7 +14,10 @@ def walked(library: str, name: str) -> dict[str, Any]:
     known = histories(library)
     facts = known.today(name)
     if facts is None:
-        raise LookupError(f"{library} {known.names[-1]} has no {name} (schemas/releases/{library}.json)")
+        raise LookupError(
+            f"{library} {known.names[-1]} has no {name} (schemas/releases/{library}.json): walk the release that has "
+            "it (`make follow-release`), or write `key(..., default=...)`"
+        )
     return facts
 
 
