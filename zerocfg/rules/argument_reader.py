@@ -55,7 +55,7 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
     if run.consumer is None and not _mostly_arguments(frozenset(map(str, keys))):
         return None
     if run.consumer is None and run.elsewhere.fills_arguments:
-        return None  # code makes arguments of a recipe, and what it takes of it nobody knows
+        return None  # code makes arguments of a recipe, and which keys it takes is not known
     stated = parsed(run)
     if stated and not any(name.startswith("trl.") for name in stated):
         return "transformers"  # by a class of the project that has TRL's names
@@ -65,8 +65,8 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
 
 
 def may_have_other_defaults(run: Run) -> bool:
-    """Whether an argument that is not written may have another default than the library's: nobody is known to read the
-    recipe, and some of its keys are of no library, or code makes arguments of a recipe and may add to it."""
+    """Whether an argument that is not written may have another default than the library's: the reader of the recipe is
+    not known, and some of its keys are of no library, or code makes arguments of a recipe and may add to it."""
     if run.consumer is not None or run.recipe_reader is not None:
         return False
     return run.elsewhere.fills_arguments or not frozenset(map(str, recipe_data(run))) <= _names()

@@ -218,8 +218,8 @@ def section_of_another_engine(unused: IgnoredOfRun) -> Iterator[Finding]:
 
 
 def _offers_engines(run: Run) -> bool:
-    """Whether a config that nobody is known to read has sections of several engines and chooses none of them: it is
-    there to be filled in."""
+    """Whether a config without a known reader has sections of several engines and chooses none of them: it is there to
+    be filled in."""
     if run.consumer is not None or run.launch is not None:
         return False
     config = accelerate(run)

@@ -98,7 +98,7 @@ def _never_saves(run: Run) -> bool:
 
 def _trains_adapter(run: Run) -> bool:
     """Whether an argument says that an adapter is trained, of which the Trainer saves all weights since transformers
-    5.0. Of a config that nobody is known to read the scripts of its project tell."""
+    5.0. Of a config without a known reader the scripts of its project show it."""
     if run.consumer is None:
         return run.elsewhere.adapters
     if not under_trainer(run):

@@ -124,7 +124,7 @@ def _look(file: SourceFile) -> _Look:
 
 
 def _fills_arguments(text: str) -> bool:
-    """Whether a script makes training arguments of a mapping, or reads YAML beside."""
+    """Whether a script makes training arguments of a mapping, or makes them and reads YAML as well."""
     made = _MAKES_ARGUMENTS.findall(text)
     return any(made) or (bool(made) and any(word in text for word in _LOADS_YAML))
 

@@ -19,7 +19,7 @@ HOLDS: Mapping[str, tuple[str, ...]] = {
 ``transformers==4.45.2``, unsloth and unsloth_zoo 2026.10.9 ``transformers<=5.17.0`` and ``trl<=1.15.0``."""
 HOLDS_WHERE_OLD: Mapping[str, tuple[str, ...]] = {"vllm": ("transformers", "trl")}
 """The same for packages of which an old release is installed: TRL imports of vLLM what only some of its releases have
-(beside vLLM 0.10.2, TRL 1.16.0 stops at `vllm.utils.network_utils`)."""
+(with vLLM 0.10.2, TRL 1.16.0 stops at `vllm.utils.network_utils`)."""
 FORKS: Mapping[str, tuple[str, ...]] = {
     "accelerate-kt": ("accelerate",),
     "transformers-kt": ("transformers",),

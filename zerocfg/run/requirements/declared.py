@@ -212,7 +212,7 @@ LOOSE = r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt"
 """Names of requirements files."""
 _LOOSE = pattern(LOOSE)
 OF_CONDA = r"(?:.*[-_.])?(?:conda[-_]?)?env(?:ironment)?s?(?:[-_.].*)?\.ya?ml"
-"""Names of files from which conda makes an environment, beside its own."""
+"""Names of files from which conda makes an environment, besides `environment.yml`."""
 _OF_CONDA = pattern(OF_CONDA)
 _SETUP = r"(?:install|setup|env)"
 SETTING_UP = pattern(rf"(?:.*[-_])?{_SETUP}(?:[-_].*)?\.(?:ba)?sh|(?:[^.]*[-_])?{_SETUP}(?:[-_][^.]*)?")
