@@ -141,7 +141,8 @@ LIGHTNING = (
 @pytest.mark.parametrize(
     ("script", "warned"),
     [
-        (SAVES.format("print(1)"), True),
+        (SAVES.format("print(1)"), False),  # a loop that saves nothing loses nothing
+        ("import deepspeed\nwith deepspeed.zero.Init():\n    print(1)\n", True),
         (SAVES.format("engine.save_checkpoint('out')"), False),
         (SAVES.format("engine.save_checkpoint('out'); engine.save_16bit_model('out')"), True),
         (SAVES.format("engine.save_checkpoint('out'); engine.module.save_pretrained('out')"), True),
@@ -497,3 +498,30 @@ def test_the_line_shows_who_reads_the_recipe_that_it_names(tmp_path: Path, monke
     evidence = next(reader_evidence(run) for run in job.runs if run.launch is not None)
     assert evidence is not None and evidence.by == "option"
     assert evidence.place is not None and evidence.place.file is not None and evidence.place.file.name == "run.sh"
+
+
+OLD_TRL = "from trl import {}\nfrom transformers import Trainer, TrainingArguments\n"
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "argument", "found"),
+    [
+        ("==0.12.2", "RichProgressCallback", "warmup_ratio=0.1", []),  # played: no import with transformers 5
+        ("==0.12.2", "RichProgressCallback", "evaluation_strategy='no'", ["warning"]),  # gone since 4.51
+        ("==0.12.2", "SFTConfig", "warmup_ratio=0.1", ["warning"]),  # played: imported with transformers 5
+        ("==1.9.0", "RichProgressCallback", "warmup_ratio=0.1", ["warning"]),
+        ("", "RichProgressCallback", "warmup_ratio=0.1", ["warning"]),
+    ],
+)
+def test_what_a_pinned_trl_holds_back(release: str, name: str, argument: str, found: list[str], lint: Lint) -> None:
+    script = (
+        OLD_TRL.format(name) + f"args = TrainingArguments(output_dir='o', {argument})\nTrainer(args=args).train()\n"
+    )
+    files = {"train.py": script, "requirements.txt": f"trl{release}\ntransformers\n"}
+    assert [severity for _, _, severity in lint(files, "ZC801")] == found
+
+
+@pytest.mark.parametrize(("name", "found"), [("get_kbit_device_map", []), ("ModelConfig", ["warning"])])
+def test_an_older_trl_means_an_older_transformers(name: str, found: list[str], lint: Lint) -> None:
+    script = OLD_TRL.format(name) + "args = TrainingArguments(output_dir='o', warmup_ratio=0.1)\nTrainer(args=args)\n"
+    assert [severity for _, _, severity in lint({"train.py": script}, "ZC801")] == found

@@ -1,6 +1,6 @@
 """The newest releases of a library that can be combined with older packages or an older Python: by an installer
 (``python -m tools.facts.beside`` resolved them and wrote ``schemas/releases/beside.json``), or by an import of TRL
-(``tools.facts.needed_names``, ``trl-imports.json``).
+(``tools.facts.needed_names``, ``trl-imports.json``; ``tools.facts.trl_names``, ``trl-names.json``).
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ def install_limits() -> Mapping[str, Mapping[str, Edges]]:
 def limits_of_trl() -> Mapping[str, Edges]:
     """By library: the releases of TRL below which no trainer can be imported with a newer release of the library."""
     found: dict[str, dict[str, str]] = _read("trl-imports")
+    return found
+
+
+@lru_cache(maxsize=1)
+def names_of_trl() -> Mapping[str, Edges]:
+    """By release of transformers: public names of TRL, and the release of TRL below which none lets them be imported
+    with that transformers or a newer one."""
+    found: dict[str, dict[str, str]] = _read("trl-names")["transformers"]
     return found
 
 

@@ -370,8 +370,8 @@ class Elsewhere:
     ``options``: of the project's scripts, which may read it; ``readers``: who reads the DeepSpeed configs of its other
     runs; ``trainers``: the configs of TRL for which it has a class of its own, by that name or as the config of a
     trainer by that name; ``sets_batch_size``: code gives a DeepSpeed config its batch size; ``lightning``: code gives
-    one to a strategy of Lightning; ``keeps_shards``: what ZeRO-3 shards is saved as it is, or converted afterwards;
-    ``adapters``: every script that saves weights knows PEFT;
+    one to a strategy of Lightning; ``keeps_shards``: what ZeRO-3 shards is saved as it is, converted afterwards, or not
+    at all; ``adapters``: every script that saves weights knows PEFT;
     ``brought``: sections of a DeepSpeed config in whose place every `deepspeed.initialize` gets something;
     ``fills_arguments``: code makes training arguments of a mapping, which may be a recipe that it loads by itself.
     """

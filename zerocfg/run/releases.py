@@ -135,6 +135,8 @@ def _outdated(run: Run, versions: Mapping[str, str]) -> dict[str, ImportedName]:
     for item in run.script.imported if run.script is not None else ():
         if item.library not in versions and item.library not in found and lost_since(item.module, item.name):
             found[item.library] = item
+    if "trl" in found and "transformers" not in versions:
+        found.setdefault("transformers", found["trl"])  # what goes with an older TRL is older as well
     return found
 
 
@@ -183,9 +185,11 @@ def _of_run(run: Run, projects: _Projects) -> dict[str, Declared]:
         found[name] = _bounded(found.get(name), declared, firm=True)
     for name, declared in _framework(run, found).items():
         found[name] = _bounded(found.get(name), declared, firm=False)
-    for name, declared in _importable(run, found):
+    for name, declared in _importable(run):
         if name in found and found[name].clauses:
             found[name] = _bounded(found[name], declared, firm=False)
+    for name, declared in _held_back_by_trl(run, found):
+        found[name] = _bounded(found.get(name), declared, firm=False)
     return found
 
 
@@ -298,22 +302,34 @@ def _required(run: Run) -> dict[str, Declared]:
     return {name: all_of(every) for name, every in stated.items()}
 
 
-def _importable(run: Run, found: Mapping[str, Declared]) -> Iterator[tuple[str, Declared]]:
-    """What the script imports as soon as it is started, and newer releases lack; and what the project's release of TRL
-    imports itself."""
-    imported = run.script.imported if run.script is not None else ()
-    for item in imported:
+def _importable(run: Run) -> Iterator[tuple[str, Declared]]:
+    """What the script imports as soon as it is started, and newer releases lack."""
+    for item in run.script.imported if run.script is not None else ():
         since = lost_since(item.module, item.name)
         if since is not None:
-            yield item.library, Declared(f"<{since}", (replace(item.origin, kind="computed", note=item.shown),))
-    trl = found.get("trl")
-    if trl is not None and trl.clauses and (run.script is None or any(item.library == "trl" for item in imported)):
-        from zerocfg.catalog.install_limits import limits_of_trl
+            yield item.library, Declared(f"<{since}", (_of_import(item),))
 
-        for library, edges in limits_of_trl().items():
-            newest = next((newest for below, newest in edges.items() if only_below(trl.clauses, below)), None)
-            if newest is not None:
-                yield library, Declared(f"<={newest}", trl.places)
+
+def _held_back_by_trl(run: Run, found: Mapping[str, Declared]) -> Iterator[tuple[str, Declared]]:
+    """What the project's release of TRL imports itself, where the script imports TRL or no script is known."""
+    trl = found.get("trl")
+    imported = [item for item in run.script.imported if item.library == "trl"] if run.script is not None else []
+    if trl is None or not trl.clauses or (run.script is not None and not imported):
+        return
+    from zerocfg.catalog.install_limits import limits_of_trl, names_of_trl
+
+    for library, edges in limits_of_trl().items():
+        newest = next((newest for below, newest in edges.items() if only_below(trl.clauses, below)), None)
+        if newest is not None:
+            yield library, Declared(f"<={newest}", trl.places)
+    for since, names in names_of_trl().items():
+        for item in imported:
+            if item.name in names and only_below(trl.clauses, names[item.name]):
+                yield "transformers", Declared(f"<{since}", (*trl.places, _of_import(item)))
+
+
+def _of_import(item: ImportedName) -> Origin:
+    return replace(item.origin, kind="computed", note=item.shown)
 
 
 def _framework(run: Run, found: Mapping[str, Declared]) -> dict[str, Declared]:

@@ -69,7 +69,7 @@ def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -
         trainers=frozenset(name for file in scripts for name in _own_trainers(file)) if recipes else frozenset(),
         sets_batch_size=any(look.sets_batch_size for look in looks),
         lightning=any(look.lightning for look in looks),
-        keeps_shards=any(look.keeps_shards for look in looks) and not trainer and not saving,
+        keeps_shards=any(look.keeps_shards or look.engines for look in looks) and not trainer and not saving,
         adapters=bool(saving) and all(look.adapters for look in saving),
         fills_arguments=any(look.fills_arguments for look in looks),
         brought=frozenset.intersection(*brought) if brought else frozenset(),
