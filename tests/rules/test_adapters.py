@@ -82,13 +82,19 @@ def told(
         ("transformers==4.57.3\ntrl==0.27.0\n", None, None),
         ("transformers==5.0.0\ntrl==0.26.2\n", None, None),
         ("transformers<5\ntrl>=0.22,<0.27\n", None, ADAPTER),
-        ("transformers>=4.57\ntrl==0.26.2\n", None, None),
         ("transformers==4.57.3\ntrl>=0.21,<0.27\n", None, None),
         ("transformers==4.57.3\ntrl>=0.21,<0.27\n", ON, "True"),
     ],
 )
 def test_by_release(tmp_path: Path, method: str, requirements: str, arguments: str | None, place: str | None) -> None:
     assert told(tmp_path, requirements, arguments, method=method) == ([("error", place)] if place else [])
+
+
+@pytest.mark.parametrize(("method", "place"), [("SFT", None), ("DPO", ADAPTER)])
+def test_a_trl_that_goes_with_no_transformers_5(tmp_path: Path, method: str, place: str | None) -> None:
+    """TRL 0.26.2 imports its DPOTrainer with transformers 4.57.6 and not with 5 (played), its SFTTrainer with both."""
+    requirements = "transformers>=4.57\ntrl==0.26.2\n"
+    assert told(tmp_path, requirements, None, method=method) == ([("error", place)] if place else [])
 
 
 @pytest.mark.parametrize(

@@ -519,9 +519,3 @@ def test_what_a_pinned_trl_holds_back(release: str, name: str, argument: str, fo
     )
     files = {"train.py": script, "requirements.txt": f"trl{release}\ntransformers\n"}
     assert [severity for _, _, severity in lint(files, "ZC801")] == found
-
-
-@pytest.mark.parametrize(("name", "found"), [("get_kbit_device_map", []), ("ModelConfig", ["warning"])])
-def test_an_older_trl_means_an_older_transformers(name: str, found: list[str], lint: Lint) -> None:
-    script = OLD_TRL.format(name) + "args = TrainingArguments(output_dir='o', warmup_ratio=0.1)\nTrainer(args=args)\n"
-    assert [severity for _, _, severity in lint({"train.py": script}, "ZC801")] == found

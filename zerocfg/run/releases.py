@@ -135,8 +135,6 @@ def _outdated(run: Run, versions: Mapping[str, str]) -> dict[str, ImportedName]:
     for item in run.script.imported if run.script is not None else ():
         if item.library not in versions and item.library not in found and lost_since(item.module, item.name):
             found[item.library] = item
-    if "trl" in found and "transformers" not in versions:
-        found.setdefault("transformers", found["trl"])  # what goes with an older TRL is older as well
     return found
 
 
