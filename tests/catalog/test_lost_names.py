@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT
-from zerocfg.catalog.lost_names import lost_since
+from zerocfg.catalog.lost_names import LIBRARIES, lost_since
 from zerocfg.run.config import VERSIONS
 
 DATA: dict[str, Any] = json.loads((ROOT / "schemas/releases/lost-names.json").read_text())
+TRAINING = ("accelerate", "transformers", "trl")
+INSTALLED = [library for library in DATA if find_spec(library) is not None]
 EACH = 60
 """One name in so many is tried."""
 PROGRAM = """
@@ -45,9 +48,9 @@ def run(program: str, given: str = "") -> str:
 
 
 def test_they_are_those_of_the_newest_release() -> None:
-    assert {library: entry["newest"] for library, entry in DATA.items()} == {
-        library: VERSIONS[library] for library in ("accelerate", "transformers", "trl")
-    }
+    newest = {library: entry["newest"] for library, entry in DATA.items()}
+    assert set(newest) == LIBRARIES
+    assert {library: newest[library] for library in TRAINING} == {library: VERSIONS[library] for library in TRAINING}
 
 
 @pytest.mark.parametrize(
@@ -64,6 +67,15 @@ def test_they_are_those_of_the_newest_release() -> None:
         ("transformers.trainer", "never_had_it", False),
         ("transformers.no_such_module", "anything", False),
         ("trl", "SFTTrainer", False),
+        ("datasets", "load_metric", True),
+        ("datasets", "load_dataset", False),
+        ("peft", "prepare_model_for_int8_training", True),
+        ("peft", "prepare_model_for_kbit_training", False),
+        ("huggingface_hub", "Repository", True),
+        ("huggingface_hub", "cached_download", True),
+        ("huggingface_hub", "snapshot_download", False),
+        ("diffusers.pipeline_utils", "DiffusionPipeline", True),
+        ("diffusers.optimization", "get_scheduler", False),
         ("transformers", "TFBertModel", False),
     ],
 )
@@ -76,7 +88,7 @@ def test_a_sample_cannot_be_imported() -> None:
     pytest.importorskip("trl")
     every = [
         [module, name]
-        for entry in DATA.values()
+        for entry in map(DATA.__getitem__, INSTALLED)
         for module, lost in (*entry["names"].items(), *((module, {"": ""}) for module in entry["modules"]))
         for names in lost.values()
         for name in (names.split() or [""])

@@ -1,5 +1,6 @@
-"""``python -m tools.facts.lost_names``: the names that could be imported from older releases of transformers, TRL and
-accelerate and cannot be from the newest, to ``schemas/releases/lost-names.json``, each with the release that lost it.
+"""``python -m tools.facts.lost_names``: the names that could be imported from older releases of the training libraries
+and of packages that scripts import beside them, and cannot be from the newest, to ``schemas/releases/lost-names.json``,
+each with the release that lost it.
 
 What a module of an older release has is read from its source, of the last patch of every minor release; that the newest
 lacks it is seen by importing the module and asking it. A module that cannot be imported because another package is
@@ -15,6 +16,7 @@ import importlib.metadata
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 import warnings
 from collections import defaultdict
@@ -26,6 +28,7 @@ from zipfile import ZipFile
 from packaging.version import Version
 
 from tools.facts.environment import HERE, Release, releases
+from tools.facts.sets import alone
 from tools.facts.wheels import read_wheel
 
 FILE = HERE.parent.parent / "schemas" / "releases" / "lost-names.json"
@@ -35,6 +38,15 @@ OLDER = {
     "accelerate": ("0.16.0", "0.20.3"),
 }
 """Releases before those of ``releases.yaml`` that projects still run on."""
+OTHERS = {
+    "datasets": "1.11",
+    "diffusers": "0.10",
+    "evaluate": "0.1",
+    "huggingface_hub": "0.8",
+    "peft": "0.1",
+}
+"""Packages that training scripts import beside them, and the first minor release that is read. Their newest releases
+are installed without what they need, each in a folder of its own, where this environment lacks them."""
 _LEFT_OUT = re.compile(
     r"\b(tests?|commands|testing_utils|test_utils|examples|cli)\b|_(tf|flax)\b|_(tf|flax)_|convert_|dummy_"
 )
@@ -126,12 +138,28 @@ def _known(source: str) -> list[str]:
 
 
 def older(library: str) -> list[str]:
-    """The releases that are read, oldest first."""
-    last: dict[tuple[int, ...], str] = {}
-    for release in releases():
-        if release.library == library:
-            last[Version(release.version).release[:2]] = release.version
-    return [*OLDER[library], *list(last.values())[:-1]]
+    """The releases that are read, oldest first: the last patch of each minor one but the newest."""
+    known = [release.version for release in releases() if release.library == library] or _published(library)
+    last = {Version(version).release[:2]: version for version in known}
+    return [*OLDER.get(library, ()), *list(last.values())[:-1]]
+
+
+@cache
+def _published(library: str) -> list[str]:
+    """The releases of one of the other packages, oldest first."""
+    words = [sys.executable, "-m", "pip", "index", "versions", "--disable-pip-version-check", library]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    listed = re.search(r"Available versions: (.*)", said)
+    assert listed is not None, said
+    found = sorted(map(Version, listed[1].split(", ")))
+    return [str(version) for version in found if version >= Version(OTHERS[library])]
+
+
+def bring(library: str) -> None:
+    """Lets this process import the newest release of one of the other packages."""
+    if importlib.util.find_spec(library) is None:
+        sys.path.append(str(alone(library, _published(library)[-1])))
+        importlib.invalidate_caches()
 
 
 @cache
@@ -172,8 +200,19 @@ def lacks(module: str, name: str) -> bool:
 
 @cache
 def _in_source(module: str) -> frozenset[str]:
+    """The names that the source of an imported module binds somewhere, with those of the modules whose names it takes
+    all; "*" among them where these are not known."""
     path = getattr(sys.modules[module], "__file__", None)
-    return frozenset(bound(Path(path).read_text(encoding="utf-8")) if path else ("*",))
+    if not path:
+        return frozenset("*")
+    source = Path(path).read_text(encoding="utf-8")
+    package = module if Path(path).name == "__init__.py" else module.rpartition(".")[0]
+    found = bound(source) - {"*"}
+    for statement in _statements(ast.parse(source).body):
+        if isinstance(statement, ast.ImportFrom) and any(item.name == "*" for item in statement.names):
+            star = _taken_from(package, f"*{'.' * statement.level}{statement.module or ''}")[1:]
+            found |= _in_source(star) if module_state(star) == "there" else {"*"}
+    return frozenset(found)
 
 
 def lost(ever: Mapping[str, Iterable[str]]) -> tuple[list[str], dict[str, list[str]]]:
@@ -223,18 +262,28 @@ def _by_release(losses: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def _counts(module: str) -> bool:
     """Whether the names of a module are kept."""
+    if module.startswith("diffusers."):
+        return module.count(".") < 3
     return not module.startswith("transformers.models.") or module.split(".")[2] in _MODELS
 
 
 def main() -> int:
     warnings.simplefilter("ignore")
     written: dict[str, object] = {}
-    for library in OLDER:
+    for library in (*OLDER, *OTHERS):
+        if library in OTHERS:
+            bring(library)
         ever: dict[str, set[str]] = defaultdict(set)
         had: dict[str, dict[str, set[str]]] = {}
         for version in older(library):
             print(f"{library} {version}", file=sys.stderr, flush=True)
-            read = read_wheel(Release(library, version), Path(__file__), "names", names_of)
+            try:
+                read = read_wheel(Release(library, version), Path(__file__), "names", names_of)
+            except RuntimeError as error:
+                if library not in OTHERS:
+                    raise
+                print(f"left out, there is no wheel: {str(error)[-100:]}", file=sys.stderr)
+                continue
             had[version] = with_stars(read)
             for module, names in read.items():
                 ever[module] |= {name for name in names if not name.startswith("*") and not _OF_PAGES.fullmatch(name)}

@@ -38,6 +38,14 @@ def names_of_trl() -> Mapping[str, Edges]:
     return found
 
 
+@lru_cache(maxsize=1)
+def torch_floor() -> Mapping[str, str]:
+    """By release of transformers, oldest first: the release of torch below which that one and newer ones do without
+    torch, although they can be installed beside it (`tools.facts.torch_floor`)."""
+    found: dict[str, str] = _read("torch-floor")
+    return found
+
+
 def _read(name: str) -> dict[str, Any]:
     read: dict[str, Any] = json.loads((schema_folder() / "releases" / f"{name}.json").read_text(encoding="utf-8"))
     return read

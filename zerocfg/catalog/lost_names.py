@@ -7,7 +7,9 @@ from functools import lru_cache
 
 from zerocfg.catalog.history import lost_names
 
-LIBRARIES = frozenset(("accelerate", "transformers", "trl"))
+LIBRARIES = frozenset(
+    ("accelerate", "datasets", "diffusers", "evaluate", "huggingface_hub", "peft", "transformers", "trl")
+)
 
 
 @lru_cache(maxsize=4096)

@@ -23,7 +23,7 @@ from zerocfg.rules.files.reading import checked_in_part
 from zerocfg.rules.place import FileSpan, file_span
 from zerocfg.rules.registry import find
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.model import ImportedName, Run, SourceFile, original
+from zerocfg.run.model import ImportedName, NewInstallStop, Run, SourceFile, original
 from zerocfg.run.releases import OutsideKnownReleases, outside_known_releases, training_libraries
 from zerocfg.run.unchecked import UncheckedFile, understood
 from zerocfg.source import disk
@@ -128,6 +128,17 @@ class Result:
                 if library in run.outdated:
                     found.setdefault(library, run.outdated[library])
         return found
+
+    @property
+    def new_install_stops(self) -> list[NewInstallStop]:
+        """Why runs do not start with what a new install brings, where `outdated` does not say so: one reason for each
+        library."""
+        found = {
+            run.new_install_stop.library: run.new_install_stop
+            for run in reversed(self.runs)
+            if run.new_install_stop is not None and run.new_install_stop.library not in self.outdated
+        }
+        return [found[library] for library in sorted(found)]
 
     @property
     def suppressed_by(self) -> dict[str, int]:

@@ -82,6 +82,7 @@ def summary(result: Result, paint: Paint) -> str:
         + _notes(result)
         + _assumed(result)
         + _outdated(result)
+        + _new_install(result)
         + _outside(result)
     )
 
@@ -144,6 +145,19 @@ def _outdated(result: Result) -> str:
             f" No file tells the release of {library_name(library)}, and {place_of(imported.origin)} imports "
             f"`{imported.shown}`, which {VERSIONS[library]} does not have: what depends on the release was not checked."
         )
+    return said
+
+
+def _new_install(result: Result) -> str:
+    """Why what only some releases refuse counts less."""
+    said = ""
+    for stop in result.new_install_stops:
+        where, name = place_of(stop.origin), library_name(stop.library)
+        if stop.imported:
+            why = f"{where} imports `{stop.imported}`, which the newest {name} does not have"
+        else:
+            why = f"the torch of {where} is too old for the newest {name}"
+        said += f" A new install does not train, because {why}: what only some releases refuse is a note at most."
     return said
 
 

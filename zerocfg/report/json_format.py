@@ -13,7 +13,7 @@ from zerocfg.run.origins import place_of
 
 if TYPE_CHECKING:
     from zerocfg.linter.release_range import ReleaseRange
-    from zerocfg.run.model import ImportedName
+    from zerocfg.run.model import Origin
 
 
 def render_json(result: Result) -> str:
@@ -25,7 +25,10 @@ def render_json(result: Result) -> str:
         "stale_in_baseline": result.stale,
         "notes": result.notes,
         "assumed": result.assumed,
-        "outdated": {library: _imported(item) for library, item in result.outdated.items()},
+        "outdated": {library: _imports(item.shown, item.origin) for library, item in result.outdated.items()},
+        "new_install": [
+            {"library": stop.library, **_imports(stop.imported, stop.origin)} for stop in result.new_install_stops
+        ],
         "outside": [asdict(item) for item in result.outside],
         "unread": [
             {
@@ -42,10 +45,10 @@ def render_json(result: Result) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _imported(item: ImportedName) -> dict[str, object]:
-    """A name that a script imports, and where."""
-    where = place_of(item.origin)
-    return {"imports": item.shown, "place": str(where) if where is not None else None}
+def _imports(name: str, origin: Origin) -> dict[str, object]:
+    """A name that a script imports, if it is one, and where."""
+    where = place_of(origin)
+    return {"imports": name or None, "place": str(where) if where is not None else None}
 
 
 def _diagnostic(d: Diagnostic) -> dict[str, object]:

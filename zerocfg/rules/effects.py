@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from zerocfg.catalog.values import whole_number
+from zerocfg.catalog.versions import library_name
 from zerocfg.frontends.registry import OWN_NAMES, front_end
 from zerocfg.rules.api import Location, at
-from zerocfg.run.model import Origin, Run, SourceFile
+from zerocfg.run.model import NewInstallStop, Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED, origin_label
 from zerocfg.run.remembered import remembered
 from zerocfg.run.requirements.companions import limiting_import, limiting_package
@@ -65,13 +66,27 @@ def admitted(run: Run, library: str) -> str:
 
 def _stated_at(place: Origin, library: str) -> str:
     """Where it stands; with what else holds the library back: another package, Python, or an import."""
+    where = _written_at(place)
     if place.file is None or place.span is None:
-        return origin_label(place)
-    where = f"{place.file.name}:{place.file.source.place(place.span.start).line}"
+        return where
     if limiting_import(place):
         return f"the import at {where}"
     package = limiting_package(place, library)
     return f"{package} ({where})" if package else where
+
+
+def _written_at(place: Origin) -> str:
+    if place.file is None or place.span is None:
+        return origin_label(place)
+    return f"{place.file.name}:{place.file.source.place(place.span.start).line}"
+
+
+def stopped_by(stop: NewInstallStop) -> str:
+    """Why a new install does not start the script, as a message says it."""
+    where = _written_at(stop.origin)
+    if not stop.imported:
+        return f"a new install stops before: the newest {library_name(stop.library)} does without the torch of {where}"
+    return f"a new install stops before: {where} imports `{stop.imported}`, which it does not bring"
 
 
 def admitting(run: Run, library: str) -> list[Location]:

@@ -6,10 +6,10 @@ from functools import lru_cache
 
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.release_range import ReleaseRange
-from zerocfg.catalog.versions import Release, bounds, release
+from zerocfg.catalog.versions import OLDEST, Release, bounds, release
 from zerocfg.patterns import pattern
 from zerocfg.rules.api import Finding, Severity
-from zerocfg.rules.effects import admitted, admitting, under_trainer
+from zerocfg.rules.effects import admitted, admitting, stopped_by, under_trainer
 from zerocfg.run.model import Run
 
 _LIBRARY = pattern(r"[a-z]+")
@@ -26,6 +26,8 @@ def among(versions: str, run: Run) -> str | None:
     declared = run.declared(library) if library else None
     if declared:
         return _among(library, versions, declared)
+    if library in OLDEST and run.new_install_stop is not None and _among(library, versions, f">={OLDEST[library]}"):
+        return None  # an older release than the newest, and nothing tells which
     removed = None
     if library == "transformers" and run.consumer in ("transformers", "trl"):
         removed = _removed(frozenset(run.arguments))
@@ -65,12 +67,15 @@ def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:
 
 def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:
     """A finding with the place that admits the releases. One that only some of them have, which ``releases`` names, is
-    a warning without a fix."""
-    finding.message += f" ({releases}{'; ' if releases else ''}{admitted(run, library)})"
+    a warning without a fix: a new install may bring them. It is a note where the script does not start with one."""
+    stop = run.new_install_stop if releases and library in OLDEST else None
+    said = [releases, admitted(run, library), stopped_by(stop) if stop is not None else ""]
+    finding.message += f" ({'; '.join(filter(None, said))})"
     finding.related = [*finding.related, *admitting(run, library)]
     if releases:
         finding.fix = None
-        finding.severity = finding.severity if finding.severity is Severity.NOTE else Severity.WARNING
+        graver = stop is None and finding.severity is not Severity.NOTE
+        finding.severity = Severity.WARNING if graver else Severity.NOTE
     return finding
 
 

@@ -48,12 +48,14 @@ def as_installed(run: Run, library: str) -> tuple[Run, Severity] | None:
 
     Where nothing declares one, a new install gets the newest, and what that one refuses is a warning: for lint, which
     leaves it open which release there is, as for a build, which plans for the newest. None where a commit, a path or a
-    variable decides, or the script cannot run with the newest.
+    variable decides, or the script does not start with a new install.
     """
     if library in run.undetermined or library in run.outdated:
         return None
     if declares(run, library) and run.version_places.get(library) != ASSUMED:
         return run, Severity.ERROR
+    if run.new_install_stop is not None:
+        return None
     return with_newest_releases(run), Severity.WARNING
 
 

@@ -301,6 +301,22 @@ class ImportedName:
         """As messages call it."""
         return f"{self.module}.{self.name}" if self.name else self.module
 
+    @property
+    def package(self) -> str:
+        """What installs it."""
+        return self.library.replace("_", "-")
+
+
+@record(frozen=True, slots=True)
+class NewInstallStop:
+    """Why a script does not start with what a new install of its project brings: it imports ``imported``, which the
+    newest admitted release of a library does not have, at ``origin``; empty: the torch that is stated there is too old
+    for that release, which works without it then."""
+
+    library: str
+    origin: Origin
+    imported: str
+
 
 @record(frozen=True, slots=True)
 class Script:
@@ -418,6 +434,7 @@ class Run:
     ``forked``             libraries in whose place the project, or a part of it, installs a fork with another name
     ``outdated``           by library whose release nothing states: a name that the script imports and that the newest
                            release lacks, so that the project has an older one
+    ``new_install_stop``   why the script does not start with what a new install of the project brings
     ``folders``            those of the missing files where a folder lies in their place
     ``misplaced``          files given where a file of another kind is read
     ``unreadable``         files that the launch line names and that cannot be read
@@ -456,6 +473,7 @@ class Run:
     undetermined: frozenset[str] = frozenset()
     forked: frozenset[str] = frozenset()
     outdated: Mapping[str, ImportedName] = field(default_factory=dict)
+    new_install_stop: NewInstallStop | None = None
     missing: tuple[Origin, ...] = ()
     folders: tuple[Origin, ...] = ()
     misplaced: tuple[MisplacedFile, ...] = ()

@@ -4,7 +4,8 @@ Of the folders from the training script up to the repository's root the nearest 
 counts (`declared`); the folders of the run's other files count where the script's say nothing. A package that
 transformers needs may hold it back (`companions`). What the launch script itself installs comes before them. The
 script's own `check_min_version` bounds what is left, and so does the framework that starts the training (`ceilings`).
-Where nothing states a release, an import of the script may show that it is not the newest (`Run.outdated`).
+Where nothing states a release, an import of the script may show that it is not the newest (`Run.outdated`); whether the
+script starts with what a new install brings is `Run.new_install_stop`.
 zerocfg's settings win over all of these, the run's spec over both.
 """
 
@@ -20,11 +21,12 @@ from zerocfg.frontends.registry import front_end
 from zerocfg.record import record, replace
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.linking.entry_point import starts_elsewhere
-from zerocfg.run.model import ImportedName, Origin, Run, SourceFile
+from zerocfg.run.model import ImportedName, NewInstallStop, Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED
 from zerocfg.run.requirements.companions import limited_releases, unreachable_newest
 from zerocfg.run.requirements.deciders import FORKS, HOLDS, HOLDS_WHERE_OLD
 from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, all_of, any_of, installs_of, is_bare
+from zerocfg.run.requirements.new_install import new_install_stop
 from zerocfg.run.resolve_settings import with_releases, with_settings
 from zerocfg.source import disk
 from zerocfg.source.paths import is_image
@@ -85,8 +87,8 @@ def with_versions(runs: Iterable[Run], given: Mapping[str, str]) -> list[Run]:
     found = []
     for run in runs:
         stated = _stated(run, given, projects)
-        if stated.undetermined or stated.forked or stated.outdated:
-            run = replace(run, undetermined=stated.undetermined, forked=stated.forked, outdated=stated.outdated)
+        if stated.undetermined or stated.forked or stated.outdated or stated.new_install_stop is not None:
+            run = stated.without_versions(run)
         found.append(with_releases(run, stated.versions, stated.places) if stated.versions else run)
     return found
 
@@ -97,8 +99,8 @@ def with_versions_and_settings(given: Mapping[str, str]) -> Callable[[Run], Run]
 
     def settle(run: Run) -> Run:
         stated = _stated(run, given, projects)
-        run = replace(run, versions=stated.versions, version_places=stated.places, outdated=stated.outdated)
-        return with_settings(replace(run, undetermined=stated.undetermined, forked=stated.forked))
+        run = replace(stated.without_versions(run), versions=stated.versions, version_places=stated.places)
+        return with_settings(run)
 
     return settle
 
@@ -111,12 +113,24 @@ class _Stated(NamedTuple):
     undetermined: frozenset[str]
     forked: frozenset[str]
     outdated: Mapping[str, ImportedName]
+    new_install_stop: NewInstallStop | None
+
+    def without_versions(self, run: Run) -> Run:
+        """The run with what is known beside the releases themselves."""
+        return replace(
+            run,
+            undetermined=self.undetermined,
+            forked=self.forked,
+            outdated=self.outdated,
+            new_install_stop=self.new_install_stop,
+        )
 
 
 def _stated(run: Run, given: Mapping[str, str], projects: _Projects) -> _Stated:
     """The versions of a run, where its project states them, the libraries whose release cannot be determined, those of
     which a fork may be installed, and those whose newest release the script cannot run with."""
-    every = _of_run(run, projects)
+    stated = _of_run(run, projects)
+    every = _as_imported(run, stated)
     asked = {name: item for name, item in every.items() if name in LIBRARIES}
     if run.launch is not None and run.entry_point is None and starts_elsewhere(run.launch):
         installed = _installed(_installing(run))
@@ -126,14 +140,17 @@ def _stated(run: Run, given: Mapping[str, str], projects: _Projects) -> _Stated:
     versions = {**{name: item.clauses or "" for name, item in read.items()}, **own}
     undetermined = frozenset(name for name, item in asked.items() if item.clauses is None and name not in own)
     places = {name: item.places for name, item in read.items() if name not in own}
-    return _Stated(versions, places, undetermined, forked(every), _outdated(run, versions))
+    stop = new_install_stop(run, stated, held_by_trl=next(_held_back_by_trl(run, stated), None) is not None)
+    return _Stated(versions, places, undetermined, forked(every), _outdated(run, versions), stop)
 
 
 def _outdated(run: Run, versions: Mapping[str, str]) -> dict[str, ImportedName]:
     """By library without a stated release: the first name that the script imports and that the newest lacks."""
     found: dict[str, ImportedName] = {}
     for item in run.script.imported if run.script is not None else ():
-        if item.library not in versions and item.library not in found and lost_since(item.module, item.name):
+        if item.library not in VERSIONS or item.library in versions or item.library in found:
+            continue
+        if lost_since(item.module, item.name):
             found[item.library] = item
     return found
 
@@ -183,6 +200,12 @@ def _of_run(run: Run, projects: _Projects) -> dict[str, Declared]:
         found[name] = _bounded(found.get(name), declared, firm=True)
     for name, declared in _framework(run, found).items():
         found[name] = _bounded(found.get(name), declared, firm=False)
+    return found
+
+
+def _as_imported(run: Run, stated: Mapping[str, Declared]) -> dict[str, Declared]:
+    """What is stated, within the bounds of what the script and its TRL import."""
+    found = dict(stated)
     for name, declared in _importable(run):
         if name in found and found[name].clauses:
             found[name] = _bounded(found[name], declared, firm=False)

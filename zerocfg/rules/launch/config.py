@@ -90,7 +90,7 @@ def file_not_found(run: Run) -> Iterator[Finding]:
             yield Finding(
                 location,
                 f"{path} was not found; every process that looks for it stops",
-                "correct the path; it counts from the folder in which the job is started",
+                "commit the file or correct the path, which counts from the folder in which the job is started",
                 severity=Severity.ERROR if _is_number(origin) else None if run.launch else Severity.NOTE,
             )
 

@@ -92,7 +92,8 @@ def old_torch_launcher(run: Run) -> Iterator[Finding]:
     fix = line_fix(run, "start with torchrun", edit, old.removed() if old else [])
     location = Location(run.launch_file, span=Span(*found.span()))
     message = "torch.distributed.launch is deprecated; torchrun takes the same options"
-    yield Finding(location, message, "", fix=fix, versions="torch>=1.10")  # the first release with torchrun
+    advice = "start with torchrun; the script gets its rank in LOCAL_RANK then, and no longer as --local-rank"
+    yield Finding(location, message, advice, fix=fix, versions="torch>=1.10")  # the first release with torchrun
 
 
 def starts_by_old_module(run: Run) -> bool:

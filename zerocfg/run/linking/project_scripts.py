@@ -69,7 +69,8 @@ def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -
         trainers=frozenset(name for file in scripts for name in _own_trainers(file)) if recipes else frozenset(),
         sets_batch_size=any(look.sets_batch_size for look in looks),
         lightning=any(look.lightning for look in looks),
-        keeps_shards=any(look.keeps_shards or look.engines for look in looks) and not trainer and not saving,
+        keeps_shards=any(look.converts for look in looks)
+        or (any(look.keeps_shards or look.engines for look in looks) and not trainer and not saving),
         adapters=bool(saving) and all(look.adapters for look in saving),
         fills_arguments=any(look.fills_arguments for look in looks),
         brought=frozenset.intersection(*brought) if brought else frozenset(),
@@ -91,6 +92,7 @@ class _Look(NamedTuple):
     sets_batch_size: bool
     lightning: bool
     keeps_shards: bool
+    converts: bool
     saves_weights: bool
     adapters: bool
     fills_arguments: bool
@@ -115,7 +117,8 @@ def _look(file: SourceFile) -> _Look:
     return _Look(
         "_batch_size" in text and _SIZE.search(text) is not None,
         any(word in text for word in _STRATEGIES) and _LIGHTNING.search(text) is not None,
-        converts or _SAVES_SHARDS in text,
+        _SAVES_SHARDS in text,
+        converts,
         saves,
         _PEFT.search(text) is not None,
         _fills_arguments(text),

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 _WITH_TORCH = "transformers[torch]"
-_BESIDE = frozenset(("tokenizers", "huggingface-hub", "datasets", _WITH_TORCH))
-"""Packages that transformers or TRL needs, and transformers with an extra that needs another: they tell where an
-installation always takes them, and nowhere else."""
+_BESIDE = frozenset(("tokenizers", "huggingface-hub", "datasets", "diffusers", "evaluate", "peft", _WITH_TORCH))
+"""Packages that transformers or TRL needs or that scripts import beside them, and transformers with an extra that needs
+another: they tell where an installation always takes them, and nowhere else."""
 LIGER = "liger-kernel"
 """A package that a Trainer uses where it is told to; that a project names it is enough, in whatever release."""
 WANTED = frozenset((*LIBRARIES, *_BESIDE, LIGER, *OWN_PACKAGES))
