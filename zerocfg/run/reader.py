@@ -25,6 +25,10 @@ def reader_of(run: Run) -> Consumer | None:
     if run.script is not None and (run.script.reader or run.script.foreign):
         return run.script.reader
     arguments = run.arguments
+    strict = run.script.strict_parser if run.script is not None else None
+    option = {"engine": "deepspeed_config", "trainer": "deepspeed"}.get(run.deepspeed_route or "")
+    if strict is not None and option in arguments and not strict.takes(f"--{option}"):
+        return None  # the script stops before anything reads the config
     if run.deepspeed_route == "engine":
         return "deepspeed"
     if run.recipe is not None and run.recipe_reader == "trl":

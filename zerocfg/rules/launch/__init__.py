@@ -11,6 +11,7 @@ from zerocfg.rules.launch import (
     machines,
     rendezvous,
     runner,
+    script_options,
     shell,
     torchrun,
     unused,

@@ -46,7 +46,10 @@ def _asks(node: ast.Call) -> bool:
 
 def _option_strings(node: ast.Call) -> list[str]:
     texts = [word.value for word in node.args if isinstance(word, ast.Constant) and isinstance(word.value, str)]
-    return [text for text in texts if text.startswith("-")]
+    options = [text for text in texts if text.startswith("-")]
+    if any("BooleanOptionalAction" in ast.unparse(keyword.value) for keyword in node.keywords):
+        options += [f"--no-{text[2:]}" for text in options if text.startswith("--")]
+    return options
 
 
 def _is_handed_on(found: Reach) -> bool:

@@ -1,0 +1,45 @@
+"""ZC756: options of a launch line that the script's parser does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.catalog.suggest import closest
+from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
+from zerocfg.rules.key import from_origin
+from zerocfg.rules.line import all_options_seen
+from zerocfg.run.model import Run, StrictParser
+from zerocfg.source.launch.line import Option
+
+_NAMED = 3
+"""Options that a message names; of more it tells how many."""
+
+
+@rule("ZC756", "option-not-declared", Severity.ERROR, WHOLE_RUN)
+def option_not_declared(run: Run) -> Iterator[Finding]:
+    parser = run.script.strict_parser if run.script is not None else None
+    if parser is None or run.launch is None or run.launch_file is None or not all_options_seen(run):
+        return
+    given = [option for option in run.launch.script_options if option.name.startswith("--")]
+    refused = [option for option in given if not parser.takes(option.name)]
+    if not refused or 2 * len(refused) > len(given):
+        return  # so many tell that the line is for another script of this name
+    first, *others = refused
+    yield Finding(
+        Location(run.launch_file, span=first.span),
+        f"the script's parser does not declare {_named(refused)}: it stops there",
+        "declare them in the parser, or take them from the line" if others else _advice(first, parser),
+        [*(Location(run.launch_file, span=option.span) for option in others), from_origin(run, parser.place).at()],
+    )
+
+
+def _named(refused: list[Option]) -> str:
+    names = list(dict.fromkeys(f"`{option.name}`" for option in refused))
+    if len(names) > _NAMED:
+        names = [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _advice(option: Option, parser: StrictParser) -> str:
+    near = closest(option.name, sorted(name for name in parser.options if name.startswith("--")))
+    return f"did you mean `{near}`?" if near else "declare it in the parser, or take it from the line"
