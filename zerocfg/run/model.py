@@ -346,6 +346,10 @@ class Script:
     others.
     ``imported``: the names that it takes from libraries as soon as it is started.
     ``replaced``: methods of a library's Trainer that its own subclass replaces.
+    ``prepared``: by section of a DeepSpeed config, where it makes what it hands to `Accelerator.prepare` in its place.
+    ``own_checks``: a class of its own that derives from a library's arguments does not make that one's checks.
+    ``fixed``: its parser gets words that are written out in the code, whatever the launch line says.
+    ``beside``: the fields of its own dataclasses that HfArgumentParser parses beside others, each with its place.
     ``understood`` False: Python could not parse it.
     """
 
@@ -376,6 +380,10 @@ class Script:
     strict_parser: StrictParser | None = None
     imported: tuple[ImportedName, ...] = ()
     replaced: frozenset[str] = frozenset()
+    prepared: Mapping[str, Origin] = field(default_factory=dict)
+    own_checks: bool = False
+    fixed: bool = False
+    beside: Mapping[str, Origin] = field(default_factory=dict)
 
 
 @record(frozen=True, slots=True)

@@ -7,10 +7,11 @@ from functools import cache
 
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.values import show
+from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, Subject, rule
 from zerocfg.rules.arguments import under_deepspeed
 from zerocfg.rules.effects import BUILT, TRAINERS, brings, describe_origin, effective_value, with_accelerate
-from zerocfg.rules.key import Key, deepspeed, trainer_argument
+from zerocfg.rules.key import Key, deepspeed, from_origin, trainer_argument
 from zerocfg.rules.subjects import given_by
 from zerocfg.run.model import UNKNOWN, Run
 
@@ -62,13 +63,36 @@ def optimizer_of_json_wins(run: Run) -> Iterator[Finding]:
         if not asked or not isinstance(asked.value, str) or not isinstance(kind.value, str):
             continue
         if not _same(name, kind.value, asked.value):
+            both = name == "scheduler" and deepspeed(run, "optimizer") and _needs_both(run)
             yield asked.finding(
                 f"`{argument}: {asked.value}` {describe_origin(asked.origin)} is silently ignored: {section.file_name} "
                 f"brings the {name} {show(kind.value)}",
-                f"remove `{name}` from {section.file_name}, or `{argument}` here",
+                f"remove `{name}`{' and `optimizer`' if both else ''} from {section.file_name}, or `{argument}` here",
                 [kind.at(label="this one is used")],
-                section.delete("let the training argument count", safe=False),
+                None if both else section.delete("let the training argument count", safe=False),
             )
+
+
+@rule("ZC252", "section-and-script", Severity.ERROR, WHOLE_RUN, consumers={"accelerate"})
+def section_and_script(run: Run) -> Iterator[Finding]:
+    if not under_deepspeed(run) or run.script is None:
+        return
+    for name, placeholder in (("optimizer", "DummyOptim"), ("scheduler", "DummyScheduler")):
+        section, made = deepspeed(run, name), run.script.prepared.get(name)
+        if section and made is not None:
+            yield section.finding(
+                f"`{name}` is here and in the script, too: accelerator.prepare() stops at what the script makes",
+                f"remove the section, or hand accelerate.utils.{placeholder} to prepare()",
+                [from_origin(run, made).at(label=f"the script's own {name}")],
+                section.delete(f"let the script's {name} count", safe=False),
+                where="key",
+            )
+            return  # it does not come to the other
+
+
+def _needs_both(run: Run) -> bool:
+    """Whether an admitted Trainer refuses an optimizer of DeepSpeed's beside a scheduler of its own: before 4.33."""
+    return admits(run.declared("transformers"), below="4.33")
 
 
 _LIKE = {

@@ -101,6 +101,13 @@ def key_accelerate_ignores(key: KeyIssue) -> Iterator[Finding]:
 
 def _elsewhere(key: KeyIssue, native: bool) -> tuple[str, Fix | None]:
     """What to do about a key that accelerate passes over. ``native``: DeepSpeed's JSON has it."""
+    if native and key.name == "steps_per_print":
+        return "remove it: accelerate sets it by itself, in a DeepSpeed JSON too", key.delete(
+            "remove the key", safe=False
+        )
+    if native and key.value == "auto":
+        # in a JSON nobody but the Trainer would fill it, and of most keys not even that
+        return "remove it: the default of DeepSpeed counts", key.delete("remove the key", safe=False)
     said, json, fix = said_in(key, "accelerate"), key.run.deepspeed, _into_json(key)
     if fix is not None and json is not None:
         return f"move it to {json.name}", fix

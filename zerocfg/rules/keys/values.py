@@ -15,6 +15,7 @@ from zerocfg.rules.key import deepspeed, from_origin
 from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.rules.subjects import EACH_KEY, each_issue, issues_of_document
 from zerocfg.run.model import Origin, Run, SourceFile
+from zerocfg.run.stages.batches import MICRO, STEPS, TRAIN
 from zerocfg.run.stages.options import PRECISIONS
 from zerocfg.source.node import Node, Scalar, dotted
 
@@ -100,9 +101,14 @@ _STOPPING = ("unknown-crash", "removed", "type", "range", "choice", "null", "sec
 
 @rule("ZC105", "out-of-range", Severity.ERROR, each_issue("range"), histories="keys")
 def out_of_range(key: KeyIssue) -> Iterator[Finding]:
-    raw = key.issue.key is not None and key.issue.key.facts.get("reads") == "raw"
+    raw = (
+        key.issue.key is not None
+        and key.issue.key.facts.get("reads") == "raw"
+        and key.name not in (TRAIN, MICRO, STEPS)
+    )
     end = "nothing checks this before it is used" if raw else f"{key.library} stops at it"
-    yield key.finding(f"{_shown(key)}; {end}", fix=key.delete("take the default", safe=False))
+    advice = "write a number in that range, or remove the key"
+    yield key.finding(f"{_shown(key)}; {end}", advice, fix=key.delete("take the default", safe=False))
 
 
 @rule("ZC106", "not-a-choice", Severity.ERROR, EACH_KEY, histories="keys")

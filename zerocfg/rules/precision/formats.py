@@ -14,6 +14,7 @@ from zerocfg.rules.line import all_arguments_seen, started_by
 from zerocfg.rules.release_scope import uses_plugin
 from zerocfg.rules.subjects import DEEPSPEED_CONFIG, FailureOfRun, each_failure
 from zerocfg.run.model import UNKNOWN, Origin, Run
+from zerocfg.run.templates import opened_by_script
 
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
 """By value of `mixed_precision`: the DeepSpeed setting that it switches on."""
@@ -91,7 +92,7 @@ def precision_conflict(predicted: FailureOfRun) -> Iterator[Finding]:
 def precision_auto_without_filler(config: Key) -> Iterator[Finding]:
     switches = [config[kind]["enabled"] for kind in _NAMES]
     autos = [key for key in switches if key.value == "auto"]
-    if not autos or any(key.value is True for key in switches):
+    if not autos or any(key.value is True for key in switches) or opened_by_script(config.run):
         return
     key, kind = autos[0], autos[0].path[0]
     yield key.finding(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zerocfg.rules.recipes import (
     call_keywords,
+    declared_twice,
     line_values,
     outdented,
     releases,

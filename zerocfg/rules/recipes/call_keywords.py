@@ -12,6 +12,7 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import Release, library_name, only_below, release, text
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.calls import ever_taken, taken_by
+from zerocfg.rules.fields_twice import newest_refuses_fields
 from zerocfg.rules.release_scope import limited
 from zerocfg.rules.subjects import EACH_CALL, CallOfRun
 from zerocfg.rules.taken import as_installed
@@ -54,7 +55,7 @@ def _judged(run: Run, call: Call, keyword: str, setting: Setting) -> Iterator[Fi
         return
     installed = as_installed(run, library)
     among = admitted(library, installed[0].versions[library]) if installed is not None else None
-    if installed is None or among is None:
+    if installed is None or among is None or newest_refuses_fields(run):
         return
     run, severity = installed
     refusing = tuple(at for at in among.releases if accepts(library, of, keyword, at) is False)

@@ -12,6 +12,7 @@ from zerocfg.record import replace
 from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
 from zerocfg.rules.argument_reader import guessed, reader, reads_recipe
 from zerocfg.rules.arguments import Argument, arguments, dropped, own_option, renamed
+from zerocfg.rules.fields_twice import newest_refuses_fields
 from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.recipes.trainer_types import number_in
 from zerocfg.rules.taken import as_installed, in_call, lets_through, newer, removed, said_for, what_happens
@@ -55,7 +56,7 @@ def _removed(
     safe."""
     names, said_name = load_schema(_SCHEMAS[library]).root.names, library_name(library)
     installed = as_installed(run, library)
-    if installed is None:
+    if installed is None or newest_refuses_fields(run):
         return
     judged, severity = installed
     declared = severity is Severity.ERROR

@@ -22,7 +22,8 @@ _OF_STEPS = "0.18"
 
 def _online(run: Run) -> bool:
     trainers = {"GRPOConfig"} if admits(run.declared("trl"), below=_OF_STEPS) else _GENERATIONS.keys()
-    return bool(methods(run)) and methods(run) <= trainers
+    own_checks = run.script is not None and run.script.own_checks
+    return bool(methods(run)) and methods(run) <= trainers and not own_checks
 
 
 ONLINE: Subject[ArgumentsOfRun] = Subject("arguments", lambda run: (ArgumentsOfRun(run),) if _online(run) else ())

@@ -100,6 +100,9 @@ def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) ->
         from zerocfg.run.linking.script_runs import with_code  # with it comes all that reads Python
 
         run = with_code(paths, run)
+        if run.script is not None and run.script.fixed:
+            given = {name: setting for name, setting in run.arguments.items() if setting.origin.kind != "flag"}
+            run, arguments = replace(run, arguments=given), given
         script = run.script
         spawned = (
             find_handed_script(line, bases) if script is not None and not (script.reader or script.foreign) else None

@@ -41,6 +41,10 @@ _SAVES_PRETRAINED = re.compile(r"(?<!tokenizer)(?<!processor)(?<!onfig)\.save_pr
 _PEFT = re.compile(r"\b(?:get_peft_model|LoraConfig|get_peft_config|peft_config|PeftModel)\b")
 _LOADS_YAML = ("yaml.safe_load(", "yaml.load(", "OmegaConf.load(")
 _MAKES_ARGUMENTS = re.compile(r"\b(?:(?:Seq2Seq)?TrainingArguments|(?:SFT|DPO|KTO|GRPO|RLOO|Reward)Config)\((\s*\*\*)?")
+_LETS_THROUGH = "return_remaining_strings=True"
+"""How HfArgumentParser is told to accept unknown options."""
+_OWN_ARGUMENTS = re.compile(r"^class[ \t]+\w+\([^)]*\b(?:Seq2Seq)?TrainingArguments\b", re.MULTILINE)
+"""A class of training arguments that may have other defaults than the library's."""
 _ENGINE = "deepspeed.initialize("
 _LONGEST_CALL = 4000
 """Characters of a call in which its last parenthesis is looked for."""
@@ -55,7 +59,7 @@ def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -
     """The runs, those of configs by themselves with what may come from any script of the project: the options that the
     scripts of the ``runs`` declare, and what the texts of all ``scripts`` show. Of runs whose script reads the config
     the texts of that script alone."""
-    runs = [_with_own_size(run) for run in runs]
+    runs = [_with_parser_elsewhere(_with_own_size(run), scripts) for run in runs]
     if not any(map(_by_itself, runs)):
         return list(runs)
     recipes = any(run.recipe is not None and _by_itself(run) for run in runs)
@@ -69,8 +73,7 @@ def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -
         trainers=frozenset(name for file in scripts for name in _own_trainers(file)) if recipes else frozenset(),
         sets_batch_size=any(look.sets_batch_size for look in looks),
         lightning=any(look.lightning for look in looks),
-        keeps_shards=any(look.converts for look in looks)
-        or (any(look.keeps_shards or look.engines for look in looks) and not trainer and not saving),
+        keeps_shards=any(look.converts for look in looks) or (bool(looks) and not trainer and not saving),
         adapters=bool(saving) and all(look.adapters for look in saving),
         fills_arguments=any(look.fills_arguments for look in looks),
         brought=frozenset.intersection(*brought) if brought else frozenset(),
@@ -84,6 +87,26 @@ def _with_own_size(run: Run) -> Run:
     if not any(_look(file).sets_batch_size for file in run.script.files):
         return run
     return replace(run, elsewhere=replace(run.elsewhere, sets_batch_size=True))
+
+
+def _with_parser_elsewhere(run: Run, scripts: Sequence[SourceFile]) -> Run:
+    """The run of a launch line whose parser was not reached, with what the project's parsers may do to its options."""
+    script = run.script
+    if (
+        run.launch is None
+        or not run.arguments
+        or (script is not None and (script.parsed or script.options is not None))
+    ):
+        return run
+    if script is None:
+        return replace(run, arguments_whole=False) if any(map(_has_own_arguments, scripts)) else run
+    lenient = any(_LETS_THROUGH in file.source.text for file in scripts)
+    return replace(run, script=replace(script, lenient=True)) if lenient else run
+
+
+@remembered
+def _has_own_arguments(file: SourceFile) -> bool:
+    return _OWN_ARGUMENTS.search(file.source.text) is not None
 
 
 class _Look(NamedTuple):

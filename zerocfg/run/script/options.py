@@ -31,12 +31,15 @@ _SWITCHES = {"store_true": False, "store_false": True}
 @record(slots=True)
 class Parser:
     """``options``: None where somebody else may take more. ``own``: those that the script declares by itself.
-    ``lenient``: what nobody takes is let through, or may be.
+    ``lenient``: what nobody takes is let through, or may be. ``fixed``: it parses words that stand in the code.
+    ``beside``: the fields of the script's own dataclasses that HfArgumentParser parses beside others.
     ``defaults_of_options``: of the options that are read."""
 
     options: frozenset[str] | None = None
     own: set[str] = field(default_factory=set)
     lenient: bool = False
+    fixed: bool = False
+    beside: dict[str, Origin] = field(default_factory=dict)
     parsed: frozenset[str] = frozenset()
     defaults: dict[str, Setting] = field(default_factory=dict)
     defaults_of_options: dict[str, object] = field(default_factory=dict)
@@ -72,6 +75,8 @@ def parser_of(found: Reach, walk: Walk) -> Parser:
     for module, node in found.parsing:
         whole = _method(node, module, walk, parser) and whole
         parser.lenient = parser.lenient or _lets_through(node)
+    asked = [(node, module) for module, node in found.parsing if _asks(node)]
+    parser.fixed = bool(asked) and all(_gets_words_of_code(node, module) for node, module in asked)
     parser.parsed = frozenset(parsed)
     parser.options = frozenset(options | parser.own) if some and whole else None
     parser.holders = _holders(found)
@@ -118,7 +123,7 @@ def _lets_through(node: ast.Call) -> bool:
     assert isinstance(node.func, ast.Attribute)
     if node.func.attr in _LENIENT:
         return True
-    if not node.func.attr.startswith("parse_"):
+    if not _asks(node):
         return False
     return any(
         (keyword.arg in _LETTING and not _is(keyword.value, False))
@@ -126,6 +131,24 @@ def _lets_through(node: ast.Call) -> bool:
         or keyword.arg is None
         for keyword in node.keywords
     )
+
+
+def _asks(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Attribute) and node.func.attr.startswith("parse_")
+
+
+def _gets_words_of_code(node: ast.Call, module: Module) -> bool:
+    """Whether a parser is asked for words that are written out in the code, in place of the command line's."""
+    given = node.args[0] if node.args else next((key.value for key in node.keywords if key.arg == "args"), None)
+    if isinstance(given, ast.Name):
+        named = (item for part in module.tree for item in ast.walk(part) if isinstance(item, ast.Assign))
+        made = [item.value for item in named if any(_is_named(target, given.id) for target in item.targets)]
+        given = made[0] if len(made) == 1 else None
+    return isinstance(given, ast.List) and all(isinstance(word, ast.Constant) for word in given.elts)
+
+
+def _is_named(target: ast.expr, name: str) -> bool:
+    return isinstance(target, ast.Name) and target.id == name
 
 
 def _is(node: ast.expr, value: bool) -> bool:
@@ -148,7 +171,28 @@ def _dataclasses(item: Reached, walk: Walk, parser: Parser, options: set[str], p
     known = bool(kinds)
     for kind in kinds:
         known = _dataclass(item.module, kind, walk, parser, options, parsed, 0) and known
+        if len(kinds) > 1:
+            parser.beside |= _own_fields(item.module, kind, walk)
     return known
+
+
+def _own_fields(module: Module, kind: ast.expr, walk: Walk) -> dict[str, Origin]:
+    """The fields of a dataclass of the repository that derives from nothing, each with its place."""
+    found = walk.declared(module, kind)
+    if found is None or found[1].bases:
+        return {}
+    inner, definition = found
+    return {
+        item.target.id: Origin("file", file=inner.file, span=span_of(inner, item.target))
+        for item in definition.body
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and not _hidden(item)
+    }
+
+
+def _hidden(item: ast.AnnAssign) -> bool:
+    """Whether a field makes no option: `field(init=False)`, a ClassVar."""
+    keywords = item.value.keywords if isinstance(item.value, ast.Call) else []
+    return any(key.arg == "init" for key in keywords) or "ClassVar" in ast.unparse(item.annotation)
 
 
 def _dataclass(

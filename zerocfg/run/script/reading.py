@@ -120,7 +120,21 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         saves_sharded=_saves_sharded(found) if reader in _SHARDING and "save_pretrained" in found.methods else None,
         imported=imported_names(found.modules, open_file, root),
         replaced=frozenset(found.replaced),
+        prepared=_prepared(found) if reader == "accelerate" else {},
+        own_checks=any(map(_replaces_checks, found.modules)),
+        fixed=parser.fixed,
+        beside=parser.beside,
     )
+
+
+def _replaces_checks(module: Module) -> bool:
+    """Whether a class of training arguments checks them otherwise than the library's from which it derives."""
+    if "__post_init__" not in module.file.source.text:
+        return False
+    classes = [item for item in module.definitions.values() if isinstance(item, ast.ClassDef)]
+    derived = [item for item in classes if any(is_arguments(module.dotted(base, item)) for base in item.bases)]
+    checks = (item for kind in derived for item in kind.body if getattr(item, "name", "") == "__post_init__")
+    return any("super().__post_init__(" not in ast.unparse(item) for item in checks)
 
 
 def _comparisons(found: Reach, parser: Parser) -> tuple[Comparison, ...]:
@@ -142,6 +156,12 @@ def _strict_parser(found: Reach) -> StrictParser | None:
 
     strict = strict_options(found)
     return StrictParser(strict[0], _origin(strict[1])) if strict is not None else None
+
+
+def _prepared(found: Reach) -> dict[str, Origin]:
+    from zerocfg.run.script.preparing import prepared_by_script
+
+    return {section: _place(module, call) for section, (module, call) in prepared_by_script(found).items()}
 
 
 _SHARDING = ("accelerate", "transformers")
