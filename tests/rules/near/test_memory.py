@@ -59,26 +59,26 @@ BUFFERS = (
     near("ZC901", "stage 0", ('"stage": 1', '"stage": 0')),
     near("ZC901", "offloaded", ('"stage": 1', '"stage": 1, "offload_optimizer": {"device": "cpu"}')),
     near("ZC901", "of a model", model=model(1_000_000_000)).finds("warning", SUMS % "fp32", 1, 4, "3.7", 2, also=AT_1),
-    bucket("3 GiB", 3 * GIB // 4).finds("warning", BUCKET % 805306368, 805306368, 2, "3.0", 200000000, also=OVERLAP),
+    bucket("3 GiB", 3 * GIB // 4).finds("note", BUCKET % 805306368, 805306368, 2, "3.0", 200000000, also=OVERLAP),
     bucket("one element less", 3 * GIB // 4 - 1),
     bucket("one copy of 3 GiB", 3 * GIB // 2, NO_OVERLAP).finds(
-        "warning", BUCKET % 1610612736, 1610612736, 2, "3.0", 200000000
+        "note", BUCKET % 1610612736, 1610612736, 2, "3.0", 200000000
     ),
     bucket("one copy of less", 3 * GIB // 2 - 1, NO_OVERLAP),
     bucket("in fp32", 3 * GIB // 8, IN_FP32).finds(
-        "warning", BUCKET % 402653184, 402653184, 4, "3.0", 200000000, also=OVERLAP
+        "note", BUCKET % 402653184, 402653184, 4, "3.0", 200000000, also=OVERLAP
     ),
     bucket("in fp32, one element less", 3 * GIB // 8 - 1, IN_FP32),
     bucket("in a width that nobody knows", 3 * GIB // 8, ('"bf16": {"enabled": true}', '"bf16": {"enabled": "auto"}')),
     bucket("stage 3 has one copy", 3 * GIB // 2 - 1, ('"stage": 2', '"stage": 3')),
     bucket("stage 0", 1_000_000_000, ('"stage": 2', '"stage": 0')),
     bucket("stage 1", 1_000_000_000, ('"stage": 2', '"stage": 1')).finds(
-        "warning", BUCKET % 1000000000, 1000000000, 2, "3.7", 200000000, also=OVERLAP
+        "note", BUCKET % 1000000000, 1000000000, 2, "3.7", 200000000, also=OVERLAP
     ),
     bucket("gradients sent as they are", 1_000_000_000, ('"stage": 2', '"stage": 2, "contiguous_gradients": false')),
     bucket("the model is smaller, which has a rule of its own", 1_000_000_001, model=model(1_000_000_000)),
     bucket("the model is as large", 1_000_000_000, model=model(1_000_000_000)).finds(
-        "warning", BUCKET % 1000000000, 1000000000, 2, "3.7", 200000000, also=OVERLAP
+        "note", BUCKET % 1000000000, 1000000000, 2, "3.7", 200000000, also=OVERLAP
     ),
     bucket("a tenth of 10 GiB", GIB // 4, hardware=node(memory_gib=10.0)).finds(
         "warning", BUCKET % 268435456, 268435456, 2, "1.0", "10.0", 134217728, also=OVERLAP

@@ -92,6 +92,7 @@ def reduce_buckets_of_many_gib(run: Run) -> Iterator[Finding]:
         + " GiB of each accelerator",
         f"{enough} is plenty",
         place.set(enough, "a smaller bucket", safe=False),
+        severity=None if room else Severity.NOTE,  # whoever knows the card may have chosen it for that
     )
 
 
