@@ -50,11 +50,13 @@ _IN_SCRIPTS = (
     *(b"SFTConfig(", b"DPOConfig(", b"GRPOConfig(", b"KTOConfig(", b"RLOOConfig(", b"RewardConfig("),
     *(b"SFTTrainer(", b"DPOTrainer(", b"GRPOTrainer(", b"KTOTrainer(", b"RLOOTrainer(", b"RewardTrainer("),
     *(b"deepspeed.initialize(", b"DeepSpeedStrategy(", b"zero_optimi", b"_zero_checkpoint("),
+    *(b"TrainingArguments):", b"return_remaining_strings=True"),
 )
-"""What a Python file holds that states a config of its own, converts a checkpoint of DeepSpeed, or has a trainer of its
-own with the name of one of TRL's; parsing the others would take most of the time."""
+"""What a Python file holds that states a config of its own, converts a checkpoint of DeepSpeed, has a trainer with the
+name of one of TRL's, or arguments and parsers of its own; parsing the others would take most of the time."""
 _MAY_STATE = (
     *(b"Arguments(", b"Accelerator(", b"Plugin(", b"Strategy(", b"Config(", b"Trainer(", b"deepspeed", b"zero_optimi"),
+    *(b"Arguments):", b"remaining_strings"),
 )
 """One of these is in each of them; fewer words to look for in files that hold none."""
 _STARTS = (b"subprocess.", b"os.system(")

@@ -92,11 +92,8 @@ def _with_own_size(run: Run) -> Run:
 def _with_parser_elsewhere(run: Run, scripts: Sequence[SourceFile]) -> Run:
     """The run of a launch line whose parser was not reached, with what the project's parsers may do to its options."""
     script = run.script
-    if (
-        run.launch is None
-        or not run.arguments
-        or (script is not None and (script.parsed or script.options is not None))
-    ):
+    reached = script is not None and (bool(script.parsed) or script.options is not None)
+    if reached or run.launch is None or not run.arguments:
         return run
     if script is None:
         return replace(run, arguments_whole=False) if any(map(_has_own_arguments, scripts)) else run
