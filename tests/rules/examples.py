@@ -15,6 +15,7 @@ from zerocfg.resolve.facts import with_facts
 from zerocfg.rulebook.example import Expected
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
+from zerocfg.run.releases import with_versions
 from zerocfg.workspace.job import assume_consumer
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def lint(
         runs, _ = find_runs([folder], files, root=folder, scripts=True)
         if consumer is not None:
             runs = assume_consumer(runs, consumer)
+        runs = with_versions(runs, {})
         known = [replace(run, **(facts or {})) for run in with_facts(runs, files)]
         known = [changed(run) for run in known] if changed is not None else known
         return lint_runs(known, selection, complete=True)

@@ -167,7 +167,7 @@ def _other_branch(key: Key, value: object) -> bool:
 
 def suggest(name: str, section: Section, schema: Schema) -> str | None:
     """The key that an unknown one was most likely meant to be."""
-    alive = [known for known, key in section.names.items() if not {"removed", "deprecated"} & set(key.facts)]
+    alive = [known for known, key in section.names.items() if not {"removed", "deprecated", "inert"} & set(key.facts)]
     return closest(name, alive)
 
 

@@ -66,7 +66,7 @@ def admitted(run: Run, library: str) -> str:
 
 def _stated_at(place: Origin, library: str) -> str:
     """Where it stands; with what else holds the library back: another package, Python, or an import."""
-    where = _written_at(place)
+    where = written_at(place)
     if place.file is None or place.span is None:
         return where
     if limiting_import(place):
@@ -75,7 +75,8 @@ def _stated_at(place: Origin, library: str) -> str:
     return f"{package} ({where})" if package else where
 
 
-def _written_at(place: Origin) -> str:
+def written_at(place: Origin) -> str:
+    """The file and the line of a place."""
     if place.file is None or place.span is None:
         return origin_label(place)
     return f"{place.file.name}:{place.file.source.place(place.span.start).line}"
@@ -83,7 +84,7 @@ def _written_at(place: Origin) -> str:
 
 def stopped_by(stop: NewInstallStop) -> str:
     """Why a new install does not start the script, as a message says it."""
-    where = _written_at(stop.origin)
+    where = written_at(stop.origin)
     if not stop.imported:
         return f"a new install stops before: the newest {library_name(stop.library)} does without the torch of {where}"
     return f"a new install stops before: {where} imports `{stop.imported}`, which it does not bring"

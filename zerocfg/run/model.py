@@ -308,6 +308,17 @@ class ImportedName:
 
 
 @record(frozen=True, slots=True)
+class LostImport:
+    """A name that a script imports and that releases of its library lack from ``since`` on, some of which the project
+    admits. ``declared``: the clauses of that package, empty where none are stated; ``places``: where they are."""
+
+    imported: ImportedName
+    since: str
+    declared: str
+    places: tuple[Origin, ...]
+
+
+@record(frozen=True, slots=True)
 class NewInstallStop:
     """Why a script does not start with what a new install of its project brings: it imports ``imported``, which the
     newest admitted release of a library does not have, at ``origin``; empty: the torch that is stated there is too old
@@ -442,6 +453,7 @@ class Run:
     ``forked``             libraries in whose place the project, or a part of it, installs a fork with another name
     ``outdated``           by library whose release nothing states: a name that the script imports and that the newest
                            release lacks, so that the project has an older one
+    ``lost_imports``       what the script imports as it starts and some admitted release of the library lacks
     ``new_install_stop``   why the script does not start with what a new install of the project brings
     ``folders``            those of the missing files where a folder lies in their place
     ``misplaced``          files given where a file of another kind is read
@@ -481,6 +493,7 @@ class Run:
     undetermined: frozenset[str] = frozenset()
     forked: frozenset[str] = frozenset()
     outdated: Mapping[str, ImportedName] = field(default_factory=dict)
+    lost_imports: tuple[LostImport, ...] = ()
     new_install_stop: NewInstallStop | None = None
     missing: tuple[Origin, ...] = ()
     folders: tuple[Origin, ...] = ()

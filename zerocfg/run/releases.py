@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zerocfg.catalog.lost_names import lost_since
-from zerocfg.catalog.versions import OLDEST, both, bounds, only_below, release
+from zerocfg.catalog.versions import OLDEST, Release, both, bounds, only_below, release
 from zerocfg.frontends.registry import front_end
 from zerocfg.record import record, replace
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.linking.entry_point import starts_elsewhere
-from zerocfg.run.model import ImportedName, NewInstallStop, Origin, Run, SourceFile
+from zerocfg.run.model import ImportedName, LostImport, NewInstallStop, Origin, Run, SourceFile
 from zerocfg.run.origins import ASSUMED
 from zerocfg.run.requirements.companions import limited_releases, unreachable_newest
 from zerocfg.run.requirements.deciders import FORKS, HOLDS, HOLDS_WHERE_OLD
 from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, all_of, any_of, installs_of, is_bare
-from zerocfg.run.requirements.new_install import new_install_stop
+from zerocfg.run.requirements.new_install import lost_imports, new_install_stop
 from zerocfg.run.resolve_settings import with_releases, with_settings
 from zerocfg.source import disk
 from zerocfg.source.paths import is_image
@@ -113,6 +113,7 @@ class _Stated(NamedTuple):
     undetermined: frozenset[str]
     forked: frozenset[str]
     outdated: Mapping[str, ImportedName]
+    lost_imports: tuple[LostImport, ...]
     new_install_stop: NewInstallStop | None
 
     def without_versions(self, run: Run) -> Run:
@@ -122,6 +123,7 @@ class _Stated(NamedTuple):
             undetermined=self.undetermined,
             forked=self.forked,
             outdated=self.outdated,
+            lost_imports=self.lost_imports,
             new_install_stop=self.new_install_stop,
         )
 
@@ -140,19 +142,22 @@ def _stated(run: Run, given: Mapping[str, str], projects: _Projects) -> _Stated:
     versions = {**{name: item.clauses or "" for name, item in read.items()}, **own}
     undetermined = frozenset(name for name, item in asked.items() if item.clauses is None and name not in own)
     places = {name: item.places for name, item in read.items() if name not in own}
-    stop = new_install_stop(run, stated, held_by_trl=next(_held_back_by_trl(run, stated), None) is not None)
-    return _Stated(versions, places, undetermined, forked(every), _outdated(run, versions), stop)
+    lost = lost_imports(run, stated)
+    stop = new_install_stop(run, stated, lost, held_by_trl=next(_held_back_by_trl(run, stated), None) is not None)
+    return _Stated(versions, places, undetermined, forked(every), _outdated(run, versions), lost, stop)
 
 
 def _outdated(run: Run, versions: Mapping[str, str]) -> dict[str, ImportedName]:
-    """By library without a stated release: the first name that the script imports and that the newest lacks."""
-    found: dict[str, ImportedName] = {}
+    """By library without a stated release: of the names that the script imports and that the newest lacks the one that
+    was lost first."""
+    found: dict[str, tuple[Release, ImportedName]] = {}
     for item in run.script.imported if run.script is not None else ():
-        if item.library not in VERSIONS or item.library in versions or item.library in found:
+        if item.library not in VERSIONS or item.library in versions:
             continue
-        if lost_since(item.module, item.name):
-            found[item.library] = item
-    return found
+        since = lost_since(item.module, item.name)
+        if since and (item.library not in found or release(since) < found[item.library][0]):
+            found[item.library] = release(since), item
+    return {library: item for library, (_, item) in found.items()}
 
 
 def versions_for(folder: Path) -> dict[str, Declared]:

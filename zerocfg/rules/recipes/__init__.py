@@ -6,6 +6,7 @@ from zerocfg.rules.recipes import (
     call_keywords,
     declared_twice,
     line_values,
+    lost_imports,
     outdented,
     releases,
     removed,

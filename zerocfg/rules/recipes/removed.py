@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from zerocfg.catalog.fields import in_trl
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
-from zerocfg.catalog.versions import library_name
+from zerocfg.catalog.versions import admits, library_name
 from zerocfg.record import replace
 from zerocfg.rules.api import WHOLE_RUN, Finding, Fix, Severity, rule
 from zerocfg.rules.argument_reader import guessed, reader, reads_recipe
@@ -84,12 +84,16 @@ def _removed(
 def _instead(run: Run, argument: Argument, instead: str, library: str) -> str:
     """What to write, with the release that it takes where the project admits older ones, which refuse it."""
     new = _new_name(run, instead)
+    if new == "warmup_steps" and library == "transformers" and admits(run.declared(library), below=_FRACTIONS):
+        return f"{instead}, and require transformers>={_FRACTIONS}: older releases take whole numbers there"
     lack = newer(run, replace(argument, name=new)) if new else None
     if lack is None or lack.edge is None or lack.library != library:
         return instead
     return f"{instead}, and require {library}>={lack.edge}: older releases have no `{new}`"
 
 
+_FRACTIONS = "5.0.0"
+"""The release from which on `warmup_steps` takes a share of all steps."""
 _TURNED: dict[str, tuple[str, str]] = {
     "group_by_length": ("train_sampling_strategy", "group_by_length"),
     "adafactor": ("optim", "adafactor"),

@@ -85,7 +85,7 @@ def auto_without_filler(run: Run) -> Iterator[Finding]:
             "write a value, or let accelerate or the Trainer read this file",
             [Location(run.deepspeed, path) for path in stopping[1:]],
         )
-    if dropped:
+    elif dropped:  # it does not come to these where it stops
         default = run.effective.value(dotted(dropped[0])) if len(dropped) == 1 else UNKNOWN
         yield Finding(
             Location(run.deepspeed, dropped[0]),

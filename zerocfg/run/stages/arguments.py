@@ -13,6 +13,7 @@ from typing import Any
 from zerocfg.catalog import fields
 from zerocfg.catalog.admitted import Admitted, admitted
 from zerocfg.catalog.history import histories
+from zerocfg.catalog.lost_names import lost_since
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, argument
 from zerocfg.catalog.versions import OLDEST, only_from, text
@@ -80,6 +81,8 @@ def arguments_of(run: Run) -> Arguments:
     slips = _slips(run, written, recipe)
     # Where nothing is said, no release's types and defaults count: their history stays unread.
     declared = run.declared("transformers") if complete or written or recipe else None
+    if declared is None and (lost := run.outdated.get("transformers")) is not None:
+        declared = f"<{lost_since(lost.module, lost.name)}"
     for name, (kind, below) in _fields(declared).items():
         setting = _default(run, name, below) if complete else Setting(UNKNOWN, Origin("computed", "set in the script"))
         if name in slips:
