@@ -32,6 +32,10 @@ from zerocfg.source import disk
 from zerocfg.source.paths import is_image
 
 
+_ANY_LATER = "1000"
+"""A release that no package has: what stays below it names an upper bound."""
+
+
 def with_newest_releases(run: Run) -> Run:
     """The run with the newest known release of each library whose release is not stated and may be the newest: builds
     target it."""
@@ -196,7 +200,7 @@ def _of_run(run: Run, projects: _Projects) -> dict[str, Declared]:
     for package in HOLDS.keys() & found.keys():
         open_ |= dict.fromkeys(HOLDS[package], Declared(None, found[package].places))
     for package in HOLDS_WHERE_OLD.keys() & found.keys():
-        if any(clause in (found[package].clauses or "") for clause in ("==", "<", "~=")):
+        if only_below(found[package].clauses, _ANY_LATER):
             open_ |= dict.fromkeys(HOLDS_WHERE_OLD[package], Declared(None, found[package].places))
     for library in forked(found):
         open_[library] = Declared(None)

@@ -1,4 +1,4 @@
-"""ZC875: a dataclass of the script with a field that the training arguments have, too."""
+"""ZC875: a dataclass of the script with fields that the training arguments have, too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.admitted import admitted, releases_where
 from zerocfg.catalog.versions import library_name
-from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, at, rule
 from zerocfg.rules.fields_twice import FieldTwice, fields_twice
 from zerocfg.rules.release_scope import limited
 from zerocfg.rules.taken import as_installed
@@ -15,27 +15,40 @@ from zerocfg.run.model import Run
 
 @rule("ZC875", "field-declared-twice", Severity.ERROR, WHOLE_RUN, histories="arguments")
 def field_declared_twice(run: Run) -> Iterator[Finding]:
-    for item in fields_twice(run):
-        if item.origin.file is None:
-            continue
-        of = f"the arguments of {library_name(item.library)}"
-        finding = Finding(
-            Location(item.origin.file, span=item.origin.span),
-            f"`{item.name}` is a field of {of}, too: HfArgumentParser stops at the option that both make",
-            "remove it and read it from the training arguments, or give it another name",
-        )
-        if item.always:
-            yield finding
-        else:
-            yield from _in_some(run, item, finding)
+    twice = list(fields_twice(run))
+    always = [item for item in twice if item.always]
+    if always:
+        yield from _finding(always)
+        return  # the parser stops at the first
+    for library in ("transformers", "trl"):
+        yield from _in_some(run, library, [item for item in twice if item.library == library])
 
 
-def _in_some(run: Run, item: FieldTwice, finding: Finding) -> Iterator[Finding]:
-    installed = as_installed(run, item.library)
-    among = admitted(item.library, installed[0].versions[item.library]) if installed is not None else None
+def _finding(twice: list[FieldTwice]) -> Iterator[Finding]:
+    first, *others = twice
+    location = at(first.origin)
+    if location is None:
+        return
+    names = f"`{first.name}`" + (f" and {len(others)} more are fields" if others else " is a field")
+    yield Finding(
+        location,
+        f"{names} of the arguments of {library_name(first.library)}, too: HfArgumentParser stops at the option that "
+        "both make",
+        f"remove {'them and read them' if others else 'it and read it'} from the training arguments, or choose another "
+        f"name{'s' * bool(others)}",
+        [place for item in others if (place := at(item.origin)) is not None],
+    )
+
+
+def _in_some(run: Run, library: str, twice: list[FieldTwice]) -> Iterator[Finding]:
+    installed = as_installed(run, library)
+    among = admitted(library, installed[0].versions[library]) if installed is not None else None
     if installed is None or among is None:
         return
-    judged, finding.severity = installed
-    words = releases_where(item.life.at, among, item.library)
-    if words is not None:
-        yield limited(judged, finding, item.library, words)
+    judged, severity = installed
+    words = {item.name: releases_where(item.life.at, among, library) for item in twice}
+    there = [item for item in twice if words[item.name] is not None]
+    whole = [item for item in there if words[item.name] == ""]
+    for finding in _finding(whole or there[:1]) if there else ():
+        finding.severity = severity
+        yield limited(judged, finding, library, "" if whole else words[there[0].name] or "")
