@@ -31,7 +31,6 @@ from zerocfg.run.resolve_settings import with_releases, with_settings
 from zerocfg.source import disk
 from zerocfg.source.paths import is_image
 
-
 _ANY_LATER = "1000"
 """A release that no package has: what stays below it names an upper bound."""
 
