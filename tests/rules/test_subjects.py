@@ -219,4 +219,4 @@ def test_what_is_declared_can_be_read_from_a_rule() -> None:
         ("run", False),
     ]
     assert one_key.check.__name__ == "one_key" and one_key.check.__module__ == __name__
-    assert {one.code for one in registry.ALL if one.histories == "arguments"} == {"ZC801", "ZC840", "ZC841"}
+    assert {one.code for one in registry.ALL if one.histories == "arguments"} == {"ZC801", "ZC840", "ZC841", "ZC875"}

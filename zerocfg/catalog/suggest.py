@@ -27,6 +27,7 @@ def _closest(word: str, names: tuple[str, ...]) -> str | None:
     found = get_close_matches(plain, near, n=1, cutoff=0.8)
     if found:
         # zero2_init_flag is no slip for zero3_init_flag
-        return None if _letters(found[0]) == _letters(plain) else folded[found[0]]
+        other = len(found[0]) == len(plain) and _letters(found[0]) == _letters(plain)
+        return None if other else folded[found[0]]
     inside = [name for name in folded if len(plain) >= 8 and (plain in name or (len(name) >= 8 and name in plain))]
     return folded[inside[0]] if len(inside) == 1 else None

@@ -102,12 +102,9 @@ def key_accelerate_ignores(key: KeyIssue) -> Iterator[Finding]:
 def _elsewhere(key: KeyIssue, native: bool) -> tuple[str, Fix | None]:
     """What to do about a key that accelerate passes over. ``native``: DeepSpeed's JSON has it."""
     if native and key.name == "steps_per_print":
-        return "remove it: accelerate sets it by itself, in a DeepSpeed JSON too", key.delete(
-            "remove the key", safe=False
-        )
-    if native and key.value == "auto":
-        # in a JSON nobody but the Trainer would fill it, and of most keys not even that
-        return "remove it: the default of DeepSpeed counts", key.delete("remove the key", safe=False)
+        return "remove it: accelerate sets it by itself, in a DeepSpeed JSON too", None
+    if native and key.value == "auto" and not _is_filled(key.name):
+        return "remove it: the default of DeepSpeed counts", None
     said, json, fix = said_in(key, "accelerate"), key.run.deepspeed, _into_json(key)
     if fix is not None and json is not None:
         return f"move it to {json.name}", fix
@@ -128,6 +125,13 @@ def _elsewhere(key: KeyIssue, native: bool) -> tuple[str, Fix | None]:
         there = f"`{said.lost[0]}` in a DeepSpeed JSON that `deepspeed_config_file` names"
         return f"give it to the training script, or write {there}", None
     return _suggested(key) if key.issue.suggestion else nowhere(key)
+
+
+def _is_filled(name: str) -> bool:
+    """Whether somebody fills in "auto" where DeepSpeed's JSON has a key of this name."""
+    schema = load_schema("deepspeed")
+    found = (schema.find(path) for path in ((name,), ("zero_optimization", name)))
+    return any(key is not None and "auto" in key.facts for key in found)
 
 
 def _into_json(key: KeyIssue) -> Fix | None:
