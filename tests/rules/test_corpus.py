@@ -26,7 +26,6 @@ REVIEWED = {
     "ZC512": (3, "torch_adam beside offloading in a template and two test files of accelerate"),
     "ZC614": (2, "two FSDP 2 test files without a wrapping policy"),
     "ZC850": (1, "a DPO recipe with padding_free, which today's DPOTrainer does not use"),
-    "ZC902": (6, "buckets of 1e9 elements with overlap_comm at stages 1 and 2"),
     "ZC903": (1, "a test file of accelerate whose threshold keeps every parameter whole"),
 }
 """Rules of ZC2xx to ZC8xx that report warnings or errors in the corpus: how often, and what was found there."""
