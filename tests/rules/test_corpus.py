@@ -20,7 +20,6 @@ REVIEWED = {
     "ZC502": (3, "three files with offload_param below stage 3"),
     "ZC716": (1, "a test file of accelerate"),
     "ZC722": (1, "TRL's single_gpu.yaml says 8 processes under 'NO', of which one is started"),
-    "ZC723": (1, "a test file of accelerate with debug: true"),
     "ZC726": (1, "a test file of accelerate: four machines at 127.0.0.1"),
     "ZC457": (3, "three test files of DeepSpeed with disable_allgather, which DeepSpeed parses and never uses"),
     "ZC512": (3, "torch_adam beside offloading in a template and two test files of accelerate"),

@@ -29,6 +29,8 @@ def reader_of(run: Run) -> Consumer | None:
     option = {"engine": "deepspeed_config", "trainer": "deepspeed"}.get(run.deepspeed_route or "")
     if strict is not None and option in arguments and not strict.takes(f"--{option}"):
         return None  # the script stops before anything reads the config
+    if option in arguments and run.script is not None and run.script.understood and not run.script.parsed:
+        return None  # the script is here, and nothing in it reads what the option names
     if run.deepspeed_route == "engine":
         return "deepspeed"
     if run.recipe is not None and run.recipe_reader == "trl":

@@ -1098,7 +1098,7 @@ UNUSED = (
     of("ZC723", "false", {"accelerate.yaml": ENGINE + "debug: false\n"}),
     of("ZC723", "no option of torchrun", engine("torchrun --nproc_per_node 2 --debug")),
     of("ZC723", "on the line and in the file, told once", accelerate(ENGINE + "debug: true\n", "--debug ")).finds(
-        "warning", "train.sh: --debug"
+        "note", "train.sh: --debug"
     ),
 )
 

@@ -174,6 +174,8 @@ def deprecated_key(key: KeyIssue) -> Iterator[Finding]:
         f"`{dotted(key.path)}` is deprecated in {key.library}",
         help_text,
         fix=_renamed(key, new) if new and renamed else _old_offload(key),
+        # accelerate writes the new form itself as it reads the file, and says nothing
+        severity=Severity.NOTE if key.library == "accelerate" else None,
     )
 
 

@@ -66,7 +66,7 @@ def init_flag_does_not_stop_sharding(key: Key) -> Iterator[Finding]:
         )
 
 
-@rule("ZC723", "debug-left-on", Severity.WARNING, WHOLE_RUN)
+@rule("ZC723", "debug-left-on", Severity.NOTE, WHOLE_RUN)
 def debug_left_on(run: Run) -> Iterator[Finding]:
     option, key = line_option(run, "debug"), accelerate(run, "debug")
     if option and started_by(run, "accelerate"):
