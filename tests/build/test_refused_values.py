@@ -27,7 +27,7 @@ WRONG = [
     ("zero_optimization.allgather_partitions", "fp9", "a string that is neither true nor false"),
     ("optimizer.type", 5, "a number, not a string"),
     ("communication_data_type", "fp9", "none of "),
-    ("activation_checkpointing", True, "true or false, not a mapping"),
+    ("activation_checkpointing", True, "true, not a mapping"),
     ("fp16.min_loss_scale", 1e-10, "a fractional part"),
 ]
 

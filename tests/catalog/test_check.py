@@ -115,11 +115,11 @@ class TestSections:
             ({}, {}, 3, "is a number, not a mapping"),
             ({}, {}, None, "is null, not a mapping"),
             ({"null": "absent"}, {}, None, None),
-            ({"null": "absent"}, {}, False, "is true or false, not a mapping"),
+            ({"null": "absent"}, {}, False, "is false, not a mapping"),
             ({"null": "falsy"}, {}, None, None),
             ({"null": "falsy"}, {}, False, None),
             ({"null": "falsy"}, {}, [], None),
-            ({"null": "falsy"}, {}, True, "is true or false, not a mapping"),
+            ({"null": "falsy"}, {}, True, "is true, not a mapping"),
             ({}, {}, "auto", "is a string, not a mapping"),
             ({"library": "deepspeed"}, {}, "auto", None),
             ({"library": "deepspeed"}, {"auto_raw": "error"}, "auto", "is a string, not a mapping"),
@@ -256,7 +256,7 @@ class TestRefusal:
 
     def test_a_number_that_may_be_no_truth_value_and_no_text(self) -> None:
         assert why(INTEGER, True) is None
-        assert why(INTEGER, True, no_bool=True) == ("type", "is true or false, not a number")
+        assert why(INTEGER, True, no_bool=True) == ("type", "is true, not a number")
         assert why(INTEGER, 1, no_bool=True) is None
         assert why(INTEGER, "1") is None
         assert why(INTEGER, "1", no_text=True) == ("type", "is a string, not a number")
@@ -337,10 +337,10 @@ class TestRefusal:
         ("type_", "value", "lax", "raw"),
         [
             ("integer", "1", None, "is a string, not a whole number"),
-            ("integer", True, None, "is true or false, not a whole number"),
+            ("integer", True, None, "is true, not a whole number"),
             ("integer", 1.0, None, None),
             ("number", "1.5", None, "is a string, not a number"),
-            ("number", False, None, "is true or false, not a number"),
+            ("number", False, None, "is false, not a number"),
             ("number", 1, None, None),
             ("boolean", "yes", None, "is a string, neither true nor false"),
             ("boolean", 1, None, None),

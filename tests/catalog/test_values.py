@@ -136,7 +136,7 @@ def test_what_is_neither_true_nor_false(value: Any, why: str) -> None:
     ("value", "kind"),
     [
         (None, "null"),
-        (False, "true or false"),
+        (False, "false"),
         ("", "a string"),
         ({}, "a mapping"),
         ([], "a list"),

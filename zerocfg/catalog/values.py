@@ -184,7 +184,7 @@ def kind_of(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
-        return "true or false"
+        return "true" if value else "false"
     if isinstance(value, str):
         return "a string"
     if isinstance(value, dict):

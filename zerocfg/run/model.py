@@ -361,6 +361,7 @@ class Script:
     ``own_checks``: a class of its own that derives from a library's arguments does not make that one's checks.
     ``fixed``: its parser gets words that are written out in the code, whatever the launch line says.
     ``beside``: the fields of its own dataclasses that HfArgumentParser parses beside others, each with its place.
+    ``exported``: the keys in capitals that its code sets in some mapping, as it does with environment variables.
     ``understood`` False: Python could not parse it.
     """
 
@@ -395,6 +396,7 @@ class Script:
     own_checks: bool = False
     fixed: bool = False
     beside: Mapping[str, Origin] = field(default_factory=dict)
+    exported: frozenset[str] = frozenset()
 
 
 @record(frozen=True, slots=True)

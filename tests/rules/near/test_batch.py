@@ -412,6 +412,13 @@ OVERRIDDEN = (
     near("ZC208", "the file's number", ('{"train', '{"gradient_accumulation_steps": 3, "train'), bad=2).finds(
         "warning", ACCUMULATED % 3, 3, 2, also=LINE
     ),
+    near(
+        "ZC208",
+        "an accelerate that takes the script's number",
+        ('{"train', '{"gradient_accumulation_steps": 3, "train'),
+        bad=2,
+        versions={"accelerate": "<0.23"},
+    ),
     near("ZC208", "the same number", ('{"train', '{"gradient_accumulation_steps": 2, "train'), bad=2),
     near("ZC209", "passed on", ('"zero_opt', '"gradient_clipping": "auto", "zero_opt')),
     near("ZC209", "the default", ("0.3", "1.0")),

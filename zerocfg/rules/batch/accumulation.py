@@ -97,6 +97,11 @@ def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
     )
 
 
+def _argument_wins(run: Run) -> bool:
+    """Whether `Accelerator()` writes its own number into the DeepSpeed config, as it did before accelerate 0.23."""
+    return run.deepspeed is not None and only_below(run.declared("accelerate"), "0.23")
+
+
 def _beaten_by_file(run: Run) -> Iterator[Finding]:
     """The number of a DeepSpeed file, or the 1 that accelerate puts in for it."""
     given, ds = run.arguments.get(STEPS), deepspeed(run)
@@ -105,7 +110,7 @@ def _beaten_by_file(run: Run) -> Iterator[Finding]:
         return
     key = ds[STEPS]
     written = key.count if key else 1
-    if written is None or written == asked:
+    if written is None or written == asked or _argument_wins(run):
         return
     yield (key or ds).finding(
         f"`{STEPS}` is {written} here{'' if key else ', because the key is absent,'} but {given.value} on the "
@@ -188,7 +193,7 @@ def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
     stated, used = accelerator.accumulation(run), setting(run, STEPS)
     if accelerator.is_open_option(run, STEPS) or stated.origin.file is None or not stated.known:
         return
-    if used.number not in (None, stated.value):
+    if used.number not in (None, stated.value) and not _argument_wins(run):
         yield finding_at(
             run,
             (from_origin(run, stated.origin), used),

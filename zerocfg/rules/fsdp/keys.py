@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
+from zerocfg.rules.effects import effective_value
 from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import (
     efficient_loading,
@@ -68,7 +69,7 @@ def fsdp1_key_under_fsdp2(run: Run) -> Iterator[Finding]:
 
 @rule("ZC610", "fsdp-without-sharding", Severity.WARNING, launcher_key("sharding_strategy", "1"))
 def fsdp_without_sharding(key: Key) -> Iterator[Finding]:
-    if str(key.value).upper() in ("NO_SHARD", "3"):
+    if str(key.value).upper() in ("NO_SHARD", "3") and effective_value(key.run, "num_processes") != 1:
         yield key.finding(
             "with NO_SHARD every process holds the whole model, gradients and optimizer: nothing is sharded",
             "write FULL_SHARD, or choose MULTI_GPU",

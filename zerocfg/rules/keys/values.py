@@ -179,16 +179,29 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
     for key in issues(run, "section-type"):
         if key.unfilled:
             continue
-        help_text = ""
-        if key.path == ("deepspeed_config",) and isinstance(key.value, str):
-            help_text = f"write `deepspeed_config: {{deepspeed_config_file: {key.value}}}`"
+        fix = as_section(key)
         yield key.finding(
             f"`{dotted(key.path)}` {key.issue.reason}; {_consequence(key)}",
-            help_text,
-            fix=as_section(key),
+            _as_mapping(key) if fix is None or isinstance(key.value, str) else "",
+            fix=fix,
             severity=Severity.WARNING if _unread(key) else None,
         )
     yield from _unsaid(run, "ZC108")
+
+
+def _as_mapping(key: KeyIssue) -> str:
+    """What to write in the place of a section that is none."""
+    if key.path == ("deepspeed_config",) and isinstance(key.value, str):
+        return f"write `deepspeed_config: {{deepspeed_config_file: {key.value}}}`"
+    keys = list(key.issue.section.keys) if key.issue.section is not None else []
+    if not 0 < len(keys) <= _FEW:
+        return ""
+    names = " and ".join(filter(None, (", ".join(f"`{name}`" for name in keys[:-1]), f"`{keys[-1]}`")))
+    return f"write a mapping, whose key{'s are' if len(keys) > 1 else ' is'} {names}, or remove it"
+
+
+_FEW = 4
+"""So many keys of a section are listed in a help text."""
 
 
 @rule("ZC109", "unchecked-type", Severity.WARNING, WHOLE_RUN, histories="keys")

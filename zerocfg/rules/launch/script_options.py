@@ -20,9 +20,8 @@ def option_not_declared(run: Run) -> Iterator[Finding]:
     parser = run.script.strict_parser if run.script is not None else None
     if parser is None or run.launch is None or run.launch_file is None or not all_options_seen(run):
         return
-    given = [option for option in run.launch.script_options if option.name.startswith("--")]
-    refused = [option for option in given if not parser.takes(option.name)]
-    if not refused or 2 * len(refused) > len(given):
+    refused = refused_options(run)
+    if not refused or 2 * len(refused) > len(_given(run)):
         return  # so many tell that the line is for another script of this name
     first, *others = refused
     yield Finding(
@@ -31,6 +30,17 @@ def option_not_declared(run: Run) -> Iterator[Finding]:
         "declare them in the parser, or take them from the line" if others else _advice(first, parser),
         [*(Location(run.launch_file, span=option.span) for option in others), from_origin(run, parser.place).at()],
     )
+
+
+def refused_options(run: Run) -> list[Option]:
+    """The options that the script's parser does not take, so that it stops; none where not all of them are known."""
+    parser = run.script.strict_parser if run.script is not None else None
+    return [option for option in _given(run) if parser is not None and not parser.takes(option.name)]
+
+
+def _given(run: Run) -> list[Option]:
+    options = run.launch.script_options if run.launch is not None else ()
+    return [option for option in options if option.name.startswith("--")]
 
 
 def _named(refused: list[Option]) -> str:

@@ -108,12 +108,17 @@ def _old_module(run: Run) -> re.Match[str] | None:
     return _LAUNCH.search(run.launch_file.source.text, start, end)
 
 
+_OF_RANKS = frozenset(("RANK", "WORLD_SIZE", "MASTER_ADDR"))
+
+
 @rule("ZC741", "deepspeed-without-launcher", Severity.ERROR, WHOLE_RUN)
 def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
     if run.launch is None or run.launch_file is None or not started_by(run, "python") or not _reads_deepspeed(run):
         return
     if "RANK" in run.environment or run.launch.script is None:
         return
+    if run.script is not None and _OF_RANKS & run.script.exported:
+        return  # the script says itself which process it is
     if handed_script(run.launch) is not None:
         return  # the program may be a launcher
     text = run.launch_file.source.text

@@ -10,8 +10,16 @@ from zerocfg.source.launch.line import LaunchLine
 
 
 def find_entry_point(line: LaunchLine, bases: Iterable[Path]) -> tuple[Path, Path] | None:
-    """The script or module of a launch line, and the first of the folders that holds it; None where none does."""
-    return _first(script_names(line), bases)
+    """The script or module of a launch line, and the first of the folders that holds it; None where none does.
+
+    A path of the machine that runs the line (`/home/me/project/train.py`) means the file here that ends in the most of
+    its names."""
+    names = script_names(line)
+    if not names or not names[0].startswith(("/", "~")):
+        return _first(names, bases)
+    folders, parts = list(bases), PurePosixPath(names[0]).parts[1:]
+    shorter = ("/".join(parts[at:]) for at in range(len(parts)))
+    return next(filter(None, (_first([name], folders) for name in (names[0], *shorter))), None)
 
 
 def same_folder_here(line: LaunchLine, bases: Sequence[Path]) -> Path | None:

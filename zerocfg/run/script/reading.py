@@ -124,6 +124,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         own_checks=any(map(_replaces_checks, found.modules)),
         fixed=parser.fixed,
         beside=parser.beside,
+        exported=frozenset(name for name in found.changed if name.isupper()),
     )
 
 
