@@ -256,7 +256,7 @@ class TestRefusal:
 
     def test_a_number_that_may_be_no_truth_value_and_no_text(self) -> None:
         assert why(INTEGER, True) is None
-        assert why(INTEGER, True, no_bool=True) == ("type", "is true, not a number")
+        assert why(INTEGER, True, no_bool=True) == ("type", "is true or false, not a number")
         assert why(INTEGER, 1, no_bool=True) is None
         assert why(INTEGER, "1") is None
         assert why(INTEGER, "1", no_text=True) == ("type", "is a string, not a number")

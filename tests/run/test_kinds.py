@@ -44,6 +44,8 @@ def test_no_config_of_a_training(data: dict[str, object]) -> None:
 
 def test_a_training_that_injects_kernels_is_one() -> None:
     assert sniff({"replace_method": "auto", "zero_optimization": {"stage": 3}}) == "deepspeed"
+    assert sniff({"train_batch_size": "auto", "zero": {"stage": 3}}, "configs/ds_inference.json") == "other"
+    assert sniff({"train_batch_size": "auto", "zero_optimization": {"stage": 3}}, "inference/ds.json") == "deepspeed"
     assert sniff({"per_device_train_batch_size": 1, "num_train_epochs": 3}) == "recipe"
 
 

@@ -11,6 +11,7 @@ from packaging.requirements import Requirement as Theirs
 from packaging.utils import canonicalize_name
 
 from zerocfg.source.launch.markdown import named_blocks, shell_blocks
+from zerocfg.source.requirements.cog import read_cog
 from zerocfg.source.requirements.installs import read_dockerfile, read_installs
 from zerocfg.source.requirements.manifests import read_environment, read_lock, read_pyproject, read_setup_cfg
 from zerocfg.source.requirements.pip import Requirement, argument, parse_requirement, read_requirements
@@ -402,3 +403,20 @@ def test_requirements_that_conda_exported() -> None:
         ("peft", "~=0.4", "peft~=0.4"),
         ("torch", "==2.1.2", "torch=2.1.2=py3.10_cuda12.1"),
     ]
+
+
+def test_cog_lists_packages_and_runs_commands() -> None:
+    text = (
+        "build:\n  gpu: true\n  python_requirements: needs.txt\n  python_packages:\n    - torch==2.0.0\n"
+        "    - accelerate>=0.18\n  run:\n    - pip install git+https://github.com/huggingface/transformers.git@786092a\n"
+        "    - command: pip install trl==0.4.7\n    - echo deepspeed==1\n"
+    )
+    found, included = read_cog(text, yaml.safe_load(text))
+    assert told(found) == [("torch", "==2.0.0"), ("accelerate", ">=0.18"), ("transformers", None), ("trl", "==0.4.7")]
+    assert included == ["needs.txt"]
+    assert [text[slice(*one.span)] for one in found[:2]] == ["torch==2.0.0", "accelerate>=0.18"]
+
+
+@pytest.mark.parametrize("text", ["", "- torch", "build: 3", "build: {python_packages: torch, run: [3, {command: 4}]}"])
+def test_cog_without_packages(text: str) -> None:
+    assert read_cog(text, yaml.safe_load(text)) == ([], [])

@@ -12,13 +12,13 @@ from typing import Any
 from zerocfg.run.hub import CONFIG
 from zerocfg.run.model import Kind, Run, SourceFile
 from zerocfg.run.releases import release_files
-from zerocfg.run.requirements.declared import LOOSE, OF_CONDA, Projects
+from zerocfg.run.requirements.declared import COG, LOOSE, OF_CONDA, Projects
 from zerocfg.run.trainer_state import STATE_FILE
 from zerocfg.source import disk
 from zerocfg.source.paths import is_image
 
 _NO_DOCUMENTS = re.compile(rf"pyproject\.toml|setup\.cfg|Pipfile|.*\.lock|pylock\.toml|\.python-version|{LOOSE}")
-_OTHERS = re.compile(rf"setup\.py|{OF_CONDA}|conda-lock\.yml|.*\.(?:txt|in)")
+_OTHERS = re.compile(rf"setup\.py|{re.escape(COG)}|{OF_CONDA}|conda-lock\.yml|.*\.(?:txt|in)")
 """Names of files that state releases, or that a requirements file includes, and that other files have as well."""
 
 

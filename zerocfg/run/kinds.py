@@ -105,8 +105,8 @@ def sniff(data: Any, name: str = "") -> Kind:
     best = max(accelerate, recipe, deepspeed)
     if best < 3:
         return "other"
-    if deepspeed == best:
-        return "deepspeed"
+    if deepspeed == best:  # one for `init_inference` has other keys, unless a line or script trains with it
+        return "other" if "infer" in _basename(name).lower() else "deepspeed"
     return "accelerate" if accelerate == best else "recipe"
 
 

@@ -202,7 +202,7 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
     elif is_image(name):
         yield "image", folder / name
     elif name.endswith((".txt", ".yml", ".yaml")):
-        if _LOOSE.fullmatch(name) or _OF_CONDA.fullmatch(name):
+        if name == COG or _LOOSE.fullmatch(name) or _OF_CONDA.fullmatch(name):
             yield "loose", folder / name
     elif (name.endswith((".sh", ".bash")) or "." not in name) and SETTING_UP.fullmatch(name):
         yield "loose", folder / name
@@ -211,6 +211,8 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 LOOSE = r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt"
 """Names of requirements files."""
 _LOOSE = pattern(LOOSE)
+COG = "cog.yaml"
+"""From which Cog builds the image of a model."""
 OF_CONDA = r"(?:.*[-_.])?(?:conda[-_]?)?env(?:ironment)?s?(?:[-_.].*)?\.ya?ml"
 """Names of files from which conda makes an environment, besides `environment.yml`."""
 _OF_CONDA = pattern(OF_CONDA)
@@ -349,7 +351,7 @@ def form_of(name: str) -> Callable[[SourceFile], Read]:
     if name in ("setup.py", "setup.cfg"):
         return _setup_py if name == "setup.py" else _setup_cfg
     if name.endswith((".yml", ".yaml")):
-        return _environment
+        return _cog if name == COG else _environment
     if is_image(name) or name.endswith((".sh", ".bash", ".ipynb", ".md")) or "." not in name:
         return _installing
     return _pip
@@ -395,6 +397,12 @@ def _environment(file: SourceFile) -> Read:
     from zerocfg.source.requirements.manifests import read_environment
 
     return read_environment(file.source.text, load_as(file.source, "yaml").data())
+
+
+def _cog(file: SourceFile) -> Read:
+    from zerocfg.source.requirements.cog import read_cog
+
+    return read_cog(file.source.text, load_as(file.source, "yaml").data())
 
 
 def _pip(file: SourceFile) -> Read:
