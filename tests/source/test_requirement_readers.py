@@ -407,7 +407,7 @@ def test_requirements_that_conda_exported() -> None:
 
 def test_cog_lists_packages_and_runs_commands() -> None:
     text = (
-        "build:\n  gpu: true\n  python_requirements: needs.txt\n  python_packages:\n    - torch==2.0.0\n"
+        "train: train.py:train\nbuild:\n  gpu: true\n  python_requirements: needs.txt\n  python_packages:\n    - torch==2.0.0\n"
         "    - accelerate>=0.18\n  run:\n    - pip install git+https://github.com/huggingface/transformers.git@786092a\n"
         "    - command: pip install trl==0.4.7\n    - echo deepspeed==1\n"
     )
@@ -417,6 +417,15 @@ def test_cog_lists_packages_and_runs_commands() -> None:
     assert [text[slice(*one.span)] for one in found[:2]] == ["torch==2.0.0", "accelerate>=0.18"]
 
 
-@pytest.mark.parametrize("text", ["", "- torch", "build: 3", "build: {python_packages: torch, run: [3, {command: 4}]}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "- torch",
+        "{train: x, build: 3}",
+        "{train: x, build: {python_packages: torch, run: [3, {command: 4}]}}",
+        "{predict: x, build: {python_packages: [torch==2.0.0]}}",
+    ],
+)
 def test_cog_without_packages(text: str) -> None:
     assert read_cog(text, yaml.safe_load(text)) == ([], [])

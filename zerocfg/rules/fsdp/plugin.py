@@ -205,11 +205,15 @@ def section_of_another_engine(unused: IgnoredOfRun) -> Iterator[Finding]:
     engine = effective_value(unused.run, "engine")
     used = {"ddp": "plain data parallelism", "single": "one plain process"}.get(str(engine), "")
     item, key = unused.item, unused.key
+    if unused.run.launch is None or "deepspeed" in unused.run.arguments:
+        consequence = ""  # the script may bring an engine
+    else:
+        consequence = ": the job runs" + (f" with {used}" if used else " without it")
     place = key.at("key")
     option = from_origin(unused.run, item.used.origin) if item.used is not None else None
     wrong = "take the option out of the launch line" if option else "correct `distributed_type`"
     yield key.finding(
-        f"{item.message}: the job runs" + (f" with {used}" if used else " without it"),
+        f"{item.message}{consequence}",
         f"{wrong}, or remove the section",
         [option] if option else [accelerate(unused.run, "distributed_type")] if unused.run.accelerate else [],
         None if option else _right_engine(unused.run, str(place.path[0]) if place.path else ""),

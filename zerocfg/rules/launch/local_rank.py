@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.versions import only_below, only_from
 from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, rule
 from zerocfg.rules.key import from_origin
-from zerocfg.rules.launch.script_options import refused_options
+from zerocfg.rules.launch.script_options import for_another_script
 from zerocfg.rules.launch.torchrun import starts_by_old_module
 from zerocfg.rules.line import all_options_seen, at_line, line_option, started_by
 from zerocfg.run.model import Run
@@ -23,8 +23,8 @@ def local_rank_refused(run: Run) -> Iterator[Finding]:
         return
     if run.spec is not None and run.consumer != "deepspeed":
         return  # what is built of a spec gives --no_local_rank there
-    if refused_options(run):
-        return  # the parser stops at the line as it is
+    if for_another_script(run):
+        return
     added = _added(run)
     refused = [word for word in added if not script.strict_parser.takes(word)]
     if not refused:

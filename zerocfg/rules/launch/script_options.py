@@ -20,9 +20,9 @@ def option_not_declared(run: Run) -> Iterator[Finding]:
     parser = run.script.strict_parser if run.script is not None else None
     if parser is None or run.launch is None or run.launch_file is None or not all_options_seen(run):
         return
-    refused = refused_options(run)
-    if not refused or 2 * len(refused) > len(_given(run)):
-        return  # so many tell that the line is for another script of this name
+    refused = _refused(run)
+    if not refused or for_another_script(run):
+        return
     first, *others = refused
     yield Finding(
         Location(run.launch_file, span=first.span),
@@ -32,8 +32,12 @@ def option_not_declared(run: Run) -> Iterator[Finding]:
     )
 
 
-def refused_options(run: Run) -> list[Option]:
-    """The options that the script's parser does not take, so that it stops; none where not all of them are known."""
+def for_another_script(run: Run) -> bool:
+    """Whether the script's parser refuses so many options of the line that it is for another one of this name."""
+    return 2 * len(_refused(run)) > len(_given(run))
+
+
+def _refused(run: Run) -> list[Option]:
     parser = run.script.strict_parser if run.script is not None else None
     return [option for option in _given(run) if parser is not None and not parser.takes(option.name)]
 

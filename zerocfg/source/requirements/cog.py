@@ -1,4 +1,4 @@
-"""What `cog.yaml` installs, from which Cog builds the image of a model."""
+"""What `cog.yaml` installs, from which Cog builds the image of a model. One without `train` is for predictions alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zerocfg.source.text import SourceText, Span
 def read_cog(text: str, data: object) -> Read:
     """The packages that it lists, those that its commands install, and the files that either names; ``data`` is its
     parsed content."""
-    build = data.get("build") if isinstance(data, dict) else None
+    build = data.get("build") if isinstance(data, dict) and "train" in data else None
     found: list[Requirement] = []
     includes: list[str] = []
     for line in _texts(build, "python_packages"):
