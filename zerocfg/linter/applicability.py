@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from zerocfg.catalog.release_range import ReleaseRange
+from zerocfg.record import replace
 from zerocfg.rules.api import Finding, Rule, Severity
 from zerocfg.rules.release_scope import among, library_of, limited
 from zerocfg.run.model import Run
@@ -14,6 +17,18 @@ UNUSED_BY = {
     "transformers": frozenset(("trl",)),
 }
 """Libraries whose releases do not matter to a run, by who reads it."""
+
+
+_BEFORE_THE_SCRIPT = re.compile(r"ZC0|ZC7[0-4]|ZC876|ZC880")
+"""Codes of rules about what is read or started before the script, and about its imports."""
+
+
+def behind_imports(run: Run, rule: Rule, finding: Finding) -> Finding:
+    """A finding as it is where the script stops at an import of its own repository: one about what comes later is a
+    note, until the script gets there."""
+    if run.script is None or not run.script.broken or _BEFORE_THE_SCRIPT.match(rule.code):
+        return finding
+    return replace(finding, severity=Severity.NOTE, fix=None)
 
 
 def holds(rule: Rule, run: Run) -> str | None:

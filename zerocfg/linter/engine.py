@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zerocfg.budgets import FINDINGS
 from zerocfg.frontends import registry as front_ends
 from zerocfg.internal_errors import Containment, InternalError, contain, in_a_line
-from zerocfg.linter.applicability import UNUSED_BY, holds, within
+from zerocfg.linter.applicability import UNUSED_BY, behind_imports, holds, within
 from zerocfg.linter.concerned import Kind, concerns, kind_of, rules_for
 from zerocfg.linter.ignores import Ignores, not_understood
 from zerocfg.linter.kept import Findings, Kept
@@ -292,6 +292,7 @@ class _Lint:
                 return self.more(rule, finding, run)
             applied = within(run, rule, finding, releases)
             if applied is not None:
+                applied = behind_imports(run, rule, applied)
                 if not self.fixes:
                     applied = replace(applied, fix=None)
                 applied.assumes |= run.undeclared - UNUSED_BY.get(run.consumer or "", frozenset())
@@ -379,6 +380,8 @@ class _Lint:
         if diagnostic.fix is not None:
             self.mended.setdefault((rule.code, self.edits_of(diagnostic.fix)), set()).add(run.name)
         first = self.seen.setdefault(key, diagnostic)
+        if first.severity is Severity.NOTE and diagnostic.severity is not Severity.NOTE:
+            first = self.in_its_place(key, diagnostic)
         if first is not diagnostic:
             if run.name != first.run and diagnostic.message == first.message:
                 self.others.setdefault(key, {})[run.name] = None
@@ -390,6 +393,14 @@ class _Lint:
             self.result.suppressed.append(Suppressed(diagnostic, "settings"))
         else:
             self.result.diagnostics.append(diagnostic)
+
+
+    def in_its_place(self, key: tuple[str, str, Place, str], graver: Diagnostic) -> Diagnostic:
+        """Report a finding in the place of the note that an earlier run made of it; that run is no longer named."""
+        self.seen[key] = graver
+        self.others.pop(key, None)
+        self.result.diagnostics = [one for one in self.result.diagnostics if _key(one) != key]
+        return graver
 
 
 def _failures(run: Run) -> frozenset[tuple[str, str]]:

@@ -308,6 +308,17 @@ class ImportedName:
 
 
 @record(frozen=True, slots=True)
+class BrokenImport:
+    """An import of a module of the repository that does not have what is imported: ``name``; empty where the module
+    itself is not there. ``module``: as it is written; ``file``: the module's, where it is there."""
+
+    module: str
+    name: str
+    origin: Origin
+    file: SourceFile | None = None
+
+
+@record(frozen=True, slots=True)
 class LostImport:
     """A name that a script imports and that releases of its library lack from ``since`` on, some of which the project
     admits. ``declared``: the clauses of that package, empty where none are stated; ``places``: where they are."""
@@ -362,6 +373,7 @@ class Script:
     ``fixed``: its parser gets words that are written out in the code, whatever the launch line says.
     ``beside``: the fields of its own dataclasses that HfArgumentParser parses beside others, each with its place.
     ``exported``: the keys in capitals that its code sets in some mapping, as it does with environment variables.
+    ``broken``: what it imports, as soon as it is started, from modules of the repository that do not have it.
     ``understood`` False: Python could not parse it.
     """
 
@@ -397,6 +409,7 @@ class Script:
     fixed: bool = False
     beside: Mapping[str, Origin] = field(default_factory=dict)
     exported: frozenset[str] = frozenset()
+    broken: tuple[BrokenImport, ...] = ()
 
 
 @record(frozen=True, slots=True)

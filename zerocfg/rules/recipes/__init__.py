@@ -8,6 +8,7 @@ from zerocfg.rules.recipes import (
     line_values,
     lost_imports,
     outdented,
+    own_imports,
     releases,
     removed,
     slips,

@@ -59,7 +59,7 @@ def with_what_is_elsewhere(runs: Sequence[Run], scripts: Sequence[SourceFile]) -
     """The runs, those of configs by themselves with what may come from any script of the project: the options that the
     scripts of the ``runs`` declare, and what the texts of all ``scripts`` show. Of runs whose script reads the config
     the texts of that script alone."""
-    runs = [_with_parser_elsewhere(_with_own_size(run), scripts) for run in runs]
+    runs = [_with_parser_elsewhere(_with_own_size(run), scripts) for run in _without_own_recipes(runs, scripts)]
     if not any(map(_by_itself, runs)):
         return list(runs)
     recipes = any(run.recipe is not None and _by_itself(run) for run in runs)
@@ -99,6 +99,29 @@ def _with_parser_elsewhere(run: Run, scripts: Sequence[SourceFile]) -> Run:
         return replace(run, arguments_whole=False) if any(map(_has_own_arguments, scripts)) else run
     lenient = any(_LETS_THROUGH in file.source.text for file in scripts)
     return replace(run, script=replace(script, lenient=True)) if lenient else run
+
+
+def _without_own_recipes(runs: Sequence[Run], scripts: Sequence[SourceFile]) -> Sequence[Run]:
+    """The runs without recipes by themselves that look like a framework's and are the project's own: a script names
+    one of the folder and loads YAML, and none speaks of that framework's program."""
+    recipes = [run for run in runs if run.framework_recipe is not None and run.consumer and _by_itself(run)]
+    if not recipes:
+        return runs
+    loading = [file.source.text for file in scripts if any(word in file.source.text for word in _LOADS_YAML)]
+    own = set()
+    for run in recipes:
+        folder, name = _place(run)
+        program = (run.consumer or "").removeprefix("ms-")
+        if any(name in text for text in loading) and not any(program in file.source.text for file in scripts):
+            own.add((folder, run.consumer))
+    loaded = {id(run) for run in recipes if (_place(run)[0], run.consumer) in own}
+    return [run for run in runs if id(run) not in loaded]
+
+
+def _place(run: Run) -> tuple[str, str]:
+    """The folder and the name of a framework's recipe."""
+    folder, _, name = run.framework_recipe.name.rpartition("/") if run.framework_recipe is not None else ("", "", "")
+    return folder, name
 
 
 @remembered

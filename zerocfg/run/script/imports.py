@@ -19,7 +19,7 @@ from zerocfg.source.text import Span
 _ANY_LIBRARY = "|".join(map(re.escape, sorted(LIBRARIES)))
 _FROM = pattern(rf"(?m)^from[ \t]+((?:{_ANY_LIBRARY})(?:\.\w+)*)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n(]+))")
 """An import that begins its line, so that it is within no block."""
-_INSTALLED = frozenset((*sys.stdlib_module_names, "torch", "numpy", "tqdm", "datasets", "peft", "wandb", "PIL"))
+INSTALLED = frozenset((*sys.stdlib_module_names, "torch", "numpy", "tqdm", "datasets", "peft", "wandb", "PIL"))
 """Packages that scripts import most; no file of the repository is looked for by their names."""
 _NAME = pattern(r"(\w+|\*)(?:\s+as\s+\w+)?")
 _COMMENT = pattern(r"#[^\n]*")
@@ -37,9 +37,9 @@ def imported_names(modules: Sequence[Module], open_file: Open, root: Path) -> tu
     seen = {module.path for module in waiting}
     found: list[ImportedName] = []
     for module in waiting:  # grows while it is gone through
-        names, others = _imports(module.file, module.path)
+        names, others = imports_of(module.file, module.path)
         found += names
-        for imported in others:
+        for imported, _ in others:
             place = located(module, imported, root)
             if place is None or place[0] in seen or len(seen) > MODULES:
                 continue
@@ -53,18 +53,18 @@ def imported_names(modules: Sequence[Module], open_file: Open, root: Path) -> tu
 
 
 @remembered
-def _imports(file: SourceFile, path: Path) -> tuple[tuple[ImportedName, ...], tuple[Imported, ...]]:
-    """The names that a module takes from these libraries, and what it imports from elsewhere."""
+def imports_of(file: SourceFile, path: Path) -> tuple[tuple[ImportedName, ...], tuple[tuple[Imported, Origin], ...]]:
+    """The names that a module takes from these libraries, and what it imports from elsewhere, each with its place."""
     module = parse(file, path)
     assert module is not None  # a script reaches only what could be parsed
     names, others = [], []
     for imported, alias in _unconditional(module):
         head = imported.module.partition(".")[0]
+        origin = Origin("file", file=file, span=span_of(module, alias))
         if imported.level or head not in LIBRARIES:
-            if imported.level or head not in _INSTALLED:
-                others.append(imported)
+            if imported.level or head not in INSTALLED:
+                others.append((imported, origin))
         else:
-            origin = Origin("file", file=file, span=span_of(module, alias))
             names.append(ImportedName(imported.module, imported.name, origin))
     return tuple(names), tuple(others)
 
