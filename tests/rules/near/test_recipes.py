@@ -279,6 +279,9 @@ VALUES = (
         "error", "recipe.yaml: [wandb, tensorbord]"
     ),
     trains("ZC811", "nothing near", "lr_scheduler_type: zigzag\n").finds("error", "recipe.yaml: zigzag"),
+    trains("ZC811", "a word of old releases alone", "optim: adamw_hf\n").finds(
+        "warning", "recipe.yaml: adamw_hf", "4.50.0", "5.23.0"
+    ),
     trains("ZC811", "capitals", "eval_strategy: Steps\n").finds("error", "recipe.yaml: Steps"),
     trains("ZC811", "no text", "lr_scheduler_type: 3\n").finds("error", "recipe.yaml: 3", 3),
     trains("ZC811", "another program's recipe", FOREIGN + "lr_scheduler_type: cosin\n"),

@@ -9,14 +9,14 @@ from zerocfg.catalog.fields import choices, ever
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.catalog.versions import Release
+from zerocfg.catalog.versions import OLDEST, Release
 from zerocfg.record import record
 from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
 from zerocfg.rules.argument_reader import values_arrive
 from zerocfg.rules.arguments import called, given, set_argument, value, word, written
 from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.release_scope import limited
-from zerocfg.rules.taken import declares
+from zerocfg.rules.taken import as_installed, declares
 from zerocfg.run.model import Run
 from zerocfg.run.script.arguments import is_arguments
 
@@ -81,13 +81,17 @@ class _Missed:
 
 
 def _missed(run: Run, name: str, said: str) -> _Missed | None:
-    """None where every admitted release has the word. Where the project names none, today's words count, and those
-    that a release had before."""
+    """None where every admitted release has the word. Where the project names none, today's words count, as the next
+    installation brings them."""
+    declared = run.declared("transformers") if declares(run, "transformers") else f">={OLDEST['transformers']}"
     if not declares(run, "transformers"):
         key = load_schema("training-arguments").root.names[_RENAMED.get(name, name)]
         known = [str(item) for item in key.raw.get("enum", ())]
-        return None if not known or said in known or (name == "optim" and said in ever(name)) else _Missed("", known)
-    among = admitted("transformers", run.declared("transformers"))
+        if not known or said in known:
+            return None
+        if name != "optim" or said not in ever(name):
+            return _Missed("", known)
+    among = admitted("transformers", declared)
     if among is None:
         return None
 
@@ -106,7 +110,12 @@ def _limited(run: Run, finding: Finding, missed: _Missed) -> Finding:
     """The finding; a note where only older releases than the newest that is admitted stop at the word."""
     if missed.newest_has_it:
         finding.severity = Severity.NOTE
-    return limited(run, finding, "transformers", missed.releases) if missed.releases else finding
+    if not missed.releases:
+        return finding
+    installed = as_installed(run, "transformers")
+    if installed is None:
+        finding.severity = Severity.NOTE
+    return limited(run if installed is None else installed[0], finding, "transformers", missed.releases)
 
 
 _RENAMED = {"evaluation_strategy": "eval_strategy"}
@@ -121,7 +130,7 @@ def _words_in_calls(run: Run) -> Iterator[Finding]:
         missed = _missed(run, stated.name, stated.value)
         if missed is not None:
             message = f"`{stated.name}` knows no `{stated.value}`; {stated.of} stops at it"
-            finding = stated.finding(message, _advice(closest(stated.value, missed.known), missed.known))
+            finding = stated.finding(message, _advice(_near(stated.value, missed.known), missed.known))
             yield _limited(run, finding, missed)
 
 
@@ -132,12 +141,21 @@ _TRACKERS = (
 
 
 def _unknown_word(run: Run, name: str, wrong: str, known: list[str]) -> Finding:
-    near, single = closest(wrong, known), not isinstance(value(run, name), list)
+    near, single = _near(wrong, known), not isinstance(value(run, name), list)
     return written(run, name, where="value").finding(
         f"`{called(run, name)}` knows no `{wrong}`; the training stops at it",
         _advice(near, known),
         set_argument(run, name, near, f"write {near}", safe=True) if near and single else None,
     )
+
+
+_FOLLOWED_BY = {"adamw_hf": "adamw_torch"}
+"""Words that newer releases no longer have, and what does the same."""
+
+
+def _near(wrong: str, known: list[str]) -> str | None:
+    next_one = _FOLLOWED_BY.get(wrong)
+    return next_one if next_one in known else closest(wrong, known)
 
 
 def _advice(near: str | None, known: list[str]) -> str:
