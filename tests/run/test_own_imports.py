@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LINE = "torchrun --nproc_per_node 2 train.py --evaluation_strategy no --output_dir out\n"
-TRAINS = "\nif False:\n    pass\nfrom transformers import TrainingArguments\nTrainingArguments('out', evaluation_strategy='no')\n"
+TRAINS = "\nfrom transformers import TrainingArguments\nTrainingArguments('out', evaluation_strategy='no')\n"
 STUB = "class TrainingArguments:\n    def __init__(self, *args, **values): ...\n"
 FINE = [
     ("from options import parser", {"options.py": "def parser(): ...\n"}),
@@ -46,7 +46,12 @@ BROKEN = [
         "error",
         "options.py has no `parser`",
     ),
-    ("from inner import one", {"inner.py": "from options import parser\none = 1\n", "options.py": ""}, "error", "options"),
+    (
+        "from inner import one",
+        {"inner.py": "from options import parser\none = 1\n", "options.py": ""},
+        "error",
+        "options.py has no `parser`",
+    ),
     (
         "from options import parser",
         {"options/__init__.py": "", "options/other.py": ""},

@@ -407,8 +407,8 @@ def test_requirements_that_conda_exported() -> None:
 
 def test_cog_lists_packages_and_runs_commands() -> None:
     text = (
-        "train: train.py:train\nbuild:\n  gpu: true\n  python_requirements: needs.txt\n  python_packages:\n    - torch==2.0.0\n"
-        "    - accelerate>=0.18\n  run:\n    - pip install git+https://github.com/huggingface/transformers.git@786092a\n"
+        "train: train.py:train\nbuild:\n  gpu: true\n  python_requirements: needs.txt\n"
+        "  python_packages:\n    - torch==2.0.0\n    - accelerate>=0.18\n  run:\n    - pip install git+https://github.com/huggingface/transformers.git@786092a\n"
         "    - command: pip install trl==0.4.7\n    - echo deepspeed==1\n"
     )
     found, included = read_cog(text, yaml.safe_load(text))

@@ -394,7 +394,6 @@ class _Lint:
         else:
             self.result.diagnostics.append(diagnostic)
 
-
     def in_its_place(self, key: tuple[str, str, Place, str], graver: Diagnostic) -> Diagnostic:
         """Report a finding in the place of the note that an earlier run made of it; that run is no longer named."""
         self.seen[key] = graver

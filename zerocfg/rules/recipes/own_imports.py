@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import WHOLE_RUN, Finding, Location, Severity, rule
+from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, at, rule
 from zerocfg.run.model import BrokenImport, Run
 
 
 @rule("ZC880", "own-import-missing", Severity.ERROR, WHOLE_RUN)
 def own_import_missing(run: Run) -> Iterator[Finding]:
     broken = run.script.broken if run.script is not None else ()
-    if not broken or broken[0].origin.file is None:
+    place = at(broken[0].origin) if broken else None
+    if place is None:
         return
     first, others = broken[0], len(broken) - 1
     more = f" (and {others} more of its imports fail)" if others else ""
     yield Finding(
-        Location(first.origin.file, span=first.origin.span),
+        place,
         f"{_lacking(first)}: the script stops at the import{more}",
         "import what the module has, or add it" if first.name else "correct the path, or add the module",
         # whoever has a module that is not in the repository does not see this

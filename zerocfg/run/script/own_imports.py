@@ -124,9 +124,7 @@ def _ends_within(folder: Path, parts: Sequence[str], root: Path) -> bool:
 
 def _is_ignored(folder: Path, part: str, root: Path) -> bool:
     names = (part, f"{part}.py")
-    return any(
-        fnmatchcase(name, pattern) for place in {folder, root} for pattern in _ignored(place) for name in names
-    )
+    return any(fnmatchcase(name, pattern) for place in {folder, root} for pattern in _ignored(place) for name in names)
 
 
 def _ignored(folder: Path) -> Iterator[str]:

@@ -29,8 +29,8 @@ from zerocfg.run.script.guards import is_guarded, patches_trainers
 from zerocfg.run.script.imports import imported_names
 from zerocfg.run.script.load_order import leaves_dtype, load_order
 from zerocfg.run.script.modules import Module, Open, parse, span_of
-from zerocfg.run.script.own_imports import broken_imports
 from zerocfg.run.script.options import Parser, class_defaults, parser_of
+from zerocfg.run.script.own_imports import broken_imports
 from zerocfg.run.script.reachable import Reach, Reached, Walk
 from zerocfg.run.script.values import Values
 
