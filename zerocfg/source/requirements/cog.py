@@ -1,4 +1,4 @@
-"""What `cog.yaml` installs, from which Cog builds the image of a model. One without `train` is for predictions alone."""
+"""What `cog.yaml` installs, from which Cog builds the image of a model; without `train` it only predicts."""
 
 from __future__ import annotations
 
