@@ -121,7 +121,6 @@ RIGHT = {
         "if __name__ == '__main__':\n    main()\n"
     ),
     "an argument that is near nothing": HF + "TrainingArguments('out', brand_new_switch=True)\n",
-    "an optimizer of an older release": HF + "args = TrainingArguments('out', optim='adamw_hf')\n" + TRAIN,
     "values that the code makes": (
         HF + "args = TrainingArguments('out', logging_steps=f(), eval_strategy=a.b)\n"
         "Accelerator(mixed_precision=x)\n" + TRAIN

@@ -34,7 +34,8 @@ def option_not_declared(run: Run) -> Iterator[Finding]:
 
 def for_another_script(run: Run) -> bool:
     """Whether the script's parser refuses so many options of the line that it is for another one of this name."""
-    return 2 * len(_refused(run)) > len(_given(run))
+    refused = len(_refused(run))
+    return refused > 1 and 2 * refused > len(_given(run))
 
 
 def _refused(run: Run) -> list[Option]:
