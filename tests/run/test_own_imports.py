@@ -46,8 +46,8 @@ BROKEN = [
         "options.py has no `parser`",
     ),
     (
-        "from inner import one",
-        {"inner.py": "from options import parser\none = 1\n", "options.py": ""},
+        "from inner import one\none()",
+        {"inner.py": "from options import parser\ndef one(): ...\n", "options.py": ""},
         "error",
         "options.py has no `parser`",
     ),

@@ -53,18 +53,18 @@ def imported_names(modules: Sequence[Module], open_file: Open, root: Path) -> tu
 
 
 @remembered
-def imports_of(file: SourceFile, path: Path) -> tuple[tuple[ImportedName, ...], tuple[tuple[Imported, Origin], ...]]:
-    """The names that a module takes from these libraries, and what it imports from elsewhere, each with its place."""
+def imports_of(file: SourceFile, path: Path) -> tuple[tuple[ImportedName, ...], tuple[tuple[Imported, ast.alias], ...]]:
+    """The names that a module takes from these libraries, and what it imports from elsewhere."""
     module = parse(file, path)
     assert module is not None  # a script reaches only what could be parsed
     names, others = [], []
     for imported, alias in _unconditional(module):
         head = imported.module.partition(".")[0]
-        origin = Origin("file", file=file, span=span_of(module, alias))
         if imported.level or head not in LIBRARIES:
             if imported.level or head not in INSTALLED:
-                others.append((imported, origin))
+                others.append((imported, alias))
         else:
+            origin = Origin("file", file=file, span=span_of(module, alias))
             names.append(ImportedName(imported.module, imported.name, origin))
     return tuple(names), tuple(others)
 

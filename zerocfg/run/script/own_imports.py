@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from zerocfg.budgets import MODULES, SCRIPT_BYTES
-from zerocfg.run.model import BrokenImport, SourceFile
+from zerocfg.run.model import BrokenImport, Origin, SourceFile
 from zerocfg.run.remembered import remembered
-from zerocfg.run.script.imports import INSTALLED, imports_of
-from zerocfg.run.script.modules import Imported, Module, Open, located, parse
+from zerocfg.run.script.imports import imports_of
+from zerocfg.run.script.modules import Imported, Module, Open, located, parse, span_of
 from zerocfg.source import disk
 from zerocfg.source.load import read_bytes
 
@@ -21,11 +20,15 @@ _MAY_BIND = ("import *", "__getattr__", "globals()", "exec(", "sys.modules", "se
 _NEVER_INSTALLED = frozenset({"src"})
 """Folders that are packages also without the file that makes one of them: nothing by that name is installed."""
 _OF_PACKAGE = "__init__.py"
+_BINDS = ("class", "def", "import", "as", "for", "global")
+"""The words before a name that is bound."""
+_INDENT = 60
+"""Characters before a name that are looked at."""
 
 
 def broken_imports(modules: Sequence[Module], open_file: Open, root: Path) -> tuple[BrokenImport, ...]:
-    """Those among the own lines of a script and of the modules that these import. ``modules``: those that the script
-    reaches, itself first.
+    """Those among the own lines of a script and of the modules that these import, as far as it uses anything of them.
+    ``modules``: those that the script reaches, itself first.
 
     Silent where a name may come about in a way that the text does not show, and about imports within `try`, `if` or a
     function, which may never run.
@@ -35,43 +38,59 @@ def broken_imports(modules: Sequence[Module], open_file: Open, root: Path) -> tu
     seen = {module.path for module in waiting}
     found: list[BrokenImport] = []
     for module in waiting:  # grows while it is gone through
-        for imported, origin in imports_of(module.file, module.path)[1]:
-            if imported.module.partition(".")[0] in INSTALLED and not imported.level:
-                continue
+        for imported, alias in imports_of(module.file, module.path)[1]:
             place = located(module, imported, root)
             if place is None:
                 if _is_missing(module, imported, root):
-                    found.append(BrokenImport(_written(imported), "", origin))
+                    found.append(_broken(module, imported, alias))
                 continue
             path, name = place
             if name and _lacks(open_file(path), path, name) and not _lies_beside(path, name):
-                found.append(BrokenImport(_written(imported), name, origin, open_file(path)))
-            if path not in seen and len(seen) <= MODULES:
+                found.append(_broken(module, imported, alias, open_file(path)))
+            if path in by_path and path not in seen and len(seen) <= MODULES:
                 seen.add(path)
-                inner = by_path.get(path) or parse(open_file(path), path)
-                waiting += [inner] if inner is not None else []
+                waiting.append(by_path[path])
     return tuple(found)
 
 
-def _written(imported: Imported) -> str:
-    return f"{'.' * imported.level}{imported.module}"
+def _broken(module: Module, imported: Imported, alias: ast.alias, file: SourceFile | None = None) -> BrokenImport:
+    origin = Origin("file", file=module.file, span=span_of(module, alias))
+    written = f"{'.' * imported.level}{imported.module}"
+    return BrokenImport(written, imported.name if file is not None else "", origin, file)
 
 
 @remembered
 def _text(file: SourceFile) -> str | None:
-    """The text of a module all of whose names stand in it; None where others may come about."""
+    """The text of a module in which all its names stand; None where others may come about."""
     text = file.source.text
-    return text if len(text) <= SCRIPT_BYTES and not any(word in text for word in _MAY_BIND) else None
+    return None if len(text) > SCRIPT_BYTES or any(word in text for word in _MAY_BIND) else text
 
 
 def _lacks(file: SourceFile, path: Path, name: str) -> bool:
-    text, word = _text(file), re.escape(name)
-    if text is None or re.search(rf"(?:\b(?:class|def|import|as)[ \t]+|^){word}\b", text, re.MULTILINE):
+    text = _text(file)
+    if text is None:
         return False
-    if re.search(rf"\b{word}\b", text) is None:
-        return True
-    module = parse(file, path)
-    return module is not None and name not in _bound(module.tree)
+    there = False
+    for at in _places(text, name):
+        there, head = True, text[max(0, at - _INDENT) : at].rstrip(" \t")
+        if not head or head[-1] in "\n(," or head.endswith(_BINDS):
+            return False  # names are bound at such places; only of others the code is looked at
+    module = parse(file, path) if there else None
+    return not there or (module is not None and name not in _bound(module.tree))
+
+
+def _places(text: str, name: str) -> Iterator[int]:
+    """Where a word stands in a text."""
+    at = text.find(name)
+    while at >= 0:
+        end = at + len(name)
+        if not (at and _is_of_word(text[at - 1])) and not (end < len(text) and _is_of_word(text[end])):
+            yield at
+        at = text.find(name, end)
+
+
+def _is_of_word(letter: str) -> bool:
+    return letter == "_" or letter.isalnum()
 
 
 def _bound(tree: Iterable[ast.stmt]) -> set[str]:
