@@ -285,6 +285,23 @@ class StrictParser:
 
 
 @record(frozen=True, slots=True)
+class LateDeepSpeed:
+    """A DeepSpeed config that a script gives its training arguments once these are made. ``holder``: what the code
+    calls them; ``kind``: the library's class ("transformers.TrainingArguments"); ``parsed``: a parser of the command
+    line makes them. ``sure``: it has been run whenever the Trainer is made. ``filled``: the value is certainly not
+    empty, even where it is not known; ``shown``: as it is written."""
+
+    holder: str
+    kind: str
+    parsed: bool
+    sure: bool
+    filled: bool
+    value: Setting
+    shown: str
+    origin: Origin
+
+
+@record(frozen=True, slots=True)
 class ImportedName:
     """A name that a script imports from a module of a library; empty where it is the module itself."""
 
@@ -361,6 +378,7 @@ class Script:
     ``own_checks``: a class of its own that derives from a library's arguments does not make that one's checks.
     ``fixed``: its parser gets words that are written out in the code, whatever the launch line says.
     ``beside``: the fields of its own dataclasses that HfArgumentParser parses beside others, each with its place.
+    ``late_deepspeed``: DeepSpeed configs that it assigns to training arguments when these are made already.
     ``understood`` False: Python could not parse it.
     """
 
@@ -395,6 +413,7 @@ class Script:
     own_checks: bool = False
     fixed: bool = False
     beside: Mapping[str, Origin] = field(default_factory=dict)
+    late_deepspeed: tuple[LateDeepSpeed, ...] = ()
 
 
 @record(frozen=True, slots=True)
