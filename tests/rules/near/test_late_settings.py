@@ -19,6 +19,7 @@ HERE = "train.py:9:9: training_args.deepspeed"
 ASKED = "if training_args.deepspeed is None:"
 LINE = "torchrun --nproc_per_node 2 train.py"
 ON = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
+SHARDED = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 2\n"
 OFF = "distributed_type: MULTI_GPU\nnum_processes: 2\n"
 
 
@@ -52,6 +53,7 @@ VALUES = (
 OBJECTS = (
     code("made with one", (MADE, 'per_device_train_batch_size=1, deepspeed="a.json")')),
     code("made without one", (MADE, "per_device_train_batch_size=1, deepspeed=None)")).finds("error", AT),
+    code("sharded by FSDP", (MADE, 'per_device_train_batch_size=1, fsdp="full_shard")')),
     code("made of a mapping", (MADE, "**given)")),
     code("something else", ("args = TrainingArguments(", "args = Settings(")),
     code("made anew behind it", (SET, f'{SET}args = TrainingArguments(output_dir="b")\n')),
@@ -128,6 +130,7 @@ STARTS = (
     started("accelerate for several cards", "accelerate launch --multi_gpu --num_processes 2 train.py").finds(
         "error", AT
     ),
+    started("accelerate with FSDP", "accelerate launch --config_file accelerate.yaml train.py", SHARDED),
     started("the variable of accelerate", f"ACCELERATE_USE_DEEPSPEED=true {LINE}"),
     near("ZC877", "nothing starts it", files={"train.sh": None}).finds("warning", AT),
     near("ZC877", "the last that stopped", versions={"transformers": "==4.29.2"}),

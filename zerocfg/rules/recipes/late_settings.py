@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.patterns import pattern
 from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, at, rule
 from zerocfg.run.linking.launch_line_runs import settings
 from zerocfg.run.model import UNKNOWN, LateDeepSpeed, Run, Setting
 from zerocfg.run.script.arguments import resolve_option
 from zerocfg.run.stages.arguments import recipe_environment
 
-_ENGINES = ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_MEGATRON_LM")
-"""Variables by which accelerate's launcher has another engine than plain data parallelism."""
+_CHOOSES = pattern(r"ACCELERATE_USE_(?!CPU)")
+"""How the variables begin by which accelerate's launcher chooses DeepSpeed, FSDP or Megatron-LM."""
 _LONGEST = 40
 
 
@@ -46,7 +47,7 @@ def deepspeed_set_too_late(run: Run) -> Iterator[Finding]:
 def _has_another_engine(run: Run) -> bool:
     """Whether the job has, or may have, DeepSpeed in another way, or FSDP."""
     variables = {**run.environment, **run.effective.environment, **recipe_environment(run)}
-    if run.deepspeed is not None or "fsdp" in run.arguments or any(name in variables for name in _ENGINES):
+    if run.deepspeed is not None or "fsdp" in run.arguments or any(map(_CHOOSES.match, variables)):
         return True
     if run.launch is None or run.launch.launcher != "accelerate":
         return False
