@@ -285,6 +285,23 @@ class StrictParser:
 
 
 @record(frozen=True, slots=True)
+class LateDeepSpeed:
+    """A DeepSpeed config that a script gives its training arguments once these are made. ``holder``: what the code
+    calls them; ``kind``: the library's class ("transformers.TrainingArguments"); ``parsed``: a parser of the command
+    line makes them. ``sure``: it has been run whenever the Trainer is made. ``filled``: the value is certainly not
+    empty, even where it is not known; ``shown``: as it is written."""
+
+    holder: str
+    kind: str
+    parsed: bool
+    sure: bool
+    filled: bool
+    value: Setting
+    shown: str
+    origin: Origin
+
+
+@record(frozen=True, slots=True)
 class ImportedName:
     """A name that a script imports from a module of a library; empty where it is the module itself."""
 
@@ -374,6 +391,7 @@ class Script:
     ``beside``: the fields of its own dataclasses that HfArgumentParser parses beside others, each with its place.
     ``exported``: the keys in capitals that its code sets in some mapping, as it does with environment variables.
     ``broken``: what it imports, as soon as it is started, from modules of the repository that do not have it.
+    ``late_deepspeed``: DeepSpeed configs that it assigns to training arguments when these are made already.
     ``understood`` False: Python could not parse it.
     """
 
@@ -410,6 +428,7 @@ class Script:
     beside: Mapping[str, Origin] = field(default_factory=dict)
     exported: frozenset[str] = frozenset()
     broken: tuple[BrokenImport, ...] = ()
+    late_deepspeed: tuple[LateDeepSpeed, ...] = ()
 
 
 @record(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from zerocfg.rules.recipes import (
     call_keywords,
     declared_twice,
+    late_settings,
     line_values,
     lost_imports,
     outdented,

@@ -63,6 +63,7 @@ def _is_deepspeed_alone(run: Run) -> bool:
 def standalone_run(script: Script) -> Run | None:
     """The run of a script; None where its own text states nothing that could be judged."""
     own = any(call.file is script.file and is_stated(call.name) and call.arguments for call in script.calls)
+    own = own or any(item.origin.file is script.file for item in script.late_deepspeed)
     if not own and not (_reads(script) and any(part.reread_of is script.file for part in script.parts)):
         return None
     return Run(script.file.name, script.reader, script=script, entry_point=script.file.path)

@@ -13,7 +13,7 @@ from zerocfg.run.script.modules import Module, span_of
 from zerocfg.run.script.reachable import Owner, Reach, Reached, Walk
 from zerocfg.run.script.values import Values
 
-_PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser"})
+PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser"})
 _OTHERS = frozenset({"fire", "click", "tyro", "jsonargparse", "hydra", "omegaconf"})
 """Parsers of the command line whose options are not read."""
 _DEEPSPEED_OPTIONS = ("deepspeed", "deepspeed_config", "deepscale", "deepscale_config")
@@ -63,7 +63,7 @@ def parser_of(found: Reach, walk: Walk) -> Parser:
     some, whole = False, True
     for call in found.calls:
         library = call.name.partition(".")[0]
-        if call.name in _PARSERS:
+        if call.name in PARSERS:
             some = True
             whole = _dataclasses(call, walk, parser, options, parsed) and whole
         elif call.name == "argparse.ArgumentParser":

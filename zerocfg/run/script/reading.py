@@ -15,6 +15,7 @@ from zerocfg.run.model import (
     Comparison,
     Consumer,
     DefaultDtype,
+    LateDeepSpeed,
     Loading,
     Origin,
     Script,
@@ -127,6 +128,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         beside=parser.beside,
         exported=frozenset(name for name in found.changed if name.isupper()),
         broken=broken_imports(found.modules, open_file, root),
+        late_deepspeed=_late_deepspeed(found, walk, parser) if reader in _OF_TRAINER else (),
     )
 
 
@@ -165,6 +167,23 @@ def _prepared(found: Reach) -> dict[str, Origin]:
     from zerocfg.run.script.preparing import prepared_by_script
 
     return {section: _place(module, call) for section, (module, call) in prepared_by_script(found).items()}
+
+
+_OF_TRAINER = ("transformers", "trl")
+
+
+def _late_deepspeed(found: Reach, walk: Walk, parser: Parser) -> tuple[LateDeepSpeed, ...]:
+    if "deepspeed" not in found.stored:
+        return ()
+    from zerocfg.run.script.late_deepspeed import late_assignments  # few scripts assign one
+
+    late = []
+    for item in late_assignments(found, walk, parser):
+        values = Values(walk.scopes(item.module, item.owner), parser.defaults_of_options, parser.names(item.owner))
+        value = Setting(values.of(item.value), _place(item.module, item.value))
+        shown, place = ast.unparse(item.value), _place(item.module, item.place)
+        late.append(LateDeepSpeed(item.holder, item.kind, item.parsed, item.sure, item.filled, value, shown, place))
+    return tuple(late)
 
 
 _SHARDING = ("accelerate", "transformers")
