@@ -243,6 +243,23 @@ class Loading:
 
 
 @record(frozen=True, slots=True)
+class ModelLoad:
+    """A `from_pretrained` of a model of transformers that a script certainly comes to, and that some release refuses.
+
+    ``name``: the class; ``refused``: the keywords that some release does not take; ``model``: what it loads;
+    ``trusts``: whether code from the model's repository may be loaded; ``ahead``: the script certainly comes to it
+    before it makes or parses any arguments of a Trainer.
+    """
+
+    name: str
+    refused: Mapping[str, Setting]
+    origin: Origin
+    model: Setting
+    trusts: Setting
+    ahead: bool
+
+
+@record(frozen=True, slots=True)
 class Comparison:
     """A decision of a script by one of its own options, which is compared with ``values``. ``default``: the option's
     value where nobody gives one, or UNKNOWN."""
@@ -361,6 +378,7 @@ class Script:
     ``own_checks``: a class of its own that derives from a library's arguments does not make that one's checks.
     ``fixed``: its parser gets words that are written out in the code, whatever the launch line says.
     ``beside``: the fields of its own dataclasses that HfArgumentParser parses beside others, each with its place.
+    ``loads``: the models that it certainly loads with keywords that some release refuses.
     ``understood`` False: Python could not parse it.
     """
 
@@ -395,6 +413,7 @@ class Script:
     own_checks: bool = False
     fixed: bool = False
     beside: Mapping[str, Origin] = field(default_factory=dict)
+    loads: tuple[ModelLoad, ...] = ()
 
 
 @record(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from zerocfg.rules.recipes import (
     call_keywords,
     declared_twice,
     line_values,
+    load_arguments,
     lost_imports,
     outdented,
     releases,

@@ -13,7 +13,7 @@ from zerocfg.run.script.modules import Module, span_of
 from zerocfg.run.script.reachable import Owner, Reach, Reached, Walk
 from zerocfg.run.script.values import Values
 
-_PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser"})
+PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser"})
 _OTHERS = frozenset({"fire", "click", "tyro", "jsonargparse", "hydra", "omegaconf"})
 """Parsers of the command line whose options are not read."""
 _DEEPSPEED_OPTIONS = ("deepspeed", "deepspeed_config", "deepscale", "deepscale_config")
@@ -63,7 +63,7 @@ def parser_of(found: Reach, walk: Walk) -> Parser:
     some, whole = False, True
     for call in found.calls:
         library = call.name.partition(".")[0]
-        if call.name in _PARSERS:
+        if call.name in PARSERS:
             some = True
             whole = _dataclasses(call, walk, parser, options, parsed) and whole
         elif call.name == "argparse.ArgumentParser":
@@ -223,7 +223,7 @@ def _dataclass(
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             name = statement.target.id
             parser.own.add(name)
-            setting = _setting(inner, walk, _default(statement.value)) if statement.value is not None else None
+            setting = _setting(inner, walk, field_default(statement.value)) if statement.value is not None else None
             parser.defaults_of_options[name] = setting.value if setting is not None else UNKNOWN
             if setting is not None and parsed:
                 parser.defaults[name] = setting
@@ -248,11 +248,11 @@ def class_defaults(walk: Walk, module: Module, kind: ast.expr, library: str, dep
         if not isinstance(statement, ast.AnnAssign) or statement.value is None:
             continue
         if isinstance(statement.target, ast.Name) and statement.target.id in fields:
-            defaults[statement.target.id] = _setting(inner, walk, _default(statement.value))
+            defaults[statement.target.id] = _setting(inner, walk, field_default(statement.value))
     return defaults
 
 
-def _default(value: ast.expr) -> ast.expr:
+def field_default(value: ast.expr) -> ast.expr:
     """What a field starts with: `x: int = 1`, `x: int = field(default=1)`; the call where a function makes it."""
     if isinstance(value, ast.Call) and getattr(value.func, "id", getattr(value.func, "attr", "")) == "field":
         return next((key.value for key in value.keywords if key.arg == "default"), value)

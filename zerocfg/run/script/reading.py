@@ -28,6 +28,7 @@ from zerocfg.run.script.config_dicts import config_of, parts_of
 from zerocfg.run.script.guards import is_guarded, patches_trainers
 from zerocfg.run.script.imports import imported_names
 from zerocfg.run.script.load_order import leaves_dtype, load_order
+from zerocfg.run.script.loads import model_loads
 from zerocfg.run.script.modules import Module, Open, parse, span_of
 from zerocfg.run.script.options import Parser, class_defaults, parser_of
 from zerocfg.run.script.reachable import Reach, Reached, Walk
@@ -124,6 +125,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         own_checks=any(map(_replaces_checks, found.modules)),
         fixed=parser.fixed,
         beside=parser.beside,
+        loads=model_loads(found, walk, parser) if "from_pretrained" in found.methods else (),
     )
 
 
