@@ -243,6 +243,23 @@ class Loading:
 
 
 @record(frozen=True, slots=True)
+class ModelLoad:
+    """A `from_pretrained` of a model of transformers that a script certainly comes to, and that some release refuses.
+
+    ``name``: the class; ``refused``: the keywords that some release does not take; ``model``: what it loads;
+    ``trusts``: whether code from the model's repository may be loaded; ``ahead``: the script certainly comes to it
+    before it makes or parses any arguments of a Trainer.
+    """
+
+    name: str
+    refused: Mapping[str, Setting]
+    origin: Origin
+    model: Setting
+    trusts: Setting
+    ahead: bool
+
+
+@record(frozen=True, slots=True)
 class Comparison:
     """A decision of a script by one of its own options, which is compared with ``values``. ``default``: the option's
     value where nobody gives one, or UNKNOWN."""
@@ -392,6 +409,7 @@ class Script:
     ``exported``: the keys in capitals that its code sets in some mapping, as it does with environment variables.
     ``broken``: what it imports, as soon as it is started, from modules of the repository that do not have it.
     ``late_deepspeed``: DeepSpeed configs that it assigns to training arguments when these are made already.
+    ``loads``: the models that it certainly loads with keywords that some release refuses.
     ``understood`` False: Python could not parse it.
     """
 
@@ -429,6 +447,7 @@ class Script:
     exported: frozenset[str] = frozenset()
     broken: tuple[BrokenImport, ...] = ()
     late_deepspeed: tuple[LateDeepSpeed, ...] = ()
+    loads: tuple[ModelLoad, ...] = ()
 
 
 @record(frozen=True, slots=True)

@@ -1018,7 +1018,45 @@ CUT = (
     near("ZC873", "before and after", versions={"trl": ">=0.14"}).finds("warning", ARGS, 1024, "0.15.0", "0.14"),
 )
 
-TABLE = (*CALLS, *CUT, *RELEASES, *VALUES, *ARGUMENTS, *MODEL, *SCHEDULES, *STEPS, *TRL_NAMES, *TRL_OPTIONS, *BATCHES)
+EIGHT = ("load_in_8bit=True, use_flash_attention_2=True", "load_in_8bit=True")
+FLASH = ("load_in_8bit=True, use_flash_attention_2=True", "use_flash_attention_2=True")
+ADMITS = "requirements.txt: transformers>=4.40"
+LOADS = (
+    near("ZC878", "the last that takes it", EIGHT, versions={"transformers": "==4.57.6"}),
+    near("ZC878", "the first that refuses it", EIGHT, versions={"transformers": "==5.0.0"}).finds(
+        "error", "train.py: True", "5.0", "1", "5.0.0", also=(ADMITS,)
+    ),
+    near("ZC878", "flash attention was lost before", FLASH, versions={"transformers": "==4.52.4"}),
+    near("ZC878", "by 4.53", FLASH, versions={"transformers": "==4.53.0"}).finds(
+        "error", "train.py: True", "4.53", "1", "4.53.0", also=(ADMITS,)
+    ),
+    near("ZC878", "one of the two", versions={"transformers": "==4.57.6"})
+    .finds("error", "train.py:3:100: True", "4.53", "1", "4.57.6", also=(ADMITS,))
+    .says('write attn_implementation="flash_attention_2" instead of use_flash_attention_2'),
+    near("ZC878", "older ones alone", ("transformers>=4.40", "transformers>=4.40,<4.53")),
+    near("ZC878", "switched off", EIGHT, ("=True)\n", "=False)\n"))
+    .finds("warning", "train.py: False", "5.0", "5.0.0", "1", "4.40", also=(ADMITS,))
+    .says("leave load_in_8bit out"),
+    near("ZC878", "what it takes", EIGHT, ("load_in_8bit=", "low_cpu_mem_usage=")),
+    near("ZC878", "an attribute of the config", EIGHT, ("load_in_8bit=", "use_cache=")),
+    near("ZC878", "in a branch", ("model = Auto", "model = None\nif flag:\n    model = Auto")),
+    near("ZC878", "code of the model's", ("True)\n", "True, trust_remote_code=True)\n")),
+)
+
+TABLE = (
+    *CALLS,
+    *CUT,
+    *LOADS,
+    *RELEASES,
+    *VALUES,
+    *ARGUMENTS,
+    *MODEL,
+    *SCHEDULES,
+    *STEPS,
+    *TRL_NAMES,
+    *TRL_OPTIONS,
+    *BATCHES,
+)
 
 
 @pytest.mark.parametrize("row", rows(TABLE))

@@ -7,6 +7,7 @@ from zerocfg.rules.recipes import (
     declared_twice,
     late_settings,
     line_values,
+    load_arguments,
     lost_imports,
     outdented,
     own_imports,

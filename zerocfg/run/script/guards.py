@@ -25,7 +25,12 @@ def patches_trainers(modules: Iterable[Module]) -> bool:
 
 def is_guarded(module: Module, call: ast.Call) -> bool:
     """Whether the module asks for releases or signatures, or calls the class again where a first call failed."""
-    return _asks(module.file) or _tries_again(module.file, ast.unparse(call.func))
+    return asks_releases(module) or _tries_again(module.file, ast.unparse(call.func))
+
+
+def asks_releases(module: Module) -> bool:
+    """Whether the module asks for releases or signatures, or answers a TypeError."""
+    return _asks(module.file)
 
 
 @remembered

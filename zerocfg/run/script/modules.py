@@ -98,7 +98,7 @@ class Module:
             if isinstance(of, ast.ClassDef):
                 body = [item for item in body if not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
             elif of is None and not started:
-                body = [item for item in body if not (isinstance(item, ast.If) and _main(item))]
+                body = [item for item in body if not (isinstance(item, ast.If) and is_main(item))]
             found = self.codes[key] = code_of(body)
             if not isinstance(of, ast.ClassDef):  # `body` has lost the conditions of the module's own lines
                 found.decisions = tuple(decisions(self.tree if of is None else of.body, started=started))
@@ -199,7 +199,7 @@ def parse(file: SourceFile, path: Path) -> Module | None:
 def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements of a module, those within `try` and `if` too where these hold definitions."""
     for statement in body:
-        if isinstance(statement, ast.Try) or (isinstance(statement, ast.If) and not _main(statement)):
+        if isinstance(statement, ast.Try) or (isinstance(statement, ast.If) and not is_main(statement)):
             inner = [*statement.body, *statement.orelse]
             if isinstance(statement, ast.Try):
                 inner += [item for handler in statement.handlers for item in handler.body]
@@ -208,7 +208,7 @@ def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield statement
 
 
-def _main(statement: ast.If) -> bool:
+def is_main(statement: ast.If) -> bool:
     return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))
 
 

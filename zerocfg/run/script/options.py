@@ -223,7 +223,7 @@ def _dataclass(
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             name = statement.target.id
             parser.own.add(name)
-            setting = _setting(inner, walk, _default(statement.value)) if statement.value is not None else None
+            setting = _setting(inner, walk, field_default(statement.value)) if statement.value is not None else None
             parser.defaults_of_options[name] = setting.value if setting is not None else UNKNOWN
             if setting is not None and parsed:
                 parser.defaults[name] = setting
@@ -248,11 +248,11 @@ def class_defaults(walk: Walk, module: Module, kind: ast.expr, library: str, dep
         if not isinstance(statement, ast.AnnAssign) or statement.value is None:
             continue
         if isinstance(statement.target, ast.Name) and statement.target.id in fields:
-            defaults[statement.target.id] = _setting(inner, walk, _default(statement.value))
+            defaults[statement.target.id] = _setting(inner, walk, field_default(statement.value))
     return defaults
 
 
-def _default(value: ast.expr) -> ast.expr:
+def field_default(value: ast.expr) -> ast.expr:
     """What a field starts with: `x: int = 1`, `x: int = field(default=1)`; the call where a function makes it."""
     if isinstance(value, ast.Call) and getattr(value.func, "id", getattr(value.func, "attr", "")) == "field":
         return next((key.value for key in value.keywords if key.arg == "default"), value)

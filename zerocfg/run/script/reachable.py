@@ -297,6 +297,11 @@ class Walk:
 
     def class_of(self, module: Module, expression: ast.expr) -> tuple[Module, ast.ClassDef] | None:
         """The class of the repository that an expression names."""
+        found = self.defined(module, expression)
+        return (found[0], found[1]) if found is not None and isinstance(found[1], ast.ClassDef) else None
+
+    def defined(self, module: Module, expression: ast.expr) -> tuple[Module, Definition] | None:
+        """The class or function of the repository that an expression names."""
         wanted = ""
         if isinstance(expression, ast.Name):
             wanted = expression.id
@@ -308,7 +313,7 @@ class Walk:
         for _ in range(_LONGEST):
             definition = module.definitions.get(wanted)
             if definition is not None or not wanted:
-                return (module, definition) if isinstance(definition, ast.ClassDef) else None
+                return (module, definition) if definition is not None else None
             found = self._of_import(module, wanted)
             if found is None:
                 return None

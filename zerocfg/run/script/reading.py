@@ -29,6 +29,7 @@ from zerocfg.run.script.config_dicts import config_of, parts_of
 from zerocfg.run.script.guards import is_guarded, patches_trainers
 from zerocfg.run.script.imports import imported_names
 from zerocfg.run.script.load_order import leaves_dtype, load_order
+from zerocfg.run.script.loads import model_loads
 from zerocfg.run.script.modules import Module, Open, parse, span_of
 from zerocfg.run.script.options import Parser, class_defaults, parser_of
 from zerocfg.run.script.own_imports import broken_imports
@@ -129,6 +130,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         exported=frozenset(name for name in found.changed if name.isupper()),
         broken=broken_imports(found.modules, open_file, root),
         late_deepspeed=_late_deepspeed(found, walk, parser) if reader in _OF_TRAINER else (),
+        loads=model_loads(found, walk, parser) if "from_pretrained" in found.methods else (),
     )
 
 
