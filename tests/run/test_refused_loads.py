@@ -10,7 +10,7 @@ from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run
 from zerocfg.run.releases import with_versions
-from zerocfg.run.requirements.refused_loads import first_refused_load, refused_loads
+from zerocfg.run.requirements.refused_loads import refused_loads, stopping_load
 
 IMPORTS = "from transformers import HfArgumentParser, LlamaForCausalLM, Trainer, TrainingArguments\n"
 LOAD = 'model = LlamaForCausalLM.from_pretrained("m", load_in_8bit=True)\n'
@@ -60,11 +60,12 @@ def run_of(folder: Path, code: str, requirements: str, monkeypatch: pytest.Monke
         (LOAD + TRAIN, "", None),
     ],
 )
-def test_first_refused_load(
+def test_stopping_load(
     code: str, requirements: str, line: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_of(tmp_path, code, requirements, monkeypatch)
-    origin = first_refused_load(run)
+    stop = stopping_load(run)
+    origin = stop.origin if stop is not None else None
     if origin is None:
         assert line is None
     else:

@@ -153,7 +153,9 @@ def _new_install(result: Result) -> str:
     said = ""
     for stop in result.new_install_stops:
         where, name = place_of(stop.origin), library_name(stop.library)
-        if stop.imported:
+        if stop.refused:
+            why = f"{where} gives from_pretrained() `{stop.refused}`, which the newest {name} refuses"
+        elif stop.imported:
             why = f"{where} imports `{stop.imported}`, which the newest {name} does not have"
         else:
             why = f"the torch of {where} is too old for the newest {name}"

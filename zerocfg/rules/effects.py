@@ -85,6 +85,9 @@ def written_at(place: Origin) -> str:
 def stopped_by(stop: NewInstallStop) -> str:
     """Why a new install does not start the script, as a message says it."""
     where = written_at(stop.origin)
+    if stop.refused:
+        newest = f"the newest {library_name(stop.library)}"
+        return f"a new install stops before: {where} gives from_pretrained() `{stop.refused}`, which {newest} refuses"
     if not stop.imported:
         return f"a new install stops before: the newest {library_name(stop.library)} does without the torch of {where}"
     return f"a new install stops before: {where} imports `{stop.imported}`, which it does not bring"

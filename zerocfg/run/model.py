@@ -365,13 +365,15 @@ class LostImport:
 
 @record(frozen=True, slots=True)
 class NewInstallStop:
-    """Why a script does not start with what a new install of its project brings: it imports ``imported``, which the
-    newest admitted release of a library does not have, at ``origin``; empty: the torch that is stated there is too old
-    for that release, which works without it then."""
+    """Why a script does not come to its training with what a new install of its project brings: it imports
+    ``imported``, which the newest admitted release of a library does not have, at ``origin``, or hands
+    `from_pretrained` the keyword ``refused``, which that release does not take; both empty: the torch that is stated
+    there is too old for that release, which works without it then."""
 
     library: str
     origin: Origin
-    imported: str
+    imported: str = ""
+    refused: str = ""
 
 
 @record(frozen=True, slots=True)

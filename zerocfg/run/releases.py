@@ -147,7 +147,12 @@ def _stated(run: Run, given: Mapping[str, str], projects: _Projects) -> _Stated:
     places = {name: item.places for name, item in read.items() if name not in own}
     lost = lost_imports(run, stated)
     stop = new_install_stop(run, stated, lost, held_by_trl=next(_held_back_by_trl(run, stated), None) is not None)
-    return _Stated(versions, places, undetermined, forked(every), _outdated(run, versions), lost, stop)
+    known = _Stated(versions, places, undetermined, forked(every), _outdated(run, versions), lost, stop)
+    if stop is not None or run.script is None or not run.script.loads:
+        return known
+    from zerocfg.run.requirements.refused_loads import stopping_load  # few scripts load what a release may refuse
+
+    return known._replace(new_install_stop=stopping_load(replace(known.without_versions(run), versions=versions)))
 
 
 def _outdated(run: Run, versions: Mapping[str, str]) -> dict[str, ImportedName]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.admitted import admitted, releases_where
 from zerocfg.catalog.versions import release
+from zerocfg.record import replace
 from zerocfg.rules.api import WHOLE_RUN, Finding, Severity, at, rule
 from zerocfg.rules.fields_twice import newest_refuses_fields
 from zerocfg.rules.release_scope import limited
@@ -25,6 +26,8 @@ _SWITCHES = frozenset(_INSTEAD) - {"use_auth_token"}
 
 @rule("ZC878", "load-argument-removed", Severity.ERROR, WHOLE_RUN)
 def load_argument_removed(run: Run) -> Iterator[Finding]:
+    if run.new_install_stop is not None and run.new_install_stop.refused:
+        run = replace(run, new_install_stop=None)  # this is what it stops at
     installed = as_installed(run, _LIBRARY)
     among = admitted(_LIBRARY, installed[0].versions[_LIBRARY]) if installed is not None else None
     if installed is None or among is None or not among.releases or newest_refuses_fields(run):

@@ -72,7 +72,7 @@ def _set_aside(run: Run, stated: Mapping[str, Declared]) -> NewInstallStop | Non
     floors = [floor for since, floor in torch_floor().items() if not asked or not only_below(asked, since)]
     if not floors or not only_below(torch.clauses, floors[-1]):
         return None
-    return NewInstallStop("transformers", torch.places[0], "") if torch.places else None
+    return NewInstallStop("transformers", torch.places[0]) if torch.places else None
 
 
 def _held(imported: tuple[ImportedName, ...], held_by_trl: bool) -> NewInstallStop | None:

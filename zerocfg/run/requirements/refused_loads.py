@@ -11,7 +11,7 @@ from zerocfg.catalog.versions import Release, release
 from zerocfg.patterns import pattern
 from zerocfg.record import record
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.model import ModelLoad, Origin, Run
+from zerocfg.run.model import ModelLoad, NewInstallStop, Run
 from zerocfg.run.script.arguments import resolve_option
 
 _LIBRARY = "transformers"
@@ -47,7 +47,7 @@ def refused_loads(run: Run) -> Iterator[RefusedLoad]:
             yield RefusedLoad(load, {name: removed_load_arguments()[name] for name in load.refused})
 
 
-def first_refused_load(run: Run) -> Origin | None:
+def stopping_load(run: Run) -> NewInstallStop | None:
     """The first model load that the newest admitted release of transformers refuses, where the script certainly comes
     to it before it makes or parses arguments of a Trainer: with that release nobody ever sees those. None where there
     is none, or a commit, a path or a variable decides on the release."""
@@ -57,7 +57,9 @@ def first_refused_load(run: Run) -> Origin | None:
     if among is None or not among.releases:
         return None
     first = next((item for item in refused_loads(run) if item.keywords(among.newest)), None)
-    return first.load.origin if first is not None and first.load.ahead else None
+    if first is None or not first.load.ahead:
+        return None
+    return NewInstallStop(_LIBRARY, first.load.origin, refused=first.keywords(among.newest)[0])
 
 
 def _is_known(load: ModelLoad, run: Run) -> bool:
