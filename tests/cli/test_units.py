@@ -309,13 +309,17 @@ class TestNotes:
         assert zerocfg("lint", "--notes").out == "All checks passed in 1 file.\n"
 
 
+PARSES = "from transformers import HfArgumentParser, TrainingArguments\nHfArgumentParser(TrainingArguments)\n"
+"""A script that takes the Trainer's options and does not show who trains."""
+
+
 class TestReaders:
     def _consumer(self, zerocfg: Cli, *words: str) -> tuple[str | None, str | None]:
         (run,) = _data(zerocfg("lint", "--show-runs", "--output-format", "json", *words))["runs"]
         return run["consumer"], run["told"] and run["told"]["by"]
 
     def test_who_says_is_in_order(self, zerocfg: Cli, tmp_path: Path) -> None:
-        write(tmp_path, ds_json=json.dumps(DS), run_sh=TRAINER, train_py="print()\n")
+        write(tmp_path, ds_json=json.dumps(DS), run_sh=TRAINER, train_py=PARSES)
         assert self._consumer(zerocfg) == ("transformers", "option")
         assert "ZC201" in zerocfg("lint").out
         spec = "version: 1\nruns:\n  a: {consumer: deepspeed, script: train.py, deepspeed: ds.json}\n"
@@ -339,7 +343,7 @@ class TestReaders:
         assert zerocfg("lint").code == 2
 
     def test_a_spec_of_another_script_says_nothing(self, zerocfg: Cli, tmp_path: Path) -> None:
-        write(tmp_path, ds_json=json.dumps(DS), run_sh=TRAINER, train_py="print()\n", other_py="print()\n")
+        write(tmp_path, ds_json=json.dumps(DS), run_sh=TRAINER, train_py=PARSES, other_py=PARSES)
         spec = "version: 1\nruns:\n  a: {consumer: deepspeed, script: other.py, deepspeed: ds.json}\n"
         write(tmp_path, zerocfg_yaml=spec)
         runs = _data(zerocfg("lint", "--show-runs", "--output-format", "json"))["runs"]
