@@ -48,7 +48,7 @@ OTHERS = {
 """Packages that training scripts import beside them, and the first minor release that is read. Their newest releases
 are installed without what they need, each in a folder of its own, where this environment lacks them."""
 _LEFT_OUT = re.compile(
-    r"\b(tests?|commands|testing_utils|test_utils|examples|cli)\b|_(tf|flax)\b|_(tf|flax)_|convert_|dummy_"
+    r"\b(tests?|(?<!trl\.)commands|testing_utils|test_utils|examples|cli)\b|_(tf|flax)\b|_(tf|flax)_|convert_|dummy_"
 )
 """Modules that no training script imports from."""
 _MODELS = frozenset(

@@ -31,6 +31,8 @@ def reader_of(run: Run) -> Consumer | None:
         return None  # the script stops before anything reads the config
     if option in arguments and run.script is not None and run.script.understood and not run.script.parsed:
         return None  # the script is here, and nothing in it reads what the option names
+    if option in arguments and run.script is None and _is_of_page(run):
+        return None  # an example of a script that is not here
     if run.deepspeed_route == "engine":
         return "deepspeed"
     if run.recipe is not None and run.recipe_reader == "trl":
@@ -45,6 +47,11 @@ def reader_of(run: Run) -> Consumer | None:
     if _TRAINERS_ALONE & set(arguments) or (sized and _BESIDE_BATCH_SIZE & set(arguments)):
         return "transformers"
     return None
+
+
+def _is_of_page(run: Run) -> bool:
+    name = run.launch_file.name if run.launch_file is not None else ""
+    return name.endswith((".md", ".ipynb"))
 
 
 def reader_evidence(run: Run) -> ReaderEvidence | None:

@@ -982,7 +982,7 @@ CALLS = (
 ARGS = "train.py:6:45: args"
 CUT = (
     near("ZC873", "made in the call", ("args=args", 'args=TrainingArguments(output_dir="o")')).finds(
-        "warning", 'train.py: TrainingArguments(output_dir="o")', 1024
+        "note", 'train.py: TrainingArguments(output_dir="o")', 1024
     ),
     near(
         "ZC873",
@@ -1011,11 +1011,11 @@ CUT = (
     ),
     near("ZC873", "a length as older releases took it", ("args=args", "args=args, max_seq_length=512")),
     near("ZC873", "another keyword of older releases", ("args=args", "args=args, packing=True")),
-    near("ZC873", "a keyword of today's", ("args=args", "args=args, peft_config=None")).finds("warning", ARGS, 1024),
+    near("ZC873", "a keyword of today's", ("args=args", "args=args, peft_config=None")).finds("note", ARGS, 1024),
     near("ZC873", "unsloth replaces the trainer", ("from datasets", "import unsloth\nfrom datasets")),
     near("ZC873", "0.14", versions={"trl": "==0.14.0"}),
-    near("ZC873", "0.15", versions={"trl": "==0.15.0"}).finds("warning", ARGS, 1024),
-    near("ZC873", "before and after", versions={"trl": ">=0.14"}).finds("warning", ARGS, 1024, "0.15.0", "0.14"),
+    near("ZC873", "0.15", versions={"trl": "==0.15.0"}).finds("note", ARGS, 1024),
+    near("ZC873", "before and after", versions={"trl": ">=0.14"}).finds("note", ARGS, 1024),
 )
 
 EIGHT = ("load_in_8bit=True, use_flash_attention_2=True", "load_in_8bit=True")

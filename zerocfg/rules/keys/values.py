@@ -210,6 +210,8 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
     for key in issues(run, "raw-type"):
         if (id(key.file), key.path) in stopping or _told_elsewhere(key):
             continue  # ZC104: the road to the engine breaks at it
+        if key.value is False and key.issue.key is not None and key.issue.key.raw.get("default") == 0:
+            continue  # as an unchecked number false is 0, which is the default
         text, known = isinstance(key.value, str), key.issue.key
         a_truth = known is not None and any(branch.get("type") == "boolean" for branch in known.scalars)
         fix = repaired(key)

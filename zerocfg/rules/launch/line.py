@@ -110,7 +110,14 @@ def engine_options_without_engine(started: LineOfRun) -> Iterator[Finding]:
         option = started.option(given)
         if started.option("cpu", "tpu", "tpu_use_cluster"):
             continue
-        added = None if chosen or started.option("multi_gpu") else before_script(started.run, f"--{switch}")
+        if by_file in _ENGINES or chosen:
+            yield option.finding(
+                f"{option.name} has no effect without --{switch}: another engine is chosen",
+                "take it out of the line",
+                severity=Severity.WARNING,
+            )
+            continue
+        added = None if started.option("multi_gpu") else before_script(started.run, f"--{switch}")
         yield option.finding(
             f"{option.name} has no effect without --{switch}: the job runs without the engine",
             f"add --{switch}",

@@ -45,19 +45,20 @@ def address_missing(run: Run) -> Iterator[Finding]:
         return
     certain = run.launch is not None and (run.accelerate is not None or failed)
     elsewhere = "the command line" if run.launch is None else "accelerate's default config on each machine"
+    possible = Severity.NOTE if run.launch is None else Severity.WARNING  # the scheduler's nodes are not known before
     if address.value == "":
         yield address.finding(
             f"{machines.value} machines and an empty `main_process_ip`"
             + (": torchrun stops at it" if certain else f", unless {elsewhere} gives it: torchrun stops at it"),
             "write the address of the machine with rank 0",
-            severity=None if certain else Severity.WARNING,
+            severity=None if certain else possible,
         )
         return
     yield machines.finding(
         f"{machines.value} machines but no `main_process_ip`"
         + (": they never meet" if certain else f", unless {elsewhere} gives it: they never meet"),
         "write the address of the machine with rank 0, and a port",
-        severity=None if certain else Severity.WARNING,
+        severity=None if certain else possible,
     )
 
 

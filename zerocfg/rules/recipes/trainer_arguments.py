@@ -157,7 +157,7 @@ def steps_without_strategy(given: ArgumentsOfRun) -> Iterator[Finding]:
         name = _name_to_write(given.run)
         yield given.written("eval_steps").finding(
             f"`eval_steps: {steps:.15g}` has no effect: `{name}` is not written, and by default nothing is evaluated",
-            f"write `{name}: steps`, or remove eval_steps",
+            f"remove eval_steps, or write `{name}: steps` and give the Trainer data to evaluate on",
             given.set(name, '"steps"', "evaluate every eval_steps", after="eval_steps"),
             severity=Severity.NOTE if guessed(given.run) else None,
         )

@@ -85,7 +85,7 @@ def _location(origin: Origin) -> Location | None:
     return at(origin) if origin.kind != "default" else None
 
 
-@rule("ZC873", "samples-cut-by-default", Severity.WARNING, EACH_CALL, consumers={"trl"}, versions="trl>=0.15")
+@rule("ZC873", "samples-cut-by-default", Severity.NOTE, EACH_CALL, consumers={"trl"}, versions="trl>=0.15")
 def samples_cut_by_default(made: CallOfRun) -> Iterator[Finding]:
     call, given = made.call, made.call.objects.get("args")
     if call.name != "trl.SFTTrainer" or call.derived or call.guarded or given != "transformers.TrainingArguments":
