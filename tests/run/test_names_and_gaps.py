@@ -158,10 +158,15 @@ def test_what_the_others_hand_on() -> None:
 
 
 def test_words_that_are_merged_into_a_recipe() -> None:
-    source = SourceText("run.sh", "llamafactory-cli train r.yaml learning_rate=0.5 bf16=true a-b=1 =2 max_steps\n")
+    words = "learning_rate=0.5 bf16=true a-b=1 =2 max_steps save_strategy='\"no\"'"
+    source = SourceText("run.sh", f"llamafactory-cli train r.yaml {words}\n")
     (line,) = read_launch_lines(source, programs()).lines
     run = with_front_end(Run("a", launch=line), "llamafactory", file("neighbour", "learning_rate: 0.1\n"))
-    assert {key: item.value for key, item in run.arguments.items()} == {"learning_rate": "0.5", "bf16": "true"}
+    assert {key: item.value for key, item in run.arguments.items()} == {
+        "learning_rate": "0.5",
+        "bf16": "true",
+        "save_strategy": "no",
+    }
     assert source.text[slice(*(run.arguments["bf16"].origin.span or (0, 0)))] == "bf16=true"
 
 

@@ -63,6 +63,8 @@ def _options(run: Run) -> dict[str, Setting]:
     for word in run.launch.arguments if run.launch is not None else ():
         name, equals, text = (word.value or "").partition("=")
         if equals and name.isidentifier():
+            quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+            text = text[1:-1] if quoted else text  # such words are read as YAML
             found[name] = Setting(text, Origin("flag", name, run.launch_file, (), word.span))
     return found
 

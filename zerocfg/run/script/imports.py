@@ -22,6 +22,9 @@ _FROM = pattern(rf"(?m)^from[ \t]+((?:{_ANY_LIBRARY})(?:\.\w+)*)[ \t]+import[ \t
 INSTALLED = frozenset((*sys.stdlib_module_names, "torch", "numpy", "tqdm", "datasets", "peft", "wandb", "PIL"))
 """Packages that scripts import most; no file of the repository is looked for by their names."""
 _NAME = pattern(r"(\w+|\*)(?:\s+as\s+\w+)?")
+_CLASS = pattern(r"(?m)^class[ \t]+\w+\(([^()\n]*)\)[ \t]*:")
+"""A class that begins its line, so that it is within no block."""
+_BASE = pattern(rf"(?<![\w.])({_ANY_LIBRARY})\.(\w+)(?![\w.])")
 _COMMENT = pattern(r"#[^\n]*")
 
 
@@ -66,7 +69,7 @@ def imports_of(file: SourceFile, path: Path) -> tuple[tuple[ImportedName, ...], 
         else:
             origin = Origin("file", file=file, span=span_of(module, alias))
             names.append(ImportedName(imported.module, imported.name, origin))
-    return tuple(names), tuple(others)
+    return (*names, *_derived_from(file)), tuple(others)
 
 
 def _unconditional(module: Module) -> Iterator[tuple[Imported, ast.alias]]:
@@ -92,4 +95,19 @@ def _in_text(file: SourceFile) -> tuple[ImportedName, ...]:
             start = statement.start(group) + name.start(1)
             origin = Origin("file", file=file, span=Span(start, start + len(name[1])))
             found.append(ImportedName(statement[1], "" if name[1] == "*" else name[1], origin))
+    return (*found, *_derived_from(file))
+
+
+@remembered
+def _derived_from(file: SourceFile) -> tuple[ImportedName, ...]:
+    """The classes of these libraries from which a module's own derive by `library.Name`."""
+    text = file.source.text
+    if len(text) > SCRIPT_BYTES or "\nclass " not in text:
+        return ()
+    found = []
+    for statement in _CLASS.finditer(text):
+        for base in _BASE.finditer(text, statement.start(1), statement.end(1)):
+            if re.search(rf"(?m)^import[ \t]+{base[1]}[ \t]*$", text):
+                span = Span(base.start(2), base.end(2))
+                found.append(ImportedName(base[1], base[2], Origin("file", file=file, span=span)))
     return tuple(found)
