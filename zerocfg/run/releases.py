@@ -21,8 +21,9 @@ from zerocfg.frontends.registry import front_end
 from zerocfg.record import record, replace
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.linking.entry_point import starts_elsewhere
-from zerocfg.run.model import ImportedName, LostImport, NewInstallStop, Origin, Run, SourceFile
+from zerocfg.run.model import ImportedName, LostImport, NewInstallStop, Origin, ReleaseClash, Run, SourceFile
 from zerocfg.run.origins import ASSUMED
+from zerocfg.run.requirements.clashes import release_clashes
 from zerocfg.run.requirements.companions import limited_releases, unreachable_newest
 from zerocfg.run.requirements.deciders import FORKS, HOLDS, HOLDS_WHERE_OLD
 from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, all_of, any_of, installs_of, is_bare
@@ -90,7 +91,8 @@ def with_versions(runs: Iterable[Run], given: Mapping[str, str]) -> list[Run]:
     found = []
     for run in runs:
         stated = _stated(run, given, projects)
-        if stated.undetermined or stated.forked or stated.outdated or stated.new_install_stop is not None:
+        beside = stated.release_clashes or stated.new_install_stop is not None
+        if stated.undetermined or stated.forked or stated.outdated or beside:
             run = stated.without_versions(run)
         found.append(with_releases(run, stated.versions, stated.places) if stated.versions else run)
     return found
@@ -118,6 +120,7 @@ class _Stated(NamedTuple):
     outdated: Mapping[str, ImportedName]
     lost_imports: tuple[LostImport, ...]
     new_install_stop: NewInstallStop | None
+    release_clashes: tuple[ReleaseClash, ...]
 
     def without_versions(self, run: Run) -> Run:
         """The run with what is known beside the releases themselves."""
@@ -128,6 +131,7 @@ class _Stated(NamedTuple):
             outdated=self.outdated,
             lost_imports=self.lost_imports,
             new_install_stop=self.new_install_stop,
+            release_clashes=self.release_clashes,
         )
 
 
@@ -147,7 +151,18 @@ def _stated(run: Run, given: Mapping[str, str], projects: _Projects) -> _Stated:
     places = {name: item.places for name, item in read.items() if name not in own}
     lost = lost_imports(run, stated)
     stop = new_install_stop(run, stated, lost, held_by_trl=next(_held_back_by_trl(run, stated), None) is not None)
-    return _Stated(versions, places, undetermined, forked(every), _outdated(run, versions), lost, stop)
+    clashes = _clashes(run, every, own, projects)
+    return _Stated(versions, places, undetermined, forked(every), _outdated(run, versions), lost, stop, clashes)
+
+
+def _clashes(
+    run: Run, stated: Mapping[str, Declared], own: Mapping[str, str], projects: _Projects
+) -> tuple[ReleaseClash, ...]:
+    """The clashes of what is stated. ``own``: what zerocfg's settings and the spec say in its place."""
+    places = _Places.of(run, _installing(run), projects)
+    named = _of_project(places, projects).named
+    chosen = {**stated, **{name: Declared(clauses) for name, clauses in own.items()}}
+    return release_clashes(run, chosen, named, lambda base: _python(places, base, projects))
 
 
 def _outdated(run: Run, versions: Mapping[str, str]) -> dict[str, ImportedName]:
@@ -177,7 +192,9 @@ def release_files(run: Run, known: dict[object, frozenset[str]]) -> frozenset[st
     key = (_Places.of(run, installing, projects), installing, bool(required))
     if key not in known:
         with disk.reading() as read:
-            _of_run(run, projects)
+            found = _of_run(run, projects)
+            for declared in found.values():
+                _python(key[0], declared, projects)
         known[key] = frozenset(map(disk.real, read))
     return known[key]
 
@@ -247,10 +264,12 @@ def _own_python(file: SourceFile) -> Declared | None:
 
 
 class _OfProject(NamedTuple):
-    """What a project states about libraries: each with a release, and those whose release cannot be determined."""
+    """What a project states about libraries: each with a release, those whose release cannot be determined, and those
+    that it names and says nothing about."""
 
     found: Mapping[str, Declared]
     open: Mapping[str, Declared]
+    named: Mapping[str, Declared]
 
 
 class _Projects(Projects):
@@ -268,8 +287,9 @@ def _of_project(places: _Places, projects: _Projects) -> _OfProject:
         for name, declared in limited_releases(found, lambda base: _python(places, base, projects)):
             found[name] = _bounded(found[name], declared, firm=False)
         open_ = dict(unreachable_newest(found, lambda base: _python(places, base, projects)))
-        found = {name: item for name, item in found.items() if not is_bare(name, item)}
-        known = projects.stated[places] = _OfProject(found, open_)
+        named = {name: item for name, item in found.items() if is_bare(name, item)}
+        found = {name: item for name, item in found.items() if name not in named}
+        known = projects.stated[places] = _OfProject(found, open_, named)
     return known
 
 

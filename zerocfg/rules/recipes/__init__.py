@@ -9,6 +9,7 @@ from zerocfg.rules.recipes import (
     lost_imports,
     outdented,
     releases,
+    releases_clash,
     removed,
     slips,
     trainer_arguments,
