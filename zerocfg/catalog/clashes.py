@@ -130,9 +130,10 @@ def _beside(row: Row, stop: Stop) -> str:
 
 
 def _instead(rows: tuple[Row, ...], at: int, second: Bounds) -> str:
-    """The next newer releases of the first package that the newest of the second go with, else the next older ones."""
-    newer = next((row for row in rows[at + 1 :] if row.stop_at(second) is None), None)
+    """The newer releases of the first package that all go with the newest of the second, else the older ones."""
+    stops = [row.stop_at(second) is not None for row in rows]
+    newer = next((row for number, row in enumerate(rows) if number > at and not any(stops[number:])), None)
     if newer is not None:
         return f">={text(newer.low)}"
-    older = next((row for row in reversed(rows[:at]) if row.stop_at(second) is None), None)
-    return f"<{text(older.high)}" if older is not None else ""
+    first = stops.index(True)
+    return f"<{text(rows[first].low)}" if first else ""
