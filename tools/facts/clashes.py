@@ -49,6 +49,7 @@ _OLDEST = {
     "pyarrow": "16",
     "torch": "2.2",
     "transformers": "4.28",
+    "trl": "0.7",
 }
 _TORCHES = ("2.2.2", "2.3.1", "2.4.0")
 """The releases before this environment's that are played: each of them takes gigabytes."""
@@ -80,12 +81,11 @@ with tempfile.TemporaryDirectory() as folder:
     say("Trainer.save_model()")
     trainer.save_model(folder)
 """
-_DEEPSPEED_CONFIG = """
-say("from transformers import Trainer")
-from transformers import TrainingArguments
-say("TrainingArguments()")
-from transformers.deepspeed import HfDeepSpeedConfig
-HfDeepSpeedConfig({"train_micro_batch_size_per_gpu": 1})
+_OF_TRL = """
+say("from trl import SFTTrainer")
+from trl import SFTTrainer
+say("from trl import DPOTrainer")
+from trl import DPOTrainer
 """
 _PROGRAM = """
 import contextlib, io, json, os, sys, warnings
@@ -150,6 +150,7 @@ PAIRS = (
     ),
     Pair("peft", "transformers", _IMPORT_AND_TRAINER.format(name="peft"), ("accelerate",)),
     Pair("peft", "accelerate", _IMPORT_AND_TRAINER.format(name="peft"), ("transformers==4.57.6",)),
+    Pair("trl", "transformers", _OF_TRL, edges=("0.8.2", "0.9.2", "0.12.0", "0.29.0")),
     Pair("deepspeed", "torch", _IMPORT.format(name="deepspeed"), ("pydantic<2", "numpy<2")),
     Pair("datasets", "pyarrow", _IMPORT.format(name="datasets"), ("huggingface-hub<0.26",)),
     Pair("datasets", "huggingface-hub", _IMPORT.format(name="datasets"), ("pyarrow<15", "numpy<2")),

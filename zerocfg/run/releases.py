@@ -141,7 +141,8 @@ def _stated(run: Run, given: Mapping[str, str], projects: _Projects) -> _Stated:
     stated = _of_run(run, projects)
     every = _as_imported(run, stated)
     asked = {name: item for name, item in every.items() if name in LIBRARIES}
-    if run.launch is not None and run.entry_point is None and starts_elsewhere(run.launch):
+    elsewhere = run.launch is not None and run.entry_point is None and starts_elsewhere(run.launch)
+    if elsewhere:
         installed = _installed(_installing(run))
         asked = {name: installed.get(name, Declared(None)) for name in LIBRARIES}
     read = {name: item for name, item in asked.items() if item.clauses}
@@ -151,7 +152,7 @@ def _stated(run: Run, given: Mapping[str, str], projects: _Projects) -> _Stated:
     places = {name: item.places for name, item in read.items() if name not in own}
     lost = lost_imports(run, stated)
     stop = new_install_stop(run, stated, lost, held_by_trl=next(_held_back_by_trl(run, stated), None) is not None)
-    clashes = _clashes(run, every, own, projects)
+    clashes = () if elsewhere else _clashes(run, stated, own, projects)
     return _Stated(versions, places, undetermined, forked(every), _outdated(run, versions), lost, stop, clashes)
 
 

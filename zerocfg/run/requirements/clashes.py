@@ -24,7 +24,7 @@ _MAKES_ONE = "create_accelerator_and_postprocess"
 _FOR_TORCH = ("torchvision", "torchaudio", "xformers", "vllm")
 """Packages each release of which takes one of torch."""
 _COMMANDS = (".md", ".sh", ".bash", ".slurm", ".sbatch", ".ipynb")
-_NAMED = frozenset(("datasets", "deepspeed", "peft", "torch"))
+_NAMED = frozenset(("datasets", "deepspeed", "peft", "torch", "trl"))
 """Packages that count where the project names them: others may come with an image, or not at all."""
 Python = Callable[[Declared], "Declared | None"]
 
@@ -128,6 +128,8 @@ def _uses(run: Run, package: str, known: Mapping[str, Declared]) -> bool:
     """Whether the script surely comes to what was played of a pair with this first package."""
     if package == "deepspeed":
         return run.deepspeed is not None
+    if package == "trl":
+        return bool(_of_trl(run))
     if package == "transformers" or _makes_trainer(run):
         return _makes_trainer(run) and (package != "peft" or _imports(run, package) or not _older_trainer(known))
     return _imports(run, package)
@@ -143,8 +145,17 @@ def _comes_to(run: Run, phase: str) -> bool:
     """Whether the script comes to what stops, which it does not where it has methods of its own for that."""
     if phase.startswith("import ") or run.script is None:
         return True
+    if phase.startswith("from trl import "):
+        return phase.endswith("SFTTrainer") or _of_trl(run) != {"SFTTrainer"}
     method = phase.removesuffix("()").rpartition(".")[2]
     return _makes_trainer(run) and run.script.replaced.isdisjoint((_MAKES_ONE, method))
+
+
+def _of_trl(run: Run) -> set[str]:
+    """The trainers of TRL that the script imports and of which it is known what stops them: GRPOTrainer what stops
+    DPOTrainer, both what stops SFTTrainer."""
+    imported = run.script.imported if run.script is not None else ()
+    return {item.name for item in imported if item.library == "trl"} & {"SFTTrainer", "DPOTrainer", "GRPOTrainer"}
 
 
 def _imports(run: Run, package: str) -> bool:
