@@ -106,4 +106,3 @@ def test_what_is_installed_goes_together() -> None:
         except importlib.metadata.PackageNotFoundError:
             continue
         assert asked(pair, *both) is None
-

@@ -310,21 +310,22 @@ class Played:
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
         self.versions, self.others = published(pair.library), published(pair.other)
-        self.edges: set[int] = set()
-        """Where another release changed something for some release of the first package."""
         self.rows: dict[int, Key] = {}
+        self.edges: dict[int, list[int]] = {}
+        """Where a release of the other changes something, by release of the first."""
 
     def row(self, at: int) -> Key:
         """For one release of the first package: from which release of the other on it comes to what."""
         if at not in self.rows:
             count = len(self.others)
-            asked = {count // 2, *self.edges, *(edge - 1 for edge in self.edges)}
+            near = self.edges[min(self.edges, key=lambda other: abs(other - at))] if self.edges else []
+            asked = {count // 2, *near, *(edge - 1 for edge in near)}
 
             def key(other: int) -> Key:
                 return play(self.pair, self.versions[at], self.others[other])
 
             found = [0, *changes(count, sorted(asked), key)]
-            self.edges |= set(found) - {0}
+            self.edges[at] = found[1:]
             self.rows[at] = tuple((self.others[edge], *key(edge)) for edge in found)
         return self.rows[at]
 

@@ -1054,7 +1054,20 @@ CLASHES = (
     pins("another loop", "==4.37.2", "==1.0.0", ("\nTrainer(", "\nOwn(")),
 )
 
-TABLE = (*CALLS, *CLASHES, *CUT, *RELEASES, *VALUES, *ARGUMENTS, *MODEL, *SCHEDULES, *STEPS, *TRL_NAMES, *TRL_OPTIONS, *BATCHES)
+TABLE = (
+    *CALLS,
+    *CLASHES,
+    *CUT,
+    *RELEASES,
+    *VALUES,
+    *ARGUMENTS,
+    *MODEL,
+    *SCHEDULES,
+    *STEPS,
+    *TRL_NAMES,
+    *TRL_OPTIONS,
+    *BATCHES,
+)
 
 
 @pytest.mark.parametrize("row", rows(TABLE))
