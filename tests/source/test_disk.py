@@ -33,6 +33,7 @@ OWN = {
     "catalog/known_models.py": "zerocfg's own files",
     "catalog/schema.py": "zerocfg's own files",
     "catalog/history.py": "zerocfg's own files",
+    "catalog/clashes.py": "zerocfg's own files",
     "catalog/install_limits.py": "zerocfg's own files",
     "catalog/rule_outcomes.py": "zerocfg's own files",
     "catalog/changes.py": "zerocfg's own files",

@@ -19,14 +19,15 @@ UNUSED_BY = {
 """Libraries whose releases do not matter to a run, by who reads it."""
 
 
-_BEFORE_THE_SCRIPT = re.compile(r"ZC0|ZC7[0-4]|ZC876|ZC880")
-"""Codes of rules about what is read or started before the script, and about its imports."""
+_BEFORE_THE_SCRIPT = re.compile(r"ZC0|ZC7[0-4]|ZC876|ZC879|ZC880")
+"""Codes of rules about what is read or started before the script, about its imports and its packages."""
 
 
-def behind_imports(run: Run, rule: Rule, finding: Finding) -> Finding:
-    """A finding as it is where the script stops at an import of its own repository: one about what comes later is a
-    note, until the script gets there."""
-    if run.script is None or not run.script.broken or _BEFORE_THE_SCRIPT.match(rule.code):
+def behind_start(run: Run, rule: Rule, finding: Finding) -> Finding:
+    """A finding as it is where the script stops at an import of its own repository, or with every release of its
+    packages: one about what comes later is a note, until the script gets there."""
+    stops = (run.script is not None and run.script.broken) or any(clash.certain for clash in run.release_clashes)
+    if not stops or _BEFORE_THE_SCRIPT.match(rule.code):
         return finding
     return replace(finding, severity=Severity.NOTE, fix=None)
 

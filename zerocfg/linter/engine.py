@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zerocfg.budgets import FINDINGS
 from zerocfg.frontends import registry as front_ends
 from zerocfg.internal_errors import Containment, InternalError, contain, in_a_line
-from zerocfg.linter.applicability import UNUSED_BY, behind_imports, holds, within
+from zerocfg.linter.applicability import UNUSED_BY, behind_start, holds, within
 from zerocfg.linter.concerned import Kind, concerns, kind_of, rules_for
 from zerocfg.linter.ignores import Ignores, not_understood
 from zerocfg.linter.kept import Findings, Kept
@@ -292,7 +292,7 @@ class _Lint:
                 return self.more(rule, finding, run)
             applied = within(run, rule, finding, releases)
             if applied is not None:
-                applied = behind_imports(run, rule, applied)
+                applied = behind_start(run, rule, applied)
                 if not self.fixes:
                     applied = replace(applied, fix=None)
                 applied.assumes |= run.undeclared - UNUSED_BY.get(run.consumer or "", frozenset())

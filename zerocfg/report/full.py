@@ -153,7 +153,9 @@ def _new_install(result: Result) -> str:
     said = ""
     for stop in result.new_install_stops:
         where, name = place_of(stop.origin), library_name(stop.library)
-        if stop.refused:
+        if stop.clash:
+            why = f"it brings releases of {stop.clash} that do not go together"
+        elif stop.refused:
             why = f"{where} gives from_pretrained() `{stop.refused}`, which the newest {name} refuses"
         elif stop.imported:
             why = f"{where} imports `{stop.imported}`, which the newest {name} does not have"

@@ -27,7 +27,12 @@ def render_json(result: Result) -> str:
         "assumed": result.assumed,
         "outdated": {library: _imports(item.shown, item.origin) for library, item in result.outdated.items()},
         "new_install": [
-            {"library": stop.library, **_imports(stop.imported, stop.origin), "refused": stop.refused}
+            {
+                "library": stop.library,
+                **_imports(stop.imported, stop.origin),
+                "refused": stop.refused,
+                "clash": stop.clash,
+            }
             for stop in result.new_install_stops
         ],
         "outside": [asdict(item) for item in result.outside],

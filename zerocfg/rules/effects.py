@@ -85,6 +85,8 @@ def written_at(place: Origin) -> str:
 def stopped_by(stop: NewInstallStop) -> str:
     """Why a new install does not start the script, as a message says it."""
     where = written_at(stop.origin)
+    if stop.clash:
+        return f"a new install stops before: it brings releases of {stop.clash} that do not go together"
     if stop.refused:
         newest = f"the newest {library_name(stop.library)}"
         return f"a new install stops before: {where} gives from_pretrained() `{stop.refused}`, which {newest} refuses"

@@ -364,16 +364,41 @@ class LostImport:
 
 
 @record(frozen=True, slots=True)
+class ReleaseClash:
+    """Releases of two packages that the project admits and with which the script stops in ``phase`` with what it
+    ``said``: all of them (``certain``), or those that a new install brings.
+
+    ``library``, ``other``: the packages, ``declared`` and ``beside`` what is stated about each, empty where nothing
+    is, ``places`` and ``beside_places`` where. ``needs``: clauses of the other that go with the library, ``or_else``:
+    clauses of the library that go with the other; empty where none are known.
+    """
+
+    library: str
+    other: str
+    certain: bool
+    phase: str
+    said: str
+    needs: str
+    or_else: str
+    declared: str = ""
+    beside: str = ""
+    places: tuple[Origin, ...] = ()
+    beside_places: tuple[Origin, ...] = ()
+
+
+@record(frozen=True, slots=True)
 class NewInstallStop:
     """Why a script does not come to its training with what a new install of its project brings: it imports
     ``imported``, which the newest admitted release of a library does not have, at ``origin``, or hands
-    `from_pretrained` the keyword ``refused``, which that release does not take; both empty: the torch that is stated
-    there is too old for that release, which works without it then."""
+    `from_pretrained` the keyword ``refused``, which that release does not take, or the install brings releases of two
+    packages that do not go together (``clash``); all empty: the torch that is stated there is too old for that release,
+    which works without it then."""
 
     library: str
     origin: Origin
     imported: str = ""
     refused: str = ""
+    clash: str = ""
 
 
 @record(frozen=True, slots=True)
@@ -509,6 +534,7 @@ class Run:
     ``outdated``           by library whose release nothing states: a name that the script imports and that the newest
                            release lacks, so that the project has an older one
     ``lost_imports``       what the script imports as it starts and some admitted release of the library lacks
+    ``release_clashes``    admitted releases of two packages with which it does not start, or cannot train
     ``new_install_stop``   why the script does not start with what a new install of the project brings
     ``folders``            those of the missing files where a folder lies in their place
     ``misplaced``          files given where a file of another kind is read
@@ -549,6 +575,7 @@ class Run:
     forked: frozenset[str] = frozenset()
     outdated: Mapping[str, ImportedName] = field(default_factory=dict)
     lost_imports: tuple[LostImport, ...] = ()
+    release_clashes: tuple[ReleaseClash, ...] = ()
     new_install_stop: NewInstallStop | None = None
     missing: tuple[Origin, ...] = ()
     folders: tuple[Origin, ...] = ()

@@ -21,8 +21,9 @@ from zerocfg.frontends.registry import front_end
 from zerocfg.record import record, replace
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.linking.entry_point import starts_elsewhere
-from zerocfg.run.model import ImportedName, LostImport, NewInstallStop, Origin, Run, SourceFile
+from zerocfg.run.model import ImportedName, LostImport, NewInstallStop, Origin, ReleaseClash, Run, SourceFile
 from zerocfg.run.origins import ASSUMED
+from zerocfg.run.requirements.clashes import release_clashes, stop_of_clash
 from zerocfg.run.requirements.companions import limited_releases, unreachable_newest
 from zerocfg.run.requirements.deciders import FORKS, HOLDS, HOLDS_WHERE_OLD
 from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, all_of, any_of, installs_of, is_bare
@@ -90,7 +91,8 @@ def with_versions(runs: Iterable[Run], given: Mapping[str, str]) -> list[Run]:
     found = []
     for run in runs:
         stated = _stated(run, given, projects)
-        if stated.undetermined or stated.forked or stated.outdated or stated.new_install_stop is not None:
+        beside = stated.release_clashes or stated.new_install_stop is not None
+        if stated.undetermined or stated.forked or stated.outdated or beside:
             run = stated.without_versions(run)
         found.append(with_releases(run, stated.versions, stated.places) if stated.versions else run)
     return found
@@ -118,6 +120,7 @@ class _Stated(NamedTuple):
     outdated: Mapping[str, ImportedName]
     lost_imports: tuple[LostImport, ...]
     new_install_stop: NewInstallStop | None
+    release_clashes: tuple[ReleaseClash, ...]
 
     def without_versions(self, run: Run) -> Run:
         """The run with what is known beside the releases themselves."""
@@ -128,6 +131,7 @@ class _Stated(NamedTuple):
             outdated=self.outdated,
             lost_imports=self.lost_imports,
             new_install_stop=self.new_install_stop,
+            release_clashes=self.release_clashes,
         )
 
 
@@ -137,7 +141,8 @@ def _stated(run: Run, given: Mapping[str, str], projects: _Projects) -> _Stated:
     stated = _of_run(run, projects)
     every = _as_imported(run, stated)
     asked = {name: item for name, item in every.items() if name in LIBRARIES}
-    if run.launch is not None and run.entry_point is None and starts_elsewhere(run.launch):
+    elsewhere = run.launch is not None and run.entry_point is None and starts_elsewhere(run.launch)
+    if elsewhere:
         installed = _installed(_installing(run))
         asked = {name: installed.get(name, Declared(None)) for name in LIBRARIES}
     read = {name: item for name, item in asked.items() if item.clauses}
@@ -147,12 +152,25 @@ def _stated(run: Run, given: Mapping[str, str], projects: _Projects) -> _Stated:
     places = {name: item.places for name, item in read.items() if name not in own}
     lost = lost_imports(run, stated)
     stop = new_install_stop(run, stated, lost, held_by_trl=next(_held_back_by_trl(run, stated), None) is not None)
-    known = _Stated(versions, places, undetermined, forked(every), _outdated(run, versions), lost, stop)
+    clashes = () if elsewhere else _clashes(run, stated, own, projects)
+    if stop is None:
+        stop = next((found for one in clashes if (found := stop_of_clash(one)) is not None), None)
+    known = _Stated(versions, places, undetermined, forked(every), _outdated(run, versions), lost, stop, clashes)
     if stop is not None or run.script is None or not run.script.loads:
         return known
     from zerocfg.run.requirements.refused_loads import stopping_load  # few scripts load what a release may refuse
 
     return known._replace(new_install_stop=stopping_load(replace(known.without_versions(run), versions=versions)))
+
+
+def _clashes(
+    run: Run, stated: Mapping[str, Declared], own: Mapping[str, str], projects: _Projects
+) -> tuple[ReleaseClash, ...]:
+    """The clashes of what is stated. ``own``: what zerocfg's settings and the spec say in its place."""
+    places = _Places.of(run, _installing(run), projects)
+    named = _of_project(places, projects).named
+    chosen = {**stated, **{name: Declared(clauses) for name, clauses in own.items()}}
+    return release_clashes(run, chosen, named, lambda base: _python(places, base, projects))
 
 
 def _outdated(run: Run, versions: Mapping[str, str]) -> dict[str, ImportedName]:
@@ -182,7 +200,9 @@ def release_files(run: Run, known: dict[object, frozenset[str]]) -> frozenset[st
     key = (_Places.of(run, installing, projects), installing, bool(required))
     if key not in known:
         with disk.reading() as read:
-            _of_run(run, projects)
+            found = _of_run(run, projects)
+            for declared in found.values():
+                _python(key[0], declared, projects)
         known[key] = frozenset(map(disk.real, read))
     return known[key]
 
@@ -252,10 +272,12 @@ def _own_python(file: SourceFile) -> Declared | None:
 
 
 class _OfProject(NamedTuple):
-    """What a project states about libraries: each with a release, and those whose release cannot be determined."""
+    """What a project states about libraries: each with a release, those whose release cannot be determined, and those
+    that it names and says nothing about."""
 
     found: Mapping[str, Declared]
     open: Mapping[str, Declared]
+    named: Mapping[str, Declared]
 
 
 class _Projects(Projects):
@@ -273,8 +295,9 @@ def _of_project(places: _Places, projects: _Projects) -> _OfProject:
         for name, declared in limited_releases(found, lambda base: _python(places, base, projects)):
             found[name] = _bounded(found[name], declared, firm=False)
         open_ = dict(unreachable_newest(found, lambda base: _python(places, base, projects)))
-        found = {name: item for name, item in found.items() if not is_bare(name, item)}
-        known = projects.stated[places] = _OfProject(found, open_)
+        named = {name: item for name, item in found.items() if is_bare(name, item)}
+        found = {name: item for name, item in found.items() if name not in named}
+        known = projects.stated[places] = _OfProject(found, open_, named)
     return known
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -1041,12 +1041,51 @@ LOADS = (
     near("ZC878", "an attribute of the config", EIGHT, ("load_in_8bit=", "use_cache=")),
     near("ZC878", "in a branch", ("model = Auto", "model = None\nif flag:\n    model = Auto")),
     near("ZC878", "code of the model's", ("True)\n", "True, trust_remote_code=True)\n")),
+OWN_ACCELERATOR = """
+class Own(Trainer):
+    def create_accelerator_and_postprocess(self):
+        self.accelerator = Accelerator()
+
+Own("""
+
+
+def pins(why: str, transformers: str, accelerate: str, *swaps: tuple[str, str]) -> Near:
+    pair = (f"transformers{transformers}", f"accelerate{accelerate}")
+    return near("ZC879", why, ("transformers==4.37.2\naccelerate>=1.0", "\n".join(pair)), *swaps)
+
+
+def clashing(why: str, transformers: str, accelerate: str, severity: Literal["error", "warning"] = "error") -> Near:
+    of, beside = transformers.lstrip("=>"), accelerate.lstrip("=>")
+    named = (of, beside) if severity == "error" else (of,)
+    return pins(why, transformers, accelerate).finds(
+        severity,
+        f"requirements.txt: transformers{transformers}",
+        *(*named, 1, of, 2, beside, "1.0.0", "4.40.0"),
+        also=(f"requirements.txt: accelerate{accelerate}",),
+    )
+
+
+CLASHES = (
+    pins("the last that does not pass it", "==4.31.0", "==1.0.0"),
+    clashing("the first that passes it", "==4.32.0", "==1.0.0").says("dispatch_batches", "`Trainer()` stops"),
+    clashing("the last that passes it", "==4.39.3", "==1.0.0"),
+    pins("the first that passes it otherwise", "==4.40.0", "==1.0.0"),
+    pins("the last that takes it", "==4.39.3", "==0.34.2"),
+    clashing("a new install takes it no longer", "==4.39.3", ">=0.21", "warning"),
+    pins("an installer keeps them apart", "==4.34.1", ""),
+    pins("a new install of both", ">=4.37", ">=0.21"),
+    pins("held back", "==4.37.2", ">=0.21,<1.0"),
+    pins("a commit", "==4.37.2", " @ git+https://github.com/huggingface/accelerate"),
+    pins("an Accelerator of its own", "==4.37.2", "==1.0.0", ("\nTrainer(", OWN_ACCELERATOR)),
+    pins("another loop", "==4.37.2", "==1.0.0", ("\nTrainer(", "\nOwn(")),
 )
 
 TABLE = (
     *CALLS,
     *CUT,
     *LOADS,
+    *CLASHES,
+    *CUT,
     *RELEASES,
     *VALUES,
     *ARGUMENTS,

@@ -12,6 +12,7 @@ from zerocfg.rules.recipes import (
     outdented,
     own_imports,
     releases,
+    releases_clash,
     removed,
     slips,
     trainer_arguments,

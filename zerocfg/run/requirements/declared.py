@@ -36,9 +36,12 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 _WITH_TORCH = "transformers[torch]"
-_BESIDE = frozenset(("tokenizers", "huggingface-hub", "datasets", "diffusers", "evaluate", "peft", _WITH_TORCH))
-"""Packages that transformers or TRL needs or that scripts import beside them, and transformers with an extra that needs
-another: they tell where an installation always takes them, and nowhere else."""
+_BESIDE = frozenset(
+    "tokenizers huggingface-hub datasets diffusers evaluate peft pyarrow torchvision torchaudio xformers "
+    f"{_WITH_TORCH}".split()
+)
+"""Packages that the libraries need, that scripts import beside them or that decide which torch is installed, and
+transformers with an extra that needs another: they tell where an installation always takes them, and nowhere else."""
 LIGER = "liger-kernel"
 """A package that a Trainer uses where it is told to; that a project names it is enough, in whatever release."""
 WANTED = frozenset((*LIBRARIES, *_BESIDE, LIGER, *OWN_PACKAGES))
@@ -46,6 +49,8 @@ _NAMED_IS_ENOUGH = DECIDERS | {LIGER}
 HELD_BACK = frozenset(("transformers", "accelerate", "trl", _WITH_TORCH))
 """Libraries that may be named without a release and are held back all the same, by a package or a Python beside them:
 `companions`. They keep an empty declaration with its places."""
+_BARE = HELD_BACK | {"datasets", "peft", "torch"}
+"""Those, and packages of which a new install may bring a release that does not go with another one: `clashes`."""
 _ALIASES = {"pytorch": "torch"}
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml", "Pipfile.lock", "conda-lock.yml")
 _FIRM = frozenset(
@@ -104,8 +109,8 @@ class Projects:
 
 
 def is_bare(name: str, declared: Declared) -> bool:
-    """Whether a library that may be held back is named and nothing is said about its release."""
-    return declared.clauses == "" and name in HELD_BACK
+    """Whether a library whose release a new install decides is named and nothing is said about it."""
+    return declared.clauses == "" and name in _BARE
 
 
 def upwards(folder: Path) -> Iterator[Path]:
@@ -150,7 +155,7 @@ def _of_folder(folder: Path) -> dict[str, Declared]:
     found = {}
     for name in dict.fromkeys(item.name for read in stated.values() for items in read for item, _ in items):
         declared = _verdict(name, stated)
-        if declared is not None and declared.clauses == "" and name in HELD_BACK:
+        if declared is not None and is_bare(name, declared):
             found[name] = Declared("", _places_of_bare(name, stated["firm"]))
         elif declared is not None and (declared.clauses != "" or name in _NAMED_IS_ENOUGH):
             found[name] = declared

@@ -33,12 +33,12 @@ def _lost(imported: tuple[ImportedName, ...], stated: Mapping[str, Declared]) ->
         declared = stated.get(item.package, Declared(""))
         if since is None or declared.clauses is None:
             continue  # it is there, or nobody knows which release is installed
-        clauses = _within(item.package, declared.clauses, stated)
+        clauses = within(item.package, declared.clauses, stated)
         if clauses is not None and (not clauses or (bounds(clauses) is not None and admits(clauses, at_least=since))):
             yield LostImport(item, since, clauses, declared.places)
 
 
-def _within(package: str, clauses: str, stated: Mapping[str, Declared]) -> str | None:
+def within(package: str, clauses: str, stated: Mapping[str, Declared]) -> str | None:
     """The clauses of a package within what others leave of it; None where nothing is left."""
     found: str | None = clauses
     for other, below, leaves in _NEEDS.get(package, ()):
