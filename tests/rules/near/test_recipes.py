@@ -1041,6 +1041,8 @@ LOADS = (
     near("ZC878", "an attribute of the config", EIGHT, ("load_in_8bit=", "use_cache=")),
     near("ZC878", "in a branch", ("model = Auto", "model = None\nif flag:\n    model = Auto")),
     near("ZC878", "code of the model's", ("True)\n", "True, trust_remote_code=True)\n")),
+)
+
 OWN_ACCELERATOR = """
 class Own(Trainer):
     def create_accelerator_and_postprocess(self):
@@ -1085,7 +1087,6 @@ TABLE = (
     *CUT,
     *LOADS,
     *CLASHES,
-    *CUT,
     *RELEASES,
     *VALUES,
     *ARGUMENTS,
