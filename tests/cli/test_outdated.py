@@ -111,7 +111,9 @@ def test_an_import_of_another_library(zerocfg: Cli, tmp_path: Path) -> None:
         "most.\n"
     )
     data = json.loads(zerocfg("lint", "--output-format", "json").out)
-    assert data["new_install"] == [{"library": "trl", "imports": "trl.setup_chat_format", "place": "train.py:2:17"}]
+    (stop,) = data["new_install"]
+    assert (stop["library"], stop["imports"]) == ("trl", "trl.setup_chat_format")
+    assert (stop["place"], stop["refused"], stop["clash"]) == ("train.py:2:17", "", "")
 
 
 @pytest.mark.parametrize(("pin", "severities"), [("transformers==5.23.0", ["error"]), ("transformers>=4.40", [])])

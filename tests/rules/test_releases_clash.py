@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from zerocfg.linter.selection import Selection
-from zerocfg.run.model import Run
+from zerocfg.run.model import ReleaseClash, Run
 from zerocfg.run.requirements.clashes import release_clashes
 from zerocfg.run.requirements.declared import Declared
 from zerocfg.workspace.job import Job
@@ -153,7 +154,30 @@ def test_the_commands_of_a_page_say_nothing(lint: Lint) -> None:
     assert lint("transformers\naccelerate\n", README_md=page) == []
 
 
-def test_a_run_that_cannot_train() -> None:
-    run = Run("r", "deepspeed", deepspeed=None)
-    stated = {"deepspeed": Declared("==0.12.6"), "torch": Declared("==2.4.0")}
-    assert release_clashes(run, stated, {}, lambda base: None) == ()  # nothing shows that it trains with DeepSpeed
+def certain(run: Run, stated: dict[str, str | None]) -> ReleaseClash | None:
+    known = {name: Declared(clauses) for name, clauses in stated.items()}
+    return next((found for found in release_clashes(run, known, {}, lambda base: None) if found.certain), None)
+
+
+@pytest.mark.parametrize(
+    ("stated", "found"),
+    [
+        ({"deepspeed": "==0.12.6", "torch": "==2.4.0"}, ("deepspeed", "torch")),
+        ({"deepspeed": "==0.12.6", "torch": ">=2.4"}, ("deepspeed", "torch")),
+        ({"deepspeed": "==0.12.6", "torch": ">=2.0"}, None),
+        ({"deepspeed": "==0.12.6", "torch": ""}, None),
+        ({"deepspeed": "==0.12.6", "torch": None}, None),
+        ({"deepspeed": "==0.12.6"}, None),
+    ],
+)
+def test_a_run_that_cannot_train(
+    stated: dict[str, str | None], found: tuple[str, str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text(LOOP.format(above=""), encoding="utf-8")
+    (tmp_path / "ds.json").write_text("{}", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (run,) = (run for run in Job([tmp_path], Settings(), Selection()).lint().runs if run.script is not None)
+    clash = certain(run, stated)
+    assert (clash and (clash.library, clash.other)) == found
+    without = replace(run, deepspeed=None)  # nothing shows that it trains with DeepSpeed
+    assert certain(without, stated) is None

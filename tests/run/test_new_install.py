@@ -50,7 +50,7 @@ def severities(result: Result) -> list[str]:
         ("from datasets import load_metric", "transformers>=4.40\n", NOTED),
         ("from datasets import load_metric", "transformers>=4.40\ndatasets>=2.10\n", NOTED),
         ("from datasets import load_metric", "transformers>=4.40\ndatasets<3\n", WARNED),
-        ("from datasets import load_metric", "transformers>=4.40\ndatasets==2.14.6\n", WARNED),
+        ("from datasets import load_metric", "transformers>=4.40\ndatasets==2.14.7\n", WARNED),
         ("try:\n    from datasets import load_metric\nexcept ImportError:\n    pass", "transformers>=4.40\n", WARNED),
         ("from peft import LoraConfig", "transformers>=4.40\npeft\n", WARNED),
         ("from peft import prepare_model_for_int8_training", "transformers>=4.40\npeft\n", NOTED),

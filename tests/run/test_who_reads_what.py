@@ -399,7 +399,7 @@ def test_how_the_evaluation_is_called_in_the_admitted_releases(
     (tmp_path / "requirements.txt").write_text(f"transformers{release}\n")
     monkeypatch.chdir(tmp_path)
     (found,) = Job([tmp_path], Settings(), Selection(select=("ZC809",))).lint().diagnostics
-    assert found.help == f"write `{name}: steps`, or remove eval_steps"
+    assert found.help == f"remove eval_steps, or write `{name}: steps` and give the Trainer data to evaluate on"
 
 
 @pytest.mark.parametrize("made", ["SFTConfig(**config['train'])", "yaml.safe_load(f)\nSFTConfig(output_dir='o')"])

@@ -35,6 +35,7 @@ OWN = {
     "catalog/history.py": "zerocfg's own files",
     "catalog/clashes.py": "zerocfg's own files",
     "catalog/install_limits.py": "zerocfg's own files",
+    "catalog/load_arguments.py": "zerocfg's own files",
     "catalog/rule_outcomes.py": "zerocfg's own files",
     "catalog/changes.py": "zerocfg's own files",
     "rules/outside.py": "where packages are installed; a lint with their rules is not kept",

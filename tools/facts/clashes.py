@@ -146,10 +146,11 @@ PAIRS = (
         "transformers",
         "accelerate",
         _TRAINER,
+        ("setuptools<80",),
         edges=("4.30.0", "4.32.0", "4.34.0", "4.35.0", "4.36.0", "4.40.0", "4.45.0", "4.49.0", "4.52.1", "5.0.0"),
     ),
     Pair("peft", "transformers", _IMPORT_AND_TRAINER.format(name="peft"), ("accelerate",)),
-    Pair("peft", "accelerate", _IMPORT_AND_TRAINER.format(name="peft"), ("transformers==4.57.6",)),
+    Pair("peft", "accelerate", _IMPORT_AND_TRAINER.format(name="peft"), ("transformers==4.57.6", "setuptools<80")),
     Pair("trl", "transformers", _OF_TRL, edges=("0.8.2", "0.9.2", "0.12.0", "0.29.0")),
     Pair("deepspeed", "torch", _IMPORT.format(name="deepspeed"), ("pydantic<2", "numpy<2")),
     Pair("datasets", "pyarrow", _IMPORT.format(name="datasets"), ("huggingface-hub<0.26",)),
@@ -276,8 +277,11 @@ def _play(pair: Pair, version: str, other: str) -> tuple[str, str]:
 
 
 def _plain(said: str) -> str:
-    """The first line of an error without what differs from folder to folder, or from release to release."""
-    line = re.sub(r" \(/\S*\)| from '/\S*'", "", said.strip().splitlines()[0])
+    """The first line of an error, of one that tells of another the last, without what differs from folder to folder,
+    or from release to release."""
+    lines = said.strip().splitlines()
+    told = len(lines) > 1 and "following error" in lines[0]
+    line = re.sub(r" \(/\S*\)| from '/\S*'", "", lines[-1] if told else lines[0])
     return re.sub(r",? but found \S+$", "", line)[:200]
 
 

@@ -117,16 +117,16 @@ def _holds_newest(low: Release, high: Release, limits: Bounds) -> bool:
 
 
 def _beside(row: Row, stop: Stop) -> str:
-    """The releases of the second package next to those that stop that a release of the first goes with: the older ones
-    where newer ones stop, else the newer ones."""
+    """The releases of the second package next to those that stop that a release of the first goes with: the newer ones,
+    or the older ones where all newer ones stop."""
     low, high = stop.low, stop.high
     for other in reversed(row.stops):
         low = other.low if other.high == low else low
     for other in row.stops:
         high = other.high if other.low == high else high
-    if low:
-        return f"<{text(low)}"
-    return f">={text(high)}" if high != TOP else ""
+    if high != TOP:
+        return f">={text(high)}"
+    return f"<{text(low)}" if low else ""
 
 
 def _instead(rows: tuple[Row, ...], at: int, second: Bounds) -> str:

@@ -95,7 +95,7 @@ def names_recipe(argument: Argument) -> bool:
 
 def removed(run: Run, argument: Argument) -> Lack | None:
     """Releases that have an argument no longer."""
-    if names_recipe(argument):
+    if names_recipe(argument) or _is_replaced(run, argument):
         return None
     return _sure(run, argument, _lack(run, argument, behind=True))
 
@@ -103,6 +103,12 @@ def removed(run: Run, argument: Argument) -> Lack | None:
 def newer(run: Run, argument: Argument) -> Lack | None:
     """Releases that do not have an argument yet."""
     return _sure(run, argument, _lack(run, argument, behind=False))
+
+
+def _is_replaced(run: Run, argument: Argument) -> bool:
+    """Whether an argument is handed to a config of TRL in whose place a package puts one that takes more."""
+    call = _call(run, argument) if in_call(argument) else None
+    return call is not None and call.name.startswith("trl.") and run.script is not None and run.script.patched
 
 
 def former(name: str) -> bool:

@@ -437,6 +437,7 @@ class Script:
     ``broken``: what it imports, as soon as it is started, from modules of the repository that do not have it.
     ``late_deepspeed``: DeepSpeed configs that it assigns to training arguments when these are made already.
     ``loads``: the models that it certainly loads with keywords that some release refuses.
+    ``patched``: it imports a package that puts classes of its own in the place of TRL's, as unsloth does.
     ``understood`` False: Python could not parse it.
     """
 
@@ -473,6 +474,7 @@ class Script:
     beside: Mapping[str, Origin] = field(default_factory=dict)
     exported: frozenset[str] = frozenset()
     broken: tuple[BrokenImport, ...] = ()
+    patched: bool = False
     late_deepspeed: tuple[LateDeepSpeed, ...] = ()
     loads: tuple[ModelLoad, ...] = ()
 

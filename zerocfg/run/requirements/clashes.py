@@ -40,11 +40,17 @@ def stop_of_clash(clash: ReleaseClash) -> NewInstallStop | None:
 def release_clashes(
     run: Run, stated: Mapping[str, Declared], named: Mapping[str, Declared], python: Python
 ) -> tuple[ReleaseClash, ...]:
-    """The clashes of what is stated, and of what a new install brings where that leaves a release open. ``named``: what
-    the project names and says nothing about; ``python``: the Python that is set up for what states a package."""
+    """The clashes of what is stated, and of what a new install brings where that leaves a release open: of each package
+    the one that is certain, else the first, where the script stops. ``named``: what the project names and says nothing
+    about; ``python``: the Python that is set up for what states a package."""
     found = _clashes(run, {**named, **stated}, python)
     firm = (item for item in found if not any(map(_of_commands, (*item.places, *item.beside_places))))
-    return tuple(item for item in firm if item.certain or run.script is not None)
+    chosen: dict[str, ReleaseClash] = {}
+    for item in firm:
+        first = chosen.get(item.library)
+        if (item.certain or run.script is not None) and (first is None or (item.certain and not first.certain)):
+            chosen[item.library] = item
+    return tuple(chosen.values())
 
 
 def _of_commands(place: Origin) -> bool:

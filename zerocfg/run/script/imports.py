@@ -22,6 +22,7 @@ _FROM = pattern(rf"(?m)^from[ \t]+((?:{_ANY_LIBRARY})(?:\.\w+)*)[ \t]+import[ \t
 INSTALLED = frozenset((*sys.stdlib_module_names, "torch", "numpy", "tqdm", "datasets", "peft", "wandb", "PIL"))
 """Packages that scripts import most; no file of the repository is looked for by their names."""
 _NAME = pattern(r"(\w+|\*)(?:\s+as\s+\w+)?")
+_WHOLE = pattern(r"(?m)^import[ \t]+(\w+)[ \t]*$")
 _CLASS = pattern(r"(?m)^class[ \t]+\w+\(([^()\n]*)\)[ \t]*:")
 """A class that begins its line, so that it is within no block."""
 _BASE = pattern(rf"(?<![\w.])({_ANY_LIBRARY})\.(\w+)(?![\w.])")
@@ -105,9 +106,10 @@ def _derived_from(file: SourceFile) -> tuple[ImportedName, ...]:
     if len(text) > SCRIPT_BYTES or "\nclass " not in text:
         return ()
     found = []
+    whole = set(_WHOLE.findall(text))
     for statement in _CLASS.finditer(text):
         for base in _BASE.finditer(text, statement.start(1), statement.end(1)):
-            if re.search(rf"(?m)^import[ \t]+{base[1]}[ \t]*$", text):
+            if base[1] in whole:
                 span = Span(base.start(2), base.end(2))
                 found.append(ImportedName(base[1], base[2], Origin("file", file=file, span=span)))
     return tuple(found)

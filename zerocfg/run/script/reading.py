@@ -129,6 +129,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         beside=parser.beside,
         exported=frozenset(name for name in found.changed if name.isupper()),
         broken=broken_imports(found.modules, open_file, root),
+        patched=patched,
         late_deepspeed=_late_deepspeed(found, walk, parser) if reader in _OF_TRAINER else (),
         loads=model_loads(found, walk, parser) if "from_pretrained" in found.methods else (),
     )
