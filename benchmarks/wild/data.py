@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import yaml
 
 HERE = Path(__file__).resolve().parent
-HELD_OUT = ("held_out", *(f"held_out_{number}" for number in range(2, 20)))
+HELD_OUT = ("held_out", *(f"held_out_{number}" for number in range(2, 21)))
 """Folders, one for each time that repositories were chosen anew; oldest first."""
 Verdict = Literal["true", "false", "misleading"]
 Format = Literal["yaml", "json", "recipe", "line", "python"]
