@@ -118,7 +118,7 @@ def test_an_argument_of_the_trainer_in_an_accelerate_config(script: str, help: s
         # ModelConfig: `torch_dtype` until 0.26, `dtype` from 0.23 on
         (
             "trl>=0.19.1",
-            "write dtype, also where the script reads it, and require trl>=0.23.0: older releases have no `dtype`",
+            "write dtype, and require trl>=0.23.0: older releases have no `dtype`",
         ),
         ("trl>=0.24", "write dtype, also where the script reads it"),
         ("trl==1.0.0", "write dtype, also where the script reads it"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 REMOVED: dict[str, tuple[str, str | None]] = {
     "max_seq_length": ("write max_length", "max_length"),
-    "torch_dtype": ("write dtype, also where the script reads it", "dtype"),
+    "torch_dtype": ("write dtype", "dtype"),
     "max_prompt_length": ("shorten prompts in the data set; delete the line", None),
     "use_liger": ("write use_liger_kernel", "use_liger_kernel"),
     "use_liger_loss": ("write use_liger_kernel", "use_liger_kernel"),
