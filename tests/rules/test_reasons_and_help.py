@@ -120,8 +120,8 @@ def test_an_argument_of_the_trainer_in_an_accelerate_config(script: str, help: s
             "trl>=0.19.1",
             "write dtype, and require trl>=0.23.0: older releases have no `dtype`",
         ),
-        ("trl>=0.24", "write dtype, also where the script reads it"),
-        ("trl==1.0.0", "write dtype, also where the script reads it"),
+        ("trl>=0.24", "write dtype"),
+        ("trl==1.0.0", "write dtype"),
     ],
 )
 def test_the_release_that_the_new_name_needs(admits: str, help: str, found: Found) -> None:
